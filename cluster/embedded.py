@@ -18,11 +18,12 @@ from collections.abc import Sequence
 
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.marks import MARKS, counted
-from splitbrain.cluster.node import Node
+from splitbrain.cluster.node import SNAPSHOT_INTERVAL, Node
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 
 __all__ = [
     "MARKS",
+    "SNAPSHOT_INTERVAL",
     "Address",
     "Clock",
     "Connection",

@@ -36,7 +36,7 @@ class Store:
     """
 
     def __init__(self, node: str = "", bugs: Bugs = NO_BUGS) -> None:
-        self.applied_index = 0
+        self.applied_index: int = 0
         self._node = node
         self._bugs = bugs
         self._tree = Tree()

@@ -88,6 +88,12 @@ def sections() -> Iterator[tuple[str, str]]:
         for bug, line in systems.build(system).bugs.items()
     )
     yield "Bugs to switch on", table(("system", "bug", "what it does"), rows)
+    rows = (
+        (f"`{system}`", f"`{name}`", str(setting.default), setting.line)
+        for system in systems.SYSTEMS
+        for name, setting in systems.build(system).capabilities.settings.items()
+    )
+    yield "Settings", table(("system", "setting", "default", "what it is"), rows)
     yield "Operations", table(("group", "protocol", "a session can"), map(_group, GROUPS.values()))
     for heading, entries in (("Backends", BACKENDS), ("Checkers", CHECKERS)):
         yield heading, table(("name", "what it is"), ((f"`{name}`", line) for name, (_, line) in entries.items()))

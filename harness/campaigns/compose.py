@@ -21,6 +21,7 @@ from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
+from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     CONCURRENCY_MAX,
     NODES_MAX,
@@ -72,6 +73,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     ssh_user: str | None = None
     progress_bound: float | None = None
     availability: float = 0.0
+    settings: str = ""
     keep_data: str = KEEP_DATA
 
     @staticmethod
@@ -90,12 +92,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             options["nodes"] = (
                 _DEFAULTS["nodes"] if hosts is None else ",".join(host.node for host in parse_hosts(hosts))
             )
-        chosen = msgspec.convert(options, RunOptions)
-        if not chosen.schedule or chosen.scheduled:
-            return chosen
-        named = names("--nemesis", chosen.nemesis)
-        found = read_schedule(chosen.schedule, node_names(chosen.nodes), chosen.time_limit, named)
-        return msgspec.structs.replace(chosen, scheduled=found, nemesis=",".join(_bringing(found, named)))
+        given = msgspec.convert(options, RunOptions)
+        if not given.schedule or given.scheduled:
+            return given
+        named = names("--nemesis", given.nemesis)
+        found = read_schedule(given.schedule, node_names(given.nodes), given.time_limit, named)
+        return msgspec.structs.replace(given, scheduled=found, nemesis=",".join(_bringing(found, named)))
 
 
 def _bringing(faults: Sequence[ScriptedFault], named: Sequence[str]) -> list[str]:
@@ -180,6 +182,7 @@ def compose(options: RunOptions) -> Test:
         workload=workload,
         nemesis=_package(options, nemesis_names, nodes, backend, system),
         bugs=bugs,
+        settings=chosen(options.settings, system.capabilities.settings, options.system),
         concurrency=concurrency,
         rate=options.rate,
         time_limit_s=options.time_limit,
@@ -315,6 +318,7 @@ _DEFAULTS = {
     "ssh_user": None,
     "progress_bound": None,
     "availability": 0.0,
+    "settings": "",
     "keep_data": KEEP_DATA,
 }
 

@@ -69,12 +69,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         nodes: one of these numbers.
         world: as for `splitbrain run`; "swarm" is drawn itself.
         bug: switched on in every test.
+        settings: the same in every test.
     """
 
     workloads: tuple[str, ...]
     nemeses: tuple[str, ...]
     system: str = "metadata"
     bug: str = ""
+    settings: str | None = None
     nodes: tuple[int, ...] = NODES
     world: str = "swarm"
     concurrency: str | None = None
@@ -220,7 +222,18 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         recovery=RECOVERY_S,
         seed=seed,
         world=asked.world,
+        settings=_settings(seed, asked),
     )
+
+
+def _settings(seed: int, asked: Asked) -> str:
+    """Some of the system's settings, drawn; apart from all other draws, so that a new setting changes none of them."""
+    if asked.settings is not None:
+        return asked.settings
+    rng = Streams(seed)["settings"]
+    known = systems.build(asked.system).capabilities.settings
+    drawn = {name: rng.choice(setting.drawn) for name, setting in sorted(known.items()) if setting.drawn}
+    return ",".join(f"{name}={value}" for name, value in drawn.items() if value != known[name].default)
 
 
 def _given(given: float | None, drawn: float) -> float:

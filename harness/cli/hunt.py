@@ -47,6 +47,11 @@ SEED_END = 2**62
     metavar="ID[,ID...]",
     help="Switch bugs of the system on, in every run.",
 )
+@click.option(
+    "--settings",
+    metavar="NAME=N[,NAME=N...]",
+    help="Numbers that nodes are started with (splitbrain list settings), in every run.  [default: drawn]",
+)
 @click.option("-n", "--nodes", metavar="N[,N...]", help="Each seed draws one of these numbers.  [default: 3,4,5,6,7]")
 @click.option(
     "--world",

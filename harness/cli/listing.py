@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,7 +13,10 @@ from splitbrain.harness.cli import options, parsing
 from splitbrain.results import plugins
 from splitbrain.results.errors import SplitbrainError
 
-KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "formats")
+if TYPE_CHECKING:
+    from splitbrain.harness.contract.test import System
+
+KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "settings", "formats")
 
 
 @click.command("list", cls=parsing.Command)
@@ -21,7 +25,7 @@ KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "b
 def command(kind: str | None, as_json: bool) -> None:
     """List the available parts: all of them, or those of one KIND.
 
-    Bugs are listed as SYSTEM:ID; --bug takes the ID.
+    Bugs and settings are listed as SYSTEM:NAME; --bug and --settings take the NAME.
     """
     found = {each: dict(_entries(each)) for each in ([kind] if kind else KINDS)}
     if as_json:
@@ -67,7 +71,9 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
 
         return _with_installed("nemesis", descriptions())
     if kind == "bugs":
-        return _bugs()
+        return _of_systems(lambda system: system.bugs)
+    if kind == "settings":
+        return _of_systems(_settings)
     if kind == "checkers":
         from splitbrain.checkers.registry import CHECKERS
 
@@ -98,14 +104,19 @@ def _listed(groups: frozenset[str]) -> str:
     return ", ".join(sorted(groups)) or "no operations"
 
 
-def _bugs() -> dict[str, str]:
-    """The bugs of all systems, those of installed packages too; a system that cannot be made has its error instead."""
+def _settings(system: System) -> Mapping[str, str]:
+    settings = system.capabilities.settings
+    return {name: f"{setting.line}  [default: {setting.default}]" for name, setting in settings.items()}
+
+
+def _of_systems(of: Callable[[System], Mapping[str, str]]) -> dict[str, str]:
+    """What all systems have, those of installed packages too; a system that cannot be made has its error instead."""
     from splitbrain.harness.systems.catalogue import SYSTEMS, build
 
     found: dict[str, str] = {}
     for name in dict.fromkeys([*SYSTEMS, *plugins.installed("system")]):
         try:
-            found |= {f"{name}:{bug}": line for bug, line in build(name).bugs.items()}
+            found |= {f"{name}:{each}": line for each, line in of(build(name)).items()}
         except SplitbrainError as error:
             found[f"{name}:"] = str(error)
     return found

@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "clean": ("splitbrain.harness.cli.clean", "Remove what killed controllers left behind, here or on hosts."),
     "list": (
         "splitbrain.harness.cli.listing",
-        "List workloads, nemeses, checkers, models, systems, backends and bugs.",
+        "List workloads, nemeses, checkers, models, systems, backends, bugs and settings.",
     ),
     "new": (
         "splitbrain.harness.cli.new",

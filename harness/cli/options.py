@@ -266,6 +266,12 @@ test = _apply(
             help="Switch bugs of the system on (splitbrain list bugs).",
         ),
         click.option(
+            "--settings",
+            default="",
+            metavar="NAME=N[,NAME=N...]",
+            help="Numbers that nodes are started with (splitbrain list settings).",
+        ),
+        click.option(
             "-n",
             "--nodes",
             default=None,

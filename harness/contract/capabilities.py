@@ -12,6 +12,7 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode
+from splitbrain.harness.contract.settings import Setting
 
 if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
     from splitbrain.harness.contract.embedding import Embeddable
@@ -40,6 +41,7 @@ class Capabilities:
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
+        settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.
         observation: polls nodes for telemetry; None if they write it themselves, or have none.
         count_marks: counts which of the system's own states simulated nodes reach while the context lasts, zeros
@@ -56,6 +58,7 @@ class Capabilities:
     imports: tuple[str, ...] = ()
     one_address: bool = False
     immune: Mapping[FaultKind, str] = field(default_factory=dict[FaultKind, str])
+    settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     simulation: Embeddable | None = None
     observation: Observable | None = None
     count_marks: CountMarks | None = None

@@ -15,6 +15,7 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.read_modes import ReadMode
 from splitbrain.harness.contract.sessions import group_named, lacking
+from splitbrain.harness.contract.settings import Setting
 from splitbrain.results.errors import UsageError
 
 _METHODS: Final = ("command", "connect", "view", "telemetry")
@@ -184,6 +185,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "immune": _Rule(
         _kinds_and_reasons, f"a mapping from kinds of fault to reasons; the kinds are {', '.join(get_args(FaultKind))}"
     ),
+    "settings": _Rule(_mapping_of(str, Setting), "a mapping from names to Setting(...)"),
     "simulation": _Rule(
         _none_or(_with("embed")), "None, or have embed (splitbrain.harness.contract.embedding.Embeddable)"
     ),

@@ -127,6 +127,7 @@ class Test:
         workload: what clients do.
         nemesis: what breaks.
         bugs: switches of the system that are on.
+        settings: those of the system's settings that the test chooses.
         concurrency: client processes; process p talks to node p modulo the number of nodes.
         placement: for each client thread the node that it talks to instead; None for the rule above. A test from which
             nodes or clients were taken leaves the others where they were.
@@ -150,6 +151,7 @@ class Test:
     workload: Workload
     nemesis: NemesisPackage
     bugs: tuple[str, ...] = ()
+    settings: Mapping[str, int] = field(default_factory=dict[str, int])
     concurrency: int = 10
     placement: tuple[NodeId, ...] | None = None
     rate: float = 100.0

@@ -23,13 +23,14 @@ from splitbrain.cluster.client import (
     NodeNotFoundError,
     connect,
 )
-from splitbrain.cluster.embedded import MARKS, Runtime, counted, start
+from splitbrain.cluster.embedded import MARKS, SNAPSHOT_INTERVAL, Runtime, counted, start
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_members import MetadataMembership
@@ -142,6 +143,13 @@ class Metadata:
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),
+            settings={
+                "snapshot-interval": Setting(
+                    line="entries of the log between two snapshots",
+                    default=SNAPSHOT_INTERVAL,
+                    drawn=(16, 64, 512, 4096),
+                )
+            },
             simulation=self,
             count_marks=counted,
         )
@@ -157,6 +165,8 @@ class Metadata:
         for peer in sorted(place.peers):
             argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
         argv += ["--data", place.data_dir, *self._members.arguments(place.node, sorted([place.node, *place.peers]))]
+        for setting, value in test.settings.items():
+            argv += [f"--{setting}", str(value)]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})

@@ -69,6 +69,7 @@ def test_what_was_declared_stays() -> None:
         ("one_address", 1, "it must be true or false"),
         ("immune", {"killing": "it cannot die"}, "the kinds are cut, delay, loss"),
         ("immune", {"kill": None}, "it must be a mapping from kinds of fault to reasons"),
+        ("settings", {"interval": 64}, "it must be a mapping from names to Setting(...)"),
         ("simulation", Shop(), "have embed"),
         ("observation", Shop(), "have observe"),
         ("count_marks", {"election won": 0}, "it must be None, or a function"),

@@ -50,6 +50,7 @@ ASKED = st.builds(
     time_limit=st.none() | st.sampled_from([1.5, 10.0]),
     interval=st.none() | st.sampled_from([0.25, 3.0]),
     op_timeout=st.none() | st.sampled_from([0.5, 2.5]),
+    settings=st.none() | st.sampled_from(["", "snapshot-interval=7"]),
 )
 
 
@@ -64,7 +65,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     assert chosen
     assert set(chosen) <= set(asked.nemeses)
     assert 1 <= len(kinds(chosen)) <= KINDS_MAX
-    for name in ("concurrency", "rate", "time_limit", "interval", "op_timeout"):
+    for name in ("concurrency", "rate", "time_limit", "interval", "op_timeout", "settings"):
         if getattr(asked, name) is not None:
             assert getattr(drawn, name) == getattr(asked, name)
 
@@ -101,6 +102,7 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
+    assert {each.settings for each in drawn} == {"", *(f"snapshot-interval={count}" for count in (16, 64, 512))}
     assert {name for each in drawn for name in names("--nemesis", each.nemesis)} == set(NEMESES)
 
 

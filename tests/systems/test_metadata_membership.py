@@ -23,7 +23,7 @@ from splitbrain.harness.systems.metadata_members import MetadataMembership
 from splitbrain.results.errors import NodeStartError
 from tests.simulation.fingerprint import options
 
-TEST = cast(Test, SimpleNamespace(bugs=()))
+TEST = cast(Test, SimpleNamespace(bugs=(), settings={}))
 NODES = ("n1", "n2", "n3", "n4")
 ANYWHERE = cast(Deployment, None)
 

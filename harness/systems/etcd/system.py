@@ -19,6 +19,7 @@ from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, Node
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from splitbrain.harness.contract.realtime import RealClock
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.etcd.gateway import Gateway, tcp
 from splitbrain.harness.systems.etcd.membership import EtcdMembership
@@ -94,6 +95,7 @@ class Etcd:
             programs={"etcd": "etcd-server"},
             one_address=True,
             immune=dict.fromkeys(CLOCK_KINDS, NO_FAKETIME),
+            settings={"snapshot-count": Setting(line="committed entries between two snapshots", default=100_000)},
             observation=self,
         )
 
@@ -132,6 +134,7 @@ class Etcd:
             "election-timeout": str(ELECTION_MS),
             "logger": "zap",
             "log-outputs": "stderr",
+            **{setting: str(value) for setting, value in test.settings.items()},
         }
         return NodeCommand(("etcd", *(word for name, value in options.items() for word in (f"--{name}", value))))
 

@@ -19,7 +19,7 @@ from splitbrain.results.errors import BackendError, UsageError
 from tests.systems.etcd.conftest import OPTIONS, Running
 from tests.systems.etcd.fake_node import fake_node, page, says, silence
 
-TEST = cast(Test, SimpleNamespace(seed=5, bugs=()))
+TEST = cast(Test, SimpleNamespace(seed=5, bugs=(), settings={}))
 PLACE = NodePlace(
     node="n2",
     data_dir="/data",

@@ -1,0 +1,57 @@
+"""Numbers that the nodes of a system are started with, which a test may choose.
+
+Defaults are made for production: with them a short test may never meet a snapshot. A hunt draws them, so that their
+edges are met (TigerBeetle's simulator draws such constants, too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splitbrain.harness.contract.listed import names, number
+from splitbrain.results.errors import UnknownNameError, UsageError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """One such number.
+
+    Attributes:
+        line: what it is, in one line.
+        default: what nodes use where a test chooses nothing.
+        least: the smallest value.
+        drawn: the values of which a hunt draws one; none if a hunt leaves it alone.
+    """
+
+    line: str
+    default: int
+    least: int = 1
+    drawn: tuple[int, ...] = ()
+
+
+def chosen(text: str, settings: Mapping[str, Setting], system: str) -> dict[str, int]:
+    """What a test chooses: "snapshot-interval=64", several separated by commas.
+
+    Args:
+        text: as given to `--settings`.
+        settings: those of the system.
+        system: its name, for messages.
+
+    Raises:
+        UsageError: the system has no such setting, or it cannot have that value.
+    """
+    found: dict[str, int] = {}
+    for word in names("--settings", text):
+        name, _, value = (part.strip() for part in word.partition("="))
+        if name not in settings:
+            raise UnknownNameError("setting", name, settings, f"of system {system!r}")
+        if name in found:
+            raise UsageError(f"--settings {text}: {name} is set twice: once is enough.")
+        if not (value.isascii() and value.isdigit() and number(value) >= settings[name].least):
+            raise UsageError(
+                f"--settings {word}: give {name} a whole number from {settings[name].least} on, such as "
+                f"{name}={settings[name].default}."
+            )
+        found[name] = number(value)
+    return found
