@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench lock clean
+.PHONY: demo test test-all test-together test-alone lint bench lock clean
 
 demo: $(READY)
 	$(BIN)/splitbrain demo
@@ -18,8 +18,12 @@ test: $(READY)
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not alone"
 	$(BIN)/python -m pytest -q -m "not slow and alone"
 
-test-all: $(READY)
+test-all: test-together test-alone
+
+test-together: $(READY)
 	$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not alone"
+
+test-alone: $(READY)
 	$(BIN)/python -m pytest -q -m alone
 
 lint: $(READY)

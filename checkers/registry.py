@@ -44,6 +44,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:CommitMonotonic",
             "commit, applied and term never go back in a life",
         ),
+        "log-durability": (
+            "splitbrain.checkers.consensus:LogDurability",
+            "a node that starts again has the log that it had said is durable",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

@@ -169,7 +169,7 @@ class Node:
         )
         if config.incarnation and not recovered.term and not recovered.entries:
             self._telemetry.event("new-member")
-        self._telemetry.event("start")
+        self._telemetry.start(self._raft.last_index)
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._storage.sync_log(self._submit), "sync log")
         runtime.spawn(self._handle_events(), "consensus")
@@ -231,6 +231,7 @@ class Node:
                         await self._install(effect)
                     else:
                         self._executors[type(effect)](effect)
+                self._telemetry.durable = self._raft.written_index
             if self._store_work:
                 reached("log applied in slices")
                 await self._runtime.clock.sleep(0)
@@ -246,7 +247,7 @@ class Node:
         requests = self._requests
         return {
             fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
-            fx.TruncateLog: lambda effect: self._storage.truncate(effect.from_index),
+            fx.TruncateLog: self._truncate,
             fx.Send: self._send,
             fx.SendChunk: self._send_chunk,
             fx.Apply: self._apply_in_slices,
@@ -264,6 +265,10 @@ class Node:
             fx.CommitAdvanced: lambda effect: self._storage.committed(effect.index),
             fx.Rebuild: self._to_store,
         }
+
+    def _truncate(self, effect: fx.TruncateLog) -> None:
+        self._telemetry.cut(effect.from_index - 1)
+        self._storage.truncate(effect.from_index)
 
     def _send(self, effect: fx.Send) -> None:
         self._links.send(effect.to, wire.encode_peer(effect.message))
@@ -287,6 +292,7 @@ class Node:
         """Put the store where a snapshot of the leader is."""
         while self._store_work:
             self._use_store()  # it may answer what was asked here
+        self._telemetry.cut(effect.index)
         await self._storage.install(effect.index, effect.last_term, effect.configurations, effect.state)
         self._store = self._store.reset(effect.state)
         self._snapshot_at(effect.index, len(effect.state))

@@ -159,3 +159,6 @@ class Runtime:
     """Append one line (JSON, without the newline) to the node's telemetry."""
     log: Callable[[str], None]
     """Append one line to the node's log."""
+    last_words: Callable[[Callable[[], bytes]], None] = lambda _: None
+    """Take what gives the last line of telemetry. A simulation calls it when the process ends, also if it is killed; a
+    real process that is killed says nothing, and there it is never called."""

@@ -19,7 +19,12 @@ wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is the
                   be compared
     members       another configuration of members is in force on the node: it was appended to its log, or what had
                   replaced it was cut off; committed or not
+    cut           entries that were durable are to be removed from the log: another leader's take their place
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
+    end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
+
+`last` of a "start" is the index at which the log ends that the node recovered; of a "role" see above; in all other
+lines it is the index up to which the node has said to others, or counted itself, that its log is durable.
 """
 
 from __future__ import annotations
@@ -55,9 +60,14 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Telemetry:
-    """Writes lines about what `status` and `voters` say when called."""
+    """Writes lines about what `status` and `voters` say when called.
+
+    Attributes:
+        durable: the index up to which the node has said that its log is durable.
+    """
 
     def __init__(self, runtime: Runtime, voters: Callable[[], tuple[str, ...]], status: Callable[[], Status]) -> None:
+        self.durable = 0
         self._runtime = runtime
         self._voters = voters
         self._status = status
@@ -65,9 +75,15 @@ class Telemetry:
         self._timer: Timer | None = None
         self._commit_is_news = False
 
-    def event(self, event: str, *, voted_for: str | None = None, inherited: int | None = None) -> None:
+    def event(self, event: str, *, voted_for: str | None = None) -> None:
         """Write a line now."""
+        self._write(event, voted_for, self.durable)
+
+    def _write(self, event: str, voted_for: str | None, last: int | None) -> None:
         self._commit_is_news = False
+        self._runtime.telemetry(self._line(event, voted_for, last))
+
+    def _line(self, event: str, voted_for: str | None, last: int | None) -> bytes:
         status = self._status()
         line = _Line(
             wall=self._runtime.clock.wall_ns(),
@@ -82,13 +98,25 @@ class Telemetry:
             voters=self._voters(),
             chain=status.chain_hash,
             state=status.state_hash,
-            last=inherited,
+            last=last,
         )
-        self._runtime.telemetry(self._encoder.encode(line))
+        return self._encoder.encode(line)
 
     def role(self, inherited: int | None) -> None:
         """Role, term or leader have changed; `inherited`, for a leader, is the last index of what it did not append."""
-        self.event("role", inherited=inherited)
+        self._write("role", None, inherited)
+
+    def start(self, last_index: int) -> None:
+        """The node has recovered a log that ends at an index."""
+        self.durable = last_index
+        self.event("start")
+        self._runtime.last_words(lambda: self._line("end", None, self.durable))
+
+    def cut(self, last_index: int) -> None:
+        """The log is to be cut off behind an index."""
+        if last_index < self.durable:
+            self.durable = last_index
+            self.event("cut")
 
     def vote(self, candidate: str) -> None:
         """The node has voted."""

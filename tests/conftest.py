@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +24,15 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
     # ignore the signal, and what it starts has the default.
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _nothing)
+
+
+_WAITING: Final = ("tests/backends/", "tests/systems/")
+"""Where tests wait for nodes of a real run more than they compute."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that wait come first: one worker has them while the others compute, and none is left alone with them."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_WAITING))
 
 
 @pytest.hookimpl(trylast=True)

@@ -13,7 +13,13 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.results.errors import UsageError
 
-TRACE_CHECKERS: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
+TRACE_CHECKERS: Final = (
+    "election-safety",
+    "leader-completeness",
+    "replica-agreement",
+    "commit-monotonic",
+    "log-durability",
+)
 """Checkers of the telemetry of nodes."""
 
 

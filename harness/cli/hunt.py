@@ -49,6 +49,7 @@ SEED_END = 2**62
 )
 @click.option(
     "--settings",
+    callback=parsing.named,
     metavar="NAME=N[,NAME=N...]",
     help="Numbers that nodes are started with (splitbrain list settings), in every run.  [default: drawn]",
 )

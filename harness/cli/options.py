@@ -268,6 +268,7 @@ test = _apply(
         click.option(
             "--settings",
             default="",
+            callback=parsing.named,
             metavar="NAME=N[,NAME=N...]",
             help="Numbers that nodes are started with (splitbrain list settings).",
         ),

@@ -51,6 +51,13 @@ class NodeWorld(Protocol):
         """Append one line to the node's log."""
         ...
 
+    @property
+    def last_words(self) -> Callable[[Callable[[], bytes]], None]:
+        """Take what gives the last line of the node's telemetry: it is called when the process ends, also if it is
+        killed. What a node last promised to others can be said exactly there, at no cost while it runs.
+        """
+        ...
+
 
 class Embeddable(Protocol):
     """Starts nodes of a system inside this process (`Capabilities.simulation`); usually the system itself."""

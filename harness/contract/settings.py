@@ -21,12 +21,14 @@ class Setting:
         line: what it is, in one line.
         default: what nodes use where a test chooses nothing.
         least: the smallest value.
+        most: the largest.
         drawn: the values of which a hunt draws one; none if a hunt leaves it alone.
     """
 
     line: str
     default: int
     least: int = 1
+    most: int = 1_000_000_000
     drawn: tuple[int, ...] = ()
 
 
@@ -48,10 +50,11 @@ def chosen(text: str, settings: Mapping[str, Setting], system: str) -> dict[str,
             raise UnknownNameError("setting", name, settings, f"of system {system!r}")
         if name in found:
             raise UsageError(f"--settings {text}: {name} is set twice: once is enough.")
-        if not (value.isascii() and value.isdigit() and number(value) >= settings[name].least):
+        known = settings[name]
+        if not (value.isascii() and value.isdigit() and known.least <= number(value) <= known.most):
             raise UsageError(
-                f"--settings {word}: give {name} a whole number from {settings[name].least} on, such as "
-                f"{name}={settings[name].default}."
+                f"--settings {word:.60}: give {name} a whole number of {known.least} to {known.most}, such as "
+                f"{name}={known.default}."
             )
         found[name] = number(value)
     return found

@@ -51,6 +51,7 @@ class ProcessWorld(msgspec.Struct, frozen=True):
     spawn: Callable[[Awaitable[None], str], None]
     telemetry: Callable[[bytes], None]
     log: Callable[[str], None]
+    last_words: Callable[[Callable[[], bytes]], None]
 
 
 class SimHost:
@@ -86,6 +87,7 @@ class SimHost:
         self._strobed = 0
         self._cpu: CpuLimit | None = None
         self._last_line = ""
+        self._last_words: Callable[[], bytes] | None = None
         self.node = node
         self.process: SimProcess | None = None
         self.oscillator = Oscillator(loop, drift_ppm, offset_ns)
@@ -96,6 +98,7 @@ class SimHost:
         life = 1 if self.process is None else self.process.life + 1
         process = self.process = SimProcess(self._loop, life, self._ended)
         process.limit(self._cpu)
+        self._last_words = None
         self._network.process_started(self.node)
         self._note("process", f"start {life}")
         clock = ProcessClock(self._loop, self.oscillator, process)
@@ -108,6 +111,9 @@ class SimHost:
             if process.alive():
                 self._say(line)
 
+        def last_words(words: Callable[[], bytes]) -> None:
+            self._last_words = words
+
         return process, ProcessWorld(
             process=process,
             clock=clock,
@@ -118,6 +124,7 @@ class SimHost:
             spawn=process.spawn,
             telemetry=telemetry,
             log=log,
+            last_words=last_words,
         )
 
     def kill(self) -> None:
@@ -205,6 +212,8 @@ class SimHost:
         assert process is not None, "a process ended that never began"
         if process.failure is not None:
             self._say(f"stops: {type(process.failure).__name__}: {process.failure}")
+        if self._last_words is not None:
+            self._outputs.telemetry(self.node, self._loop.now_ns, self._last_words())
         self._note("process", f"end {process.life}")
         self._network.process_ended(self.node, process)
 

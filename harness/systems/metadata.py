@@ -186,6 +186,7 @@ class Metadata:
             spawn=world.spawn,
             telemetry=world.telemetry,
             log=world.log,
+            last_words=world.last_words,
         )
         await start(command.argv[1 + len(_RUN_NODE) :], runtime)
 

@@ -45,7 +45,13 @@ from splitbrain.results.templates import environment
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3
-_ON_TELEMETRY: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
+_ON_TELEMETRY: Final = (
+    "election-safety",
+    "leader-completeness",
+    "replica-agreement",
+    "commit-monotonic",
+    "log-durability",
+)
 """The verdicts of these checkers come after the verdicts on client ops on the page of a run that passed."""
 
 _AROUND_S: Final = 0.5

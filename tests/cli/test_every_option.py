@@ -92,6 +92,11 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
             (["run", "--world", "wan"], "--world wan: it is for simulated nodes: add --backend sim"),
         ],
         "--bug": "each changes the system; unknown ones and a second mention are refused (test_refusals)",
+        "--settings": [
+            ([*SIM, "--settings", "snapshot-intervall=2"], "there is no setting 'snapshot-intervall'"),
+            ([*SIM, "--settings", "snapshot-interval=0"], "give snapshot-interval a whole number of 1 to"),
+            ([*SIM, "--settings", "snapshot-interval=" + "9" * 5000], "give snapshot-interval a whole number of 1 to"),
+        ],
         "--nodes": [([*SIM, "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
         "--concurrency": [([*SIM, "--concurrency", "9" * 5000], "concurrency must be at most 1,000")],
         "--rate": [([*SIM, "--rate", "1e-300"], "rate must be at least 1e-06")],
@@ -159,6 +164,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         ],
         "--system": [(["hunt", "--system", "etcd"], "system 'etcd' cannot be simulated")],
         "--bug": [(["hunt", "--bug", "M99"], "there is no bug 'M99' of system 'metadata'")],
+        "--settings": [(["hunt", "--settings", "snapshot-interval"], "give snapshot-interval a whole number")],
         "--nodes": [
             (["hunt", "--nemesis", "kill-minority", "--nodes", "1,3"], "--nodes 1: no nemesis of kill-minority can"),
             (["hunt", "--nodes", "9" * 5000], "a hunt draws one of the numbers given, 1 to 100 each"),

@@ -102,7 +102,7 @@ def test_a_workload_and_a_system_are_shrunk_and_hunted_like_our_own(folder: Path
     workload, system = "shop", "own"
     named = ("--workload", workload, "--system", system, "--bug", "M23")
     assert splitbrain("run", *named, *SHORT, cwd=folder).returncode == 1
-    shrunk = splitbrain("shrink", "latest", "--budget", "20", "-o", "small.json", cwd=folder)
+    shrunk = splitbrain("shrink", "latest", "--budget", "5", "-o", "small.json", cwd=folder)
     assert shrunk.returncode == 1, shrunk.stderr
     assert splitbrain("replay", "small.json", cwd=folder).returncode == 1
     hunt = ("hunt", *named, "--nemesis", "partition", "--runs", "3", "--jobs", "1", "--no-shrink", "--json")
@@ -132,7 +132,7 @@ def test_a_nemesis_with_a_kind_of_fault_of_its_own_follows_a_schedule_and_is_shr
     )
     assert scheduled.returncode == 1, scheduled.stderr
     assert splitbrain("replay", "latest", "--store", "scheduled", cwd=folder).returncode == 1
-    shrunk = splitbrain("shrink", "latest", "--budget", "30", "-o", "small.json", cwd=folder)
+    shrunk = splitbrain("shrink", "latest", "--budget", "8", "-o", "small.json", cwd=folder)
     assert shrunk.returncode == 1, shrunk.stderr
     small = json.loads((folder / "small.json").read_text())
     assert small["options"]["nemesis"] == nemesis

@@ -152,7 +152,7 @@ def test_the_server_that_writes_back_survives_a_hunt(tmp_path: Path) -> None:
             "--seed",
             "1",
             "--runs",
-            "20",
+            "8",
             "--budget",
             "3000",
             "--jobs",

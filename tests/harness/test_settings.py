@@ -25,8 +25,9 @@ def test_several_are_separated_by_commas() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("interval=0", "give interval a whole number from 1 on, such as interval=64"),
-        ("interval=-1", "give interval a whole number from 1 on"),
+        ("interval=0", "give interval a whole number of 1 to 1000000000, such as interval=64"),
+        ("interval=1000000001", "give interval a whole number of 1 to 1000000000"),
+        ("interval=-1", "give interval a whole number of 1 to"),
         ("interval=1.5", "give interval a whole number"),
         ("interval=", "give interval a whole number"),
         ("interval", "give interval a whole number"),

@@ -25,7 +25,7 @@ from .support import REGISTER, SET, crashed, register_history, set_history, stor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-HEALTHY: Final = 4
+HEALTHY: Final = 1
 """Simulated runs of each workload."""
 
 WORKLOADS: Final = ("register", "set", "declare", "create-once", "lock", "records")
@@ -62,7 +62,7 @@ def lay_store(root: Path) -> None:
     for number, workload in enumerate(WORKLOADS):
         for seed in range(HEALTHY):
             simulated(root, 100 * number + seed, workload)
-    for seed in range(1, 5):
+    for seed in range(1, 3):
         simulated(root, seed, bug="M23")
     simulated(root, 1, interval_s=600.0)
     store = Store(root)
@@ -127,10 +127,10 @@ def test_a_cluster_says_what_one_process_says_and_leaves_nothing(tmp_path: Path)
         judge_inline(run)
     expected = verdicts(inline)
     outcomes = Counter(document["outcome"] for document in expected.values())
-    assert len(expected) == HEALTHY * len(WORKLOADS) + 9
-    assert outcomes["violation"] >= 6, outcomes
+    assert len(expected) == HEALTHY * len(WORKLOADS) + 7
+    assert outcomes["violation"] >= 3, outcomes
     assert outcomes["inconclusive"] >= 1, outcomes
-    assert outcomes["pass"] >= 10, outcomes
+    assert outcomes["pass"] >= 4, outcomes
 
     temporary, daemons = tmp_path / "tmp", tmp_path / "daemons"
     temporary.mkdir()

@@ -13,7 +13,7 @@ from tests.checkers.linearizable.agreement import Tally, compared, judgements, r
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 
 SAMPLE = 600
-HISTORIES = 2_500
+HISTORIES = 1_500
 PROCESSES = 2
 
 

@@ -93,7 +93,7 @@ def test_decisions_on_small_histories_are_those_of_the_definition(kind: Kind) ->
 @pytest.mark.slow
 @every_kind
 def test_decisions_on_many_small_histories_are_those_of_the_definition(kind: Kind) -> None:
-    said = compare(kind, range(1000, 3_500))
+    said = compare(kind, range(1000, 2_200))
     assert min(said[True], said[False]) > 250
 
 
@@ -135,7 +135,7 @@ def test_which_values_crashed_takes_took_is_found_out_as_by_the_definition(kind:
 @pytest.mark.slow
 @every_crashed
 def test_which_values_crashed_takes_took_is_found_out_in_many_histories(kind: Kind) -> None:
-    said = compare_crashed(kind, range(600, 2_100))
+    said = compare_crashed(kind, range(600, 1_300))
     assert min(said[True], said[False]) > 150
 
 

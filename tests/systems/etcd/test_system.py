@@ -57,8 +57,9 @@ class TestCommand:
         )
         for option in ("--initial-cluster", "--initial-cluster-token"):
             assert options_of(PLACE)[option] == options_of(other)[option]
-        again = Etcd().command(cast(Test, SimpleNamespace(seed=6)), PLACE).argv
+        again = Etcd().command(cast(Test, SimpleNamespace(seed=6, settings={"snapshot-count": 100})), PLACE).argv
         assert options_of(PLACE)["--initial-cluster-token"] not in again
+        assert again[again.index("--snapshot-count") + 1] == "100"
 
     def test_nothing_that_makes_etcd_less_safe_is_switched_on(self) -> None:
         assert not [name for name in options_of(PLACE) if "unsafe" in name or "force" in name]

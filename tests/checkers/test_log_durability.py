@@ -1,0 +1,110 @@
+"""What a node said is durable is in the log that it recovers, unless it was cut off or its disk lost it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from splitbrain.checkers.consensus import LogDurability
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS, Op
+from tests.checkers.support import Script
+from tests.checkers.telemetry import row, told
+
+
+def judge(*rows: dict[str, Any], script: Script | None = None) -> Verdict:
+    return LogDurability().check(to_table([]) if script is None else script.table(), told(*rows), {})
+
+
+def said(time_s: float, index: int | None, *, event: str = "commit", life: int = 1, node: str = "n1") -> dict[str, Any]:
+    return row(time_s, node, event, life=life, last_index=index)
+
+
+def start(time_s: float, index: int | None, life: int = 2, node: str = "n1") -> dict[str, Any]:
+    return row(time_s, node, "start", life=life, last_index=index)
+
+
+def disk_op(time_s: float, target: str, how: str = "ok", **spoil: Any) -> Script:
+    script = Script()
+    value = {"fault": "disk", "action": "start", "spec": "minority", "spoil": spoil}
+    script.event(NEMESIS, "invoke", "start-disk", value, time_s=time_s)
+    script.event(NEMESIS, how, "start-disk", {**value, "target": target}, time_s=time_s + 0.5)  # pyright: ignore[reportArgumentType]
+    return script
+
+
+def test_a_log_that_ends_before_what_was_said_is_durable_is_named_with_both_rows() -> None:
+    verdict = judge(start(0, 0, life=1), said(1, 46), said(1.5, 47), start(3, 45))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("log-forgotten",))
+    assert verdict.sentence == (
+        "Log forgotten: n1 of group 'g' had said that its log is durable up to entry 47 (at 1.500 s in life 1), and "
+        "recovered a log that ends at 45 (at 3.000 s in life 2)."
+    )
+    assert verdict.evidence["findings"][0]["missing"] == [46, 47]
+    assert verdict.figures == {"restarts": 1, "excused": 0, "highest": 47, "broken": 1}
+
+
+@pytest.mark.parametrize("recovered", [47, 50])
+def test_a_log_that_has_all_of_it_passes_and_may_have_more(recovered: int) -> None:
+    verdict = judge(start(0, 0, life=1), said(1, 47), start(3, recovered))
+    assert (verdict.valid, verdict.figures["restarts"]) == ("true", 1)
+    assert verdict.sentence == "After 1 restart each log had all that its node had said is durable."
+
+
+def test_the_newest_row_counts_as_a_log_may_be_cut_off() -> None:
+    assert judge(said(1, 47), said(2, 40, event="cut"), start(3, 40)).valid == "true"
+    assert judge(said(1, 47), said(2, 40, event="cut"), said(2.1, 44), start(3, 43)).valid == "false"
+
+
+def test_what_was_recovered_counts_as_said_from_then_on() -> None:
+    assert judge(said(1, 47), start(2, 47), start(3, 46, life=3)).valid == "false"
+
+
+def test_the_log_with_which_a_leader_was_elected_says_nothing_of_its_disk() -> None:
+    elected = row(1, "n1", "role", role="leader", term=2, last_index=99)
+    assert judge(said(0, 5), elected, start(3, 5)).valid == "true"
+
+
+def test_each_node_and_each_group_has_its_own_log() -> None:
+    assert judge(said(1, 47), start(3, 5, node="n2")).valid == "true"
+    other = row(3, "n1", "start", life=2, last_index=5, group="other")
+    assert judge(said(1, 47), other).valid == "true"
+
+
+def test_another_member_of_that_name_has_said_nothing_yet() -> None:
+    assert judge(said(1, 47), row(2, "n1", "new-member", life=1), start(3, 0)).valid == "true"
+
+
+def test_rows_that_say_nothing_are_passed_over() -> None:
+    assert judge(said(1, 47), said(2, None), start(3, 46)).valid == "false"
+    assert judge(said(1, 47), start(3, None), start(4, 46, life=3)).figures["restarts"] == 0
+    verdict = judge(said(1, None), start(3, None))
+    assert verdict.sentence == "No node that says how far its log is durable was restarted."
+
+
+@pytest.mark.parametrize("spoil", [{"truncate": 1}, {"rot": 2}, {"wipe": True}])
+def test_a_disk_that_lost_data_excuses_its_node_from_then_on(spoil: dict[str, Any]) -> None:
+    rows = [said(1, 47), start(3, 45)]
+    verdict = judge(*rows, script=disk_op(2, "n1 n4", **spoil))
+    assert (verdict.valid, verdict.figures["excused"]) == ("true", 1)
+    assert "(1 restart on disks that had lost data left out.)" in verdict.sentence
+    assert judge(*rows, script=disk_op(2, "n2, n3", **spoil)).valid == "false", "another node's disk"
+    assert judge(*rows, script=disk_op(4, "n1", **spoil)).valid == "false", "its disk lost data only later"
+    assert judge(*rows, script=disk_op(2, "n2", "info", **spoil)).valid == "true", "nobody knows what it hit"
+
+
+@pytest.mark.parametrize("spoil", [{"slow_ms": 20}, {"sync_fails": True}, {"full": True}, {"truncate": 0}])
+def test_a_disk_that_kept_what_it_had_excuses_nothing(spoil: dict[str, Any]) -> None:
+    assert judge(said(1, 47), start(3, 45), script=disk_op(2, "n1", **spoil)).valid == "false"
+
+
+def test_nemesis_ops_without_a_value_excuse_nothing() -> None:
+    ops = [Op(index=0, time=0, process=NEMESIS, type="invoke", f="start-disk", value=None)]
+    assert LogDurability().check(to_table(ops), told(said(1, 47), start(3, 45)), {}).valid == "false"
+
+
+def test_it_takes_no_options() -> None:
+    with pytest.raises(UsageError, match="takes no options"):
+        LogDurability().check(to_table([]), told(), {"strict": True})

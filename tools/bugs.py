@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Hunt the bugs of the metadata cluster, and write docs/bugs.md: which were found, by whom, and after how much work.
+
+usage: tools/bugs.py [--budget SECONDS] [--draw default|chosen] [BUG...]     hunt these bugs; all without any
+       tools/bugs.py --write                                                 write the page again, and hunt nothing
+
+Each bug is hunted with the default draw and with a workload and nemeses that bring it out, each until it is found or
+the budget of CPU seconds is used up (default 240). docs/bugs.json keeps what was found; a later hunt of the same bug
+replaces its entry. Two hunts run at a time, each on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from splitbrain.cluster.bugs import ALL, Bug
+
+Draw: TypeAlias = Literal["default", "chosen"]
+
+DOCS: Final = Path(__file__).parent.parent / "docs"
+DATA: Final = DOCS / "bugs.json"
+PAGE: Final = DOCS / "bugs.md"
+
+HOURS: Final = 3600.0
+
+CHOSEN: Final[dict[str, str]] = {
+    "M01": "--workload register --nemesis kill,power --nodes 3,5 --interval 1",
+    "M02": "--workload register --nemesis kill-all,kill --nodes 3,5 --interval 2",
+    "M03": "--workload set --nemesis partition-leader,kill --nodes 3,5 --interval 1",
+    "M04": "--workload register --nemesis partition-one-way,partition --nodes 3,5 --interval 1",
+    "M05": "--workload register --nemesis kill-all,packet-loss --nodes 3 --interval 2",
+    "M06": "--workload register --nemesis partition-one,partition-one-way --nodes 3,5 --interval 2",
+    "M07": "--workload register --nemesis membership,partition-one --nodes 4,5 --interval 1",
+    "M09": "--workload register --nemesis partition-halves --nodes 4,6",
+    "M10": "--workload register --nemesis packet-duplicate,kill-leader --nodes 5 --interval 1",
+    "M11": "--workload register,set --nemesis kill-leader,partition-leader --nodes 5 --interval 0.5",
+    "M12": "--workload register --nemesis partition-leader --nodes 3,5 --concurrency 3n --rate 200",
+    "M13": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
+    "M14": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
+    "M15": "--workload set --nemesis power-majority,power-leader --nodes 3,5 --interval 2",
+    "M17": "--workload register --nemesis partition-leader --nodes 3,5",
+    "M19": "--workload register --nemesis partition-leader,packet-reorder --nodes 3,5 --interval 1 --rate 200",
+    "M20": "--workload set --nemesis packet-reorder,kill-leader --nodes 3,5 --interval 2 --rate 200",
+    "M22": "--workload register --nemesis partition-leader --nodes 3,5",
+    "M23": "--workload register --nemesis partition-leader --nodes 3,5",
+    "M24": "--workload register --nemesis kill-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
+    "M25": "--workload register --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
+    "M29": "--workload register --nemesis kill-all --nodes 3 --rate 200 --settings snapshot-interval=4096",
+    "M31": "--workload register --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
+    "M33": "--workload register --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
+    "M35": "--workload register --nemesis kill --nodes 3",
+    "M36": "--workload register --nemesis kill --nodes 3",
+    "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
+    "M38": "--workload register --nemesis membership,partition-one --nodes 4,5 --settings snapshot-interval=16",
+    "M47": "--workload register --nemesis membership,partition --nodes 4,5,6 --interval 1",
+    "M48": "--workload register --nemesis membership,kill-leader,partition-leader --nodes 4,5 --interval 0.5",
+    "M49": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
+    "M50": "--workload register --nemesis membership,partition-leader --nodes 4,5 --interval 0.5",
+    "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
+    "M81": "--workload records --nemesis partition --nodes 3,5",
+    "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",
+}
+"""What brings a bug out: the options of its hunt."""
+
+HEAD: Final = """# Bugs, and what finds them
+
+Written by `tools/bugs.py`: do not edit it. Each bug is a switch of the metadata cluster (`splitbrain run --bug M23`).
+Each was hunted twice, from seed 1 until it was found or its budget of CPU seconds was used up: with the default draw,
+and with options that bring it out. CPU seconds are those of one busy machine: compare them with each other only.
+"""
+
+
+class Hunt(msgspec.Struct, frozen=True, kw_only=True):
+    """How one hunt went.
+
+    Attributes:
+        found: whether a checker that can see the bug named a violation.
+        kind: what the checkers called it, or the harness error; empty if there was nothing.
+        cpu_s: CPU seconds that it took.
+        simulated_h: simulated hours.
+        runs: seeds that were tried.
+        ops: of the plan once it was shrunk, None if it was not.
+        command: runs the finding again; that of the hunt if there is none.
+        revision: of the code.
+    """
+
+    found: bool
+    kind: str
+    cpu_s: float
+    simulated_h: float
+    runs: int
+    ops: int | None
+    command: str
+    revision: str
+
+
+def hunt(bug: Bug, draw: Draw, budget_s: float) -> Hunt:
+    """Hunt one bug on one core."""
+    options = shlex.split(CHOSEN[bug.id]) if draw == "chosen" else []
+    words = ["hunt", "--bug", bug.id, *options, "--seed", "1"]
+    with tempfile.TemporaryDirectory() as store:
+        limits = ["--jobs", "1", "--budget", f"{budget_s:g}", "--json", "--store", store]
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("splitbrain")), *words, *limits],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if not done.stdout:
+        raise SystemExit(f"{' '.join(words)} gave no answer: {done.stderr.strip()}")
+    return _of(bug, shlex.join(["splitbrain", *words]), json.loads(done.stdout))
+
+
+def _of(bug: Bug, command: str, answer: dict[str, Any]) -> Hunt:
+    findings: list[dict[str, Any]] = answer["findings"]
+    first = findings[0] if findings else None
+    kind = "" if first is None else str(first["kind"])
+    named = {part.partition(":")[0] for part in kind.split("; ")}
+    smaller = answer["smaller"]
+    figures = answer["figures"]
+    return Hunt(
+        found=first is not None and first["outcome"] == "violation" and bool(named & set(bug.seen_by)),
+        kind=kind,
+        cpu_s=round(figures["cpu_s"], 1),
+        simulated_h=round(figures["simulated_s"] / HOURS, 2),
+        runs=figures["runs"],
+        ops=None if not smaller or smaller["problem"] else smaller["after"]["ops"],
+        command=command if first is None else first["command"].partition(" --store ")[0],
+        revision=str(answer["git"]["revision"])[:10],
+    )
+
+
+def read() -> dict[str, dict[Draw, Hunt]]:
+    """What earlier hunts found."""
+    return msgspec.json.decode(DATA.read_bytes(), type=dict[str, dict[Draw, Hunt]]) if DATA.exists() else {}
+
+
+def keep(found: dict[str, dict[Draw, Hunt]]) -> None:
+    """Write data and page."""
+    DATA.write_bytes(msgspec.json.format(msgspec.json.encode(dict(sorted(found.items()))), indent=1) + b"\n")
+    PAGE.write_text(page(found))
+
+
+def page(found: dict[str, dict[Draw, Hunt]]) -> str:
+    """The page in Markdown."""
+    draws: tuple[Draw, Draw] = ("default", "chosen")
+    lines = [HEAD]
+    for draw in draws:
+        hunts = [hunts[draw] for hunts in found.values() if draw in hunts]
+        if hunts:
+            lines.append(f"Found with the {draw} draw: {sum(hunt.found for hunt in hunts)} of {len(hunts)} hunted.\n")
+    lines += ["| bug | what is broken | source | can be seen by |", "| --- | --- | --- | --- |"]
+    lines += [f"| `{bug.id}` | {bug.line} | {bug.source} | {', '.join(bug.seen_by)} |" for bug in ALL.values()]
+    for draw in draws:
+        lines += ["", f"## With the {draw} draw", "", *_table(found, draw)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(found: dict[str, dict[Draw, Hunt]], draw: Draw) -> Iterable[str]:
+    yield "| bug | found | CPU s | simulated h | runs | what the checkers said | shrunk to ops | again |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for bug, hunts in found.items():
+        if draw in hunts:
+            each = hunts[draw]
+            said, ops = each.kind or "nothing", "" if each.ops is None else str(each.ops)
+            yield (
+                f"| `{bug}` | {'yes' if each.found else 'no'} | {each.cpu_s} | {each.simulated_h} | {each.runs} | "
+                f"{said} | {ops} | `{each.command}` |"
+            )
+
+
+def main(words: Sequence[str]) -> None:
+    """Hunt what is asked for; keep each result as soon as it is there."""
+    parser = argparse.ArgumentParser(usage=(__doc__ or "").partition("usage: ")[2].partition("\n\n")[0])
+    parser.add_argument("bugs", nargs="*", choices=[*ALL, []], metavar="BUG")
+    parser.add_argument("--budget", type=float, default=240.0)
+    parser.add_argument("--draw", choices=["default", "chosen"])
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args(words)
+    found = read()
+    if given.write:
+        keep(found)
+        return
+    draws: tuple[Draw, ...] = ("default", "chosen")
+    wanted: list[tuple[Bug, Draw]] = [
+        (ALL[bug], draw) for draw in draws if given.draw in (None, draw) for bug in given.bugs or ALL
+    ]
+
+    def hunted(each: tuple[Bug, Draw]) -> Hunt:
+        return hunt(*each, given.budget)
+
+    with ThreadPoolExecutor(2) as pool:
+        for (bug, draw), result in zip(wanted, pool.map(hunted, wanted), strict=True):
+            word = "found" if result.found else "NOT FOUND"
+            print(f"{bug.id} {draw:8} {word:9} {result.cpu_s:6.1f} s  {result.kind}", flush=True)
+            found.setdefault(bug.id, {})[draw] = result
+            keep(found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
