@@ -13,10 +13,9 @@ TIMEOUT_S = 1300.0
 """These hunts end after a number of runs. An idle machine needs two minutes for the longest, a busy one much more."""
 
 FOUND_AS = {
-    "M01": ("voted-twice", "two-leaders", "elected-twice"),
     "M02": ("term-forgotten", "voted-twice", "two-leaders", "elected-twice"),
     "M09": ("two-leaders", "nonlinearizable", "divergence", "node-crash", "incomplete-leader"),
-    "M15": ("incomplete-leader", "nonlinearizable", "divergence"),
+    "M15": ("log-forgotten", "incomplete-leader", "nonlinearizable", "divergence"),
     "M17": ("applied-beyond-commit", "divergence", "nonlinearizable"),
     "M22": ("no-recovery",),
     "M23": ("nonlinearizable",),
@@ -35,8 +34,8 @@ def test_a_hunt_finds_it_with_the_right_anomaly(bug: str, tmp_path: Path) -> Non
 
 
 SEEN_BY_QUORUM_PROGRESS = {
-    "M80": ("Q3", 1),
-    "M82": ("Q8", 45),
+    "M80": ("Q3", 4),
+    "M82": ("Q8", 48),
 }
 """The rule that is broken, and the first seed of the hunt."""
 
@@ -60,6 +59,28 @@ def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone(tmp_pa
     kind = hunted(tmp_path, "M81", "--workload", "records", "--nemesis", "partition")
     assert "Q2" in rules_of(kind)
     assert ";" not in kind, "another checker saw it too"
+
+
+SEEN_AT_ONCE = {
+    "M01": (32, "election-safety: voted-twice"),
+    "M03": (5, "leader-completeness: incomplete-leader"),
+    "M04": (1, "election-safety: voted-twice"),
+    "M10": (11, "election-safety: two-leaders"),
+    "M12": (2, "replica-agreement: divergence"),
+    "M15": (1, "log-durability: log-forgotten"),
+    "M33": (1, "linearizable: nonlinearizable"),
+    "M35": (1, "replica-agreement: non-determinism"),
+    "M36": (2, "crashes: node-crash"),
+    "M37": (1, "replica-agreement: divergence"),
+}
+"""A seed of the default draw, and what one checker says of its test."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", SEEN_AT_ONCE)
+def test_one_test_shows_it_to_the_checker_that_is_made_for_it(bug: str, tmp_path: Path) -> None:
+    seed, anomaly = SEEN_AT_ONCE[bug]
+    assert anomaly in hunted(tmp_path, bug, seed=seed)
 
 
 def hunted(cwd: Path, bug: str, *asked: str, seed: int = 1) -> str:

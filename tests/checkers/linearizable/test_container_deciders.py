@@ -83,7 +83,7 @@ def test_decisions_where_only_order_can_be_violated_are_those_of_the_definition(
 def test_decisions_on_many_small_histories_are_those_of_the_definition(kind: Kind) -> None:
     for make in (small_calls, paired_calls):
         said = compare(kind, make, range(1500, 3_000))
-        assert min(said[True], said[False]) > 300
+        assert min(said[True], said[False]) > 150
 
 
 def long_calls(rng: random.Random, kind: Kind) -> list[Call]:
@@ -127,7 +127,7 @@ def test_decisions_on_long_histories_are_those_of_the_search(kind: Kind) -> None
 @every_kind
 def test_decisions_on_many_long_histories_are_those_of_the_search(kind: Kind) -> None:
     said = compare_long(kind, range(40, 60))
-    assert min(said[True], said[False]) > 12
+    assert min(said[True], said[False]) > 4
 
 
 @every_kind

@@ -79,7 +79,7 @@ def test_decisions_on_small_histories_are_those_of_the_definition(kind: Kind) ->
 @every_kind
 def test_decisions_on_many_small_histories_are_those_of_the_definition(kind: Kind) -> None:
     said = compare(kind, range(1000, 1600))
-    assert said[False] > 60
+    assert said[False] > 30
     assert said[None] < said[True]
 
 
