@@ -81,8 +81,10 @@ __all__ = [
     "node_of",
 ]
 
-BUGS: Final[Mapping[str, str]] = {bug.id: bug.line for bug in ALL.values()}
-"""What a node's `--bugs` takes, with a line on each."""
+BUGS: Final[Mapping[str, str]] = {
+    bug.id: f"{bug.line} ({bug.source}); {', '.join(bug.seen_by)}" for bug in ALL.values()
+}
+"""What a node's `--bugs` takes: what is broken, its source, and the checkers that can see it."""
 
 DEFAULT_TIMEOUT_MS: Final = 5000
 
