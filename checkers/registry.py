@@ -44,9 +44,9 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:CommitMonotonic",
             "commit, applied and term never go back in a life",
         ),
-        "log-durability": (
-            "splitbrain.checkers.consensus:LogDurability",
-            "a node that starts again has the log that it had said is durable",
+        "durability": (
+            "splitbrain.checkers.consensus:Durability",
+            "a node that starts again has the log and the vote that it had said are durable",
         ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (

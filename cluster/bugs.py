@@ -37,13 +37,13 @@ M01: Final = Bug(
     "M01",
     "a node's vote is not persisted: after a restart the node can vote again in the same term",
     "Raft 5.2",
-    ("election-safety",),
+    ("durability", "election-safety"),
 )
 M02: Final = Bug(
     "M02",
     "the current term is not persisted: a restarted node begins at term 0, and terms are reused",
     "Raft 5.2",
-    ("election-safety",),
+    ("durability", "election-safety"),
 )
 M03: Final = Bug(
     "M03",
@@ -103,19 +103,19 @@ M13: Final = Bug(
     "M13",
     "entries that replace others in the log pass for synced, because those before them were",
     "ra 39490978",
-    ("leader-completeness", "linearizable"),
+    ("durability", "leader-completeness", "linearizable"),
 )
 M14: Final = Bug(
     "M14",
     "a late report of the disk about entries that were replaced confirms those that replaced them",
     "ra #516",
-    ("leader-completeness", "linearizable"),
+    ("durability", "leader-completeness", "linearizable"),
 )
 M15: Final = Bug(
     "M15",
     "entries are acknowledged, and counted by the leader, before they are synced to disk",
     "etcd #14140",
-    ("leader-completeness", "linearizable"),
+    ("durability", "leader-completeness", "linearizable"),
 )
 M17: Final = Bug(
     "M17",

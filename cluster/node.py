@@ -169,7 +169,9 @@ class Node:
         )
         if config.incarnation and not recovered.term and not recovered.entries:
             self._telemetry.event("new-member")
-        self._telemetry.start(self._raft.last_index)
+        self._telemetry.start(
+            self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)
+        )
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._storage.sync_log(self._submit), "sync log")
         runtime.spawn(self._handle_events(), "consensus")

@@ -23,6 +23,7 @@ wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is the
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
     end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
 
+`leader` of a "start" is the node for which it had voted in `term`, as it recovered that.
 `last` of a "start" is the index at which the log ends that the node recovered; of a "role" see above; in all other
 lines it is the index up to which the node has said to others, or counted itself, that its log is durable.
 """
@@ -106,10 +107,10 @@ class Telemetry:
         """Role, term or leader have changed; `inherited`, for a leader, is the last index of what it did not append."""
         self._write("role", None, inherited)
 
-    def start(self, last_index: int) -> None:
-        """The node has recovered a log that ends at an index."""
+    def start(self, last_index: int, voted_for: str | None) -> None:
+        """The node has recovered a log that ends at an index, and its vote."""
         self.durable = last_index
-        self.event("start")
+        self.event("start", voted_for=voted_for)
         self._runtime.last_words(lambda: self._line("end", None, self.durable))
 
     def cut(self, last_index: int) -> None:

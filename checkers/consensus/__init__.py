@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from splitbrain.checkers.consensus.agreement import ReplicaAgreement
 from splitbrain.checkers.consensus.completeness import LeaderCompleteness
-from splitbrain.checkers.consensus.durability import LogDurability
+from splitbrain.checkers.consensus.durability import Durability
 from splitbrain.checkers.consensus.election import ElectionSafety
 from splitbrain.checkers.consensus.progress import CommitMonotonic
 
-__all__ = ["CommitMonotonic", "ElectionSafety", "LeaderCompleteness", "LogDurability", "ReplicaAgreement"]
+__all__ = ["CommitMonotonic", "Durability", "ElectionSafety", "LeaderCompleteness", "ReplicaAgreement"]

@@ -1,16 +1,18 @@
-"""Durability of the log: what a node said is durable is there when it starts again.
+"""Durability: what a node said is durable, and the vote that it gave, are there when it starts again.
 
-    log-forgotten   a node recovered a log that ends before an index which it had said is durable
+    log-forgotten    a node recovered a log that ends before an index which it had said is durable
+    vote-forgotten   a node recovered an earlier term than that of its last vote, or that term without the vote
 
-Replication repairs such a log, so that clients seldom see it: it takes the loss of a majority. The node itself shows it
-at its next start. A log is also shorter when another leader's entries took the place of its own, which the node reports
-before it cuts them off, and when its disk lost data, which nemesis ops say.
+Replication repairs such a log, so that clients seldom see it: it takes the loss of a majority; and a vote that was
+forgotten matters only in the next election. The node itself shows both at its next start. A log is also shorter when
+another leader's entries took the place of its own, which the node reports before it cuts them off, and when its disk
+lost data, which nemesis ops say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -23,16 +25,25 @@ _LOSSES: Final = ("truncate", "rot", "wipe")
 """Faults of a disk (fields of `splitbrain.harness.contract.faults.DiskFault`) that take what was durable."""
 
 
-class LogDurability:
+class _Restart(NamedTuple):
+    """A start, and what the node had said before it."""
+
+    start: Row
+    said: Row | None
+    vote: Row | None
+
+
+class Durability:
     """Judges every row of event "start" with a `last_index` behind the first of a node. No options.
 
-    It is compared with the newest `last_index` of the node's life before, in a row of any event but "role" and "start".
-    A node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that
-    left and came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was said to be
-    durable, and `broken` restarts.
+    Its `last_index` is compared with the newest one of the node's life before, in a row of any event but "role" and
+    "start"; its term and `leader`, which is the vote that the node recovered, with the node's newest row of event
+    "vote". A node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is
+    one that left and came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was
+    said to be durable, `votes` compared, and findings (`broken`).
     """
 
-    name = "log-durability"
+    name = "durability"
     partition: Whole = "whole run"
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
@@ -40,19 +51,20 @@ class LogDurability:
         refuse_options(self.name, options)
         restarts = list(_restarts(rows(telemetry)))
         losses = [op for op in run_events(history).fault_ops if _loses(op)]
-        judged = [(said, start) for said, start in restarts if not _is_excused(start, losses)]
-        found = [_finding(said, start) for said, start in judged if _last(start) < _last(said)]
+        judged = [each for each in restarts if not _is_excused(each.start, losses)]
+        found = [finding for each in judged for finding in _findings(each)]
         return Verdict(
             checker=self.name,
             valid="false" if found else "true",
             algorithm="start by start",
             sentence=_sentence(found, len(judged), len(restarts) - len(judged)),
-            anomalies=("log-forgotten",) if found else (),
+            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
             evidence={"findings": found[:LISTED]} if found else {},
             figures={
                 "restarts": len(judged),
                 "excused": len(restarts) - len(judged),
-                "highest": max((_last(said) for said, _ in judged), default=0),
+                "highest": max((_last(each.said) for each in judged), default=0),
+                "votes": sum(each.vote is not None for each in judged),
                 "broken": len(found),
             },
         )
@@ -63,21 +75,58 @@ class LogDurability:
         return verdict
 
 
-def _restarts(table: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
-    """For each start what the node had said last, and the row of the start."""
+def _restarts(table: Iterable[Row]) -> Iterator[_Restart]:
+    """What each node had said before each of its starts but the first."""
     said: dict[tuple[str | None, str], Row] = {}
+    votes: dict[tuple[str | None, str], Row] = {}
     for row in table:
         member = (row.group, row.node)
         if row.event == "new-member":
             said.pop(member, None)
+            votes.pop(member, None)
         elif row.event == "start":
-            before = said.pop(member, None)
+            if row.last_index is not None and (member in said or member in votes):
+                yield _Restart(row, said.get(member), votes.get(member))
+            said.pop(member, None)
             if row.last_index is not None:
-                if before is not None:
-                    yield before, row
                 said[member] = row
+        elif row.event == "vote" and row.term is not None and row.leader is not None:
+            votes[member] = row
         elif row.event != "role" and row.last_index is not None:
             said[member] = row
+
+
+def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
+    start, said, vote = restart
+    who = f"{start.node}{of_group(start.group)}"
+    if said is not None and _last(start) < _last(said):
+        yield {
+            "anomaly": "log-forgotten",
+            "sentence": (
+                f"Log forgotten: {who} had said that its log is durable up to entry {_last(said)} ({said.at}), and "
+                f"recovered a log that ends at {_last(start)} ({start.at})."
+            ),
+            "missing": [_last(start) + 1, _last(said)],
+            "said": said.shown(),
+            "start": start.shown(),
+        }
+    if vote is not None and _is_forgotten(vote, start):
+        recovered = f"term {start.term}" + (f" and a vote for {start.leader}" if start.leader else " without a vote")
+        yield {
+            "anomaly": "vote-forgotten",
+            "sentence": (
+                f"Vote forgotten: {who} had voted for {vote.leader} in term {vote.term} ({vote.at}), and recovered "
+                f"{recovered} ({start.at})."
+            ),
+            "vote": vote.shown(),
+            "start": start.shown(),
+        }
+
+
+def _is_forgotten(vote: Row, start: Row) -> bool:
+    if start.term is None or vote.term is None or start.term > vote.term:
+        return False
+    return start.term < vote.term or start.leader != vote.leader
 
 
 def _loses(op: FaultOp) -> bool:
@@ -98,28 +147,15 @@ def _may_hit(op: FaultOp, node: str) -> bool:
     return not op.verified or node in op.said.target.replace(",", " ").split()
 
 
-def _last(row: Row) -> int:
-    return row.last_index or 0
-
-
-def _finding(said: Row, start: Row) -> dict[str, Any]:
-    return {
-        "anomaly": "log-forgotten",
-        "sentence": (
-            f"Log forgotten: {start.node}{of_group(start.group)} had said that its log is durable up to entry "
-            f"{_last(said)} ({said.at}), and recovered a log that ends at {_last(start)} ({start.at})."
-        ),
-        "missing": [_last(start) + 1, _last(said)],
-        "said": said.shown(),
-        "start": start.shown(),
-    }
+def _last(row: Row | None) -> int:
+    return 0 if row is None else row.last_index or 0
 
 
 def _sentence(found: list[dict[str, Any]], judged: int, excused: int) -> str:
     left_out = f" ({counted(excused, 'restart')} on disks that had lost data left out.)" if excused else ""
     if found:
-        more = f" ({len(found)} restarts in all.)" if len(found) > 1 else ""
+        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}"
     if not judged:
-        return f"No node that says how far its log is durable was restarted.{left_out}"
-    return f"After {counted(judged, 'restart')} each log had all that its node had said is durable.{left_out}"
+        return f"No node that says what is durable was restarted.{left_out}"
+    return f"After {counted(judged, 'restart')} each node had all that it had said is durable.{left_out}"

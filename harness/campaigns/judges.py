@@ -18,7 +18,7 @@ TRACE_CHECKERS: Final = (
     "leader-completeness",
     "replica-agreement",
     "commit-monotonic",
-    "log-durability",
+    "durability",
 )
 """Checkers of the telemetry of nodes."""
 

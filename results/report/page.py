@@ -50,7 +50,7 @@ _ON_TELEMETRY: Final = (
     "leader-completeness",
     "replica-agreement",
     "commit-monotonic",
-    "log-durability",
+    "durability",
 )
 """The verdicts of these checkers come after the verdicts on client ops on the page of a run that passed."""
 

@@ -67,7 +67,7 @@ SEEN_AT_ONCE = {
     "M04": (1, "election-safety: voted-twice"),
     "M10": (11, "election-safety: two-leaders"),
     "M12": (2, "replica-agreement: divergence"),
-    "M15": (1, "log-durability: log-forgotten"),
+    "M15": (1, "durability: log-forgotten"),
     "M33": (1, "linearizable: nonlinearizable"),
     "M35": (1, "replica-agreement: non-determinism"),
     "M36": (2, "crashes: node-crash"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers.consensus import LogDurability
+from splitbrain.checkers.consensus import Durability
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import simulate
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {
 def run(seed: int, bug: str = "") -> tuple[list[dict[str, Any]], Verdict]:
     left = simulate(compose(RunOptions.of(**OPTIONS, seed=seed, bug=bug)))
     assert left.failure is None
-    return left.telemetry.to_pylist(), LogDurability().check(left.history, left.telemetry, {})
+    return left.telemetry.to_pylist(), Durability().check(left.history, left.telemetry, {})
 
 
 @pytest.mark.slow

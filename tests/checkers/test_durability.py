@@ -1,4 +1,4 @@
-"""What a node said is durable is in the log that it recovers, unless it was cut off or its disk lost it."""
+"""What a node said is durable is there when it is restarted, unless it was cut off or its disk lost it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers.consensus import LogDurability
+from splitbrain.checkers.consensus import Durability
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
@@ -16,7 +16,7 @@ from tests.checkers.telemetry import row, told
 
 
 def judge(*rows: dict[str, Any], script: Script | None = None) -> Verdict:
-    return LogDurability().check(to_table([]) if script is None else script.table(), told(*rows), {})
+    return Durability().check(to_table([]) if script is None else script.table(), told(*rows), {})
 
 
 def said(time_s: float, index: int | None, *, event: str = "commit", life: int = 1, node: str = "n1") -> dict[str, Any]:
@@ -43,14 +43,14 @@ def test_a_log_that_ends_before_what_was_said_is_durable_is_named_with_both_rows
         "recovered a log that ends at 45 (at 3.000 s in life 2)."
     )
     assert verdict.evidence["findings"][0]["missing"] == [46, 47]
-    assert verdict.figures == {"restarts": 1, "excused": 0, "highest": 47, "broken": 1}
+    assert verdict.figures == {"restarts": 1, "excused": 0, "highest": 47, "votes": 0, "broken": 1}
 
 
 @pytest.mark.parametrize("recovered", [47, 50])
 def test_a_log_that_has_all_of_it_passes_and_may_have_more(recovered: int) -> None:
     verdict = judge(start(0, 0, life=1), said(1, 47), start(3, recovered))
     assert (verdict.valid, verdict.figures["restarts"]) == ("true", 1)
-    assert verdict.sentence == "After 1 restart each log had all that its node had said is durable."
+    assert verdict.sentence == "After 1 restart each node had all that it had said is durable."
 
 
 def test_the_newest_row_counts_as_a_log_may_be_cut_off() -> None:
@@ -81,7 +81,51 @@ def test_rows_that_say_nothing_are_passed_over() -> None:
     assert judge(said(1, 47), said(2, None), start(3, 46)).valid == "false"
     assert judge(said(1, 47), start(3, None), start(4, 46, life=3)).figures["restarts"] == 0
     verdict = judge(said(1, None), start(3, None))
-    assert verdict.sentence == "No node that says how far its log is durable was restarted."
+    assert verdict.sentence == "No node that says what is durable was restarted."
+
+
+def vote(time_s: float, term: int, candidate: str | None = "n2") -> dict[str, Any]:
+    return row(time_s, "n1", "vote", term=term, role="follower", leader=candidate, last_index=0)
+
+
+def restart(time_s: float, term: int | None, voted_for: str | None = None) -> dict[str, Any]:
+    return row(time_s, "n1", "start", life=2, term=term, role="follower", leader=voted_for, last_index=0)
+
+
+def test_a_vote_that_a_node_does_not_remember_is_named_with_what_it_does_remember() -> None:
+    verdict = judge(vote(1, 3, "n2"), vote(2, 4, "n3"), restart(3, 4))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("vote-forgotten",))
+    assert verdict.sentence == (
+        "Vote forgotten: n1 of group 'g' had voted for n3 in term 4 (at 2.000 s in life 1), and recovered term 4 "
+        "without a vote (at 3.000 s in life 2)."
+    )
+    assert verdict.figures["votes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("term", "voted_for", "valid"),
+    [
+        (4, "n3", "true"),
+        (4, "n2", "false"),
+        (3, "n3", "false"),
+        (0, None, "false"),
+        (5, None, "true"),
+        (5, "n2", "true"),
+        (None, None, "true"),
+    ],
+)
+def test_a_vote_stands_until_its_term_is_over(term: int | None, voted_for: str | None, valid: str) -> None:
+    assert judge(vote(2, 4, "n3"), restart(3, term, voted_for)).valid == valid
+
+
+def test_a_vote_that_names_no_candidate_and_one_of_a_former_member_are_none() -> None:
+    assert judge(vote(2, 4, None), restart(3, 4)).valid == "true"
+    assert judge(vote(2, 4), row(2.5, "n1", "new-member"), restart(3, 0)).valid == "true"
+
+
+def test_a_vote_is_remembered_over_several_restarts() -> None:
+    later = row(5, "n1", "start", life=3, term=4, role="follower", last_index=0)
+    assert judge(vote(2, 4, "n3"), restart(3, 4, "n3"), later).anomalies == ("vote-forgotten",)
 
 
 @pytest.mark.parametrize("spoil", [{"truncate": 1}, {"rot": 2}, {"wipe": True}])
@@ -102,9 +146,9 @@ def test_a_disk_that_kept_what_it_had_excuses_nothing(spoil: dict[str, Any]) -> 
 
 def test_nemesis_ops_without_a_value_excuse_nothing() -> None:
     ops = [Op(index=0, time=0, process=NEMESIS, type="invoke", f="start-disk", value=None)]
-    assert LogDurability().check(to_table(ops), told(said(1, 47), start(3, 45)), {}).valid == "false"
+    assert Durability().check(to_table(ops), told(said(1, 47), start(3, 45)), {}).valid == "false"
 
 
 def test_it_takes_no_options() -> None:
     with pytest.raises(UsageError, match="takes no options"):
-        LogDurability().check(to_table([]), told(), {"strict": True})
+        Durability().check(to_table([]), told(), {"strict": True})
