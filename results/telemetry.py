@@ -4,7 +4,8 @@ A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`,
 `group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`. In an event "vote" `leader`
 is the node that it voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended
 when it was elected, before it appended anything; in the event "start" that at which the log ends which the node
-recovered, and `leader` is then the vote that it recovered; in any other event that up to which the node has said that its log is durable.
+recovered (and `leader` its vote in `term`); in any other event that up to which the node has said that its log is
+durable.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
