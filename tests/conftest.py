@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Generator
 from typing import Any, Final
 
 import pytest
@@ -33,6 +35,23 @@ _WAITING: Final = ("tests/backends/", "tests/systems/")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that wait come first: one worker has them while the others compute, and none is left alone with them."""
     items.sort(key=lambda item: not item.nodeid.startswith(_WAITING))
+
+
+_PATIENT: Final = 5
+"""How much a test that computes yields to one that waits, on the scale of nice."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Beside others, tests that compute leave the processors to nodes and controllers of real runs.
+
+    A controller that does not get a processor for long makes its run inconclusive, and such a run is repeated. Only
+    root may take a priority back: the tests of others stay at the lower one, which is no harm.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, 0 if item.nodeid.startswith(_WAITING) else _PATIENT)
+    return (yield)
 
 
 @pytest.hookimpl(trylast=True)

@@ -70,7 +70,6 @@ def struck_before_any_client_came(run: subprocess.CompletedProcess[str]) -> bool
 @pytest.mark.parametrize(
     ("bug", "workload", "anomaly"),
     [
-        ("M17", "set", "lost"),
         ("M23", "register", "nonlinearizable"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A store judged by a standalone cluster of two workers, by local Spark, and inline: the verdicts are the same."""
+"""A store judged by a standalone cluster of two workers, and inline: the verdicts are the same."""
 
 from __future__ import annotations
 
@@ -119,10 +119,9 @@ def timeless(found: Any) -> Any:
 
 
 def test_a_cluster_says_what_one_process_says_and_leaves_nothing(tmp_path: Path) -> None:
-    inline, local, cluster = (tmp_path / name for name in ("inline", "local", "cluster"))
+    inline, cluster = (tmp_path / name for name in ("inline", "cluster"))
     lay_store(inline)
-    for other in (local, cluster):
-        shutil.copytree(inline, other)
+    shutil.copytree(inline, cluster)
     for run in Store(inline).runs():
         judge_inline(run)
     expected = verdicts(inline)
@@ -141,9 +140,7 @@ def test_a_cluster_says_what_one_process_says_and_leaves_nothing(tmp_path: Path)
     assert executed == {"worker-0", "worker-1"}
     assert verdicts(cluster) == expected
 
-    assert analyze(local, "local[2]", temporary) == 1
-    assert verdicts(local) == expected
-    engines = {run.read_verdicts().engine for run in [*Store(local).runs(), *Store(cluster).runs()]}  # pyright: ignore[reportOptionalMemberAccess]
+    engines = {run.read_verdicts().engine for run in Store(cluster).runs()}  # pyright: ignore[reportOptionalMemberAccess]
     assert engines == {"spark"}
     assert list(temporary.iterdir()) == []
     assert list((daemons / "tmp").iterdir()) == []
