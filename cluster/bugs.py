@@ -244,46 +244,7 @@ M82: Final = Bug(
     ("quorum-progress",),
 )
 
-ALL: Final[dict[str, Bug]] = {
-    bug.id: bug
-    for bug in (
-        M01,
-        M02,
-        M03,
-        M04,
-        M05,
-        M06,
-        M07,
-        M09,
-        M10,
-        M11,
-        M12,
-        M13,
-        M14,
-        M15,
-        M17,
-        M19,
-        M20,
-        M22,
-        M23,
-        M24,
-        M25,
-        M29,
-        M31,
-        M33,
-        M35,
-        M36,
-        M37,
-        M38,
-        M47,
-        M48,
-        M49,
-        M50,
-        M80,
-        M81,
-        M82,
-    )
-}
+ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 """Every bug by id, in the order of ids."""
 
 _LETS_COMMITTED_ENTRIES_GO: Final = frozenset(

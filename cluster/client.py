@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 BUGS: Final[Mapping[str, str]] = {
-    bug.id: f"{bug.line} ({bug.source}); {', '.join(bug.seen_by)}" for bug in ALL.values()
+    bug.id: f"{bug.line} ({bug.source}); seen by {', '.join(bug.seen_by)}" for bug in ALL.values()
 }
 """What a node's `--bugs` takes: what is broken, its source, and the checkers that can see it."""
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Hunt the bugs of the metadata cluster, and write docs/bugs.md: which were found, by whom, and after how much work.
+"""Hunt the bugs of the metadata cluster, and write docs/bugs.md: what was found, by which checkers, how soon.
 
-usage: tools/bugs.py [--budget SECONDS] [--draw default|chosen] [BUG...]     hunt these bugs; all without any
+usage: tools/bugs.py [--budget SECONDS] [--draw default|chosen] [BUG...]     hunt these bugs; without any, all
        tools/bugs.py --write                                                 write the page again, and hunt nothing
 
 Each bug is hunted with the default draw and with a workload and nemeses that bring it out, each until it is found or

@@ -136,7 +136,7 @@ def test_a_disk_that_lost_data_excuses_its_node_from_then_on(spoil: dict[str, An
     assert "(1 restart on disks that had lost data left out.)" in verdict.sentence
     assert judge(*rows, script=disk_op(2, "n2, n3", **spoil)).valid == "false", "another node's disk"
     assert judge(*rows, script=disk_op(4, "n1", **spoil)).valid == "false", "its disk lost data only later"
-    assert judge(*rows, script=disk_op(2, "n2", "info", **spoil)).valid == "true", "nobody knows what it hit"
+    assert judge(*rows, script=disk_op(2, "n2", "info", **spoil)).valid == "true", "it is not known what it hit"
 
 
 @pytest.mark.parametrize("spoil", [{"slow_ms": 20}, {"sync_fails": True}, {"full": True}, {"truncate": 0}])

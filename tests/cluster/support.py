@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 
-from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.bugs import NO_BUGS, Bug, Bugs
 from splitbrain.cluster.client import Client, connect
 from splitbrain.cluster.node import SNAPSHOT_INTERVAL, Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
@@ -220,6 +221,11 @@ def connection_pair(
     return here, there
 
 
+def both(bug: Bug) -> pytest.MarkDecorator:
+    """A test runs with the switch off and on."""
+    return pytest.mark.parametrize(("bugs", "broken"), [(NO_BUGS, False), (Bugs([bug.id]), True)])
+
+
 class World:
     """Nodes in one event loop, links between them that can be cut, disks that outlive their nodes.
 
@@ -396,6 +402,20 @@ _BEGAN_NS = 1_700_000_000_000_000_000
 """Some moment of a wall clock."""
 
 T = TypeVar("T")
+W = TypeVar("W", bound=World)
+
+
+def in_cluster(world: W, check: Callable[[W], Awaitable[None]]) -> None:
+    """Start all nodes, run the check, and end the nodes."""
+
+    async def run() -> None:
+        try:
+            await world.start()
+            await check(world)
+        finally:
+            await world.close()
+
+    in_virtual_time(run())
 
 
 def in_virtual_time(story: Coroutine[Any, Any, T]) -> T:

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from splitbrain.cluster.bugs import M29, M31, M33, M35, M36, M37, NO_BUGS, Bug, Bugs
+from splitbrain.cluster.bugs import M29, M31, M33, M35, M36, M37, Bugs
 from splitbrain.cluster.client import ClientError, NodeNotFoundError
-from tests.cluster.support import World, eventually, in_virtual_time
+from tests.cluster.support import World, both, eventually, in_cluster
 
 THREE = ["n1", "n2", "n3"]
-
-
-def both(bug: Bug) -> pytest.MarkDecorator:
-    """A test runs with the switch off and on."""
-    return pytest.mark.parametrize(("bugs", "broken"), [(NO_BUGS, False), (Bugs([bug.id]), True)])
-
-
-def in_cluster(world: World, check: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        try:
-            await world.start()
-            await check(world)
-        finally:
-            await world.close()
-
-    in_virtual_time(run())
 
 
 async def same_index(world: World) -> set[tuple[str, str]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from splitbrain.cluster.client import ClientError
 from splitbrain.cluster.runtime import Runtime
-from tests.cluster.support import World, eventually, in_virtual_time
+from tests.cluster.support import World, eventually, in_cluster
 
 THREE = ["n1", "n2", "n3"]
 
@@ -32,18 +32,6 @@ class WithLastWords(World):
         return json.loads(self.words[name]())
 
 
-def in_cluster(check: Callable[[WithLastWords], Awaitable[None]]) -> None:
-    async def run() -> None:
-        world = WithLastWords()
-        try:
-            await world.start()
-            await check(world)
-        finally:
-            await world.close()
-
-    in_virtual_time(run())
-
-
 async def durable_everywhere(world: WithLastWords, index: int) -> None:
     async def met() -> bool | None:
         return all(world.last_words(name)["last"] == index for name in THREE) or None
@@ -63,7 +51,7 @@ def test_the_last_words_have_the_last_entry_that_was_called_durable() -> None:
         starts = [row for row in world.telemetry["n2"] if row["event"] == "start"]
         assert [row["last"] for row in starts] == [0, 11]
 
-    in_cluster(check)
+    in_cluster(WithLastWords(), check)
 
 
 def test_what_is_cut_off_is_said_before_it_is_gone() -> None:
@@ -83,7 +71,7 @@ def test_what_is_cut_off_is_said_before_it_is_gone() -> None:
         cuts = [row for row in world.telemetry[old] if row["event"] == "cut"]
         assert [row["last"] for row in cuts] == [2]
 
-    in_cluster(check)
+    in_cluster(WithLastWords(), check)
 
 
 async def client_gives_up(world: WithLastWords, name: str, number: int) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
-from splitbrain.cluster.bugs import M03, M04, M05, M06, M07, M10, M38, M49, NO_BUGS, Bug, Bugs
+from splitbrain.cluster.bugs import M03, M04, M05, M06, M07, M10, M38, M49, Bugs
 from splitbrain.cluster.raft import Raft, Recovered
 from splitbrain.cluster.raft.effects import Persist, Voted
 from splitbrain.cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Received, Start
 from splitbrain.cluster.raft.membership import encode_configurations, encode_members
 from splitbrain.cluster.raft.messages import Entry, PreVote, PreVoteReply, SnapshotChunk, Vote, VoteReply
 from tests.cluster.raft.single import FIVE, entries, member, messages, only, pre_vote, ready_leader, vote, written
-
-
-def both(bug: Bug) -> pytest.MarkDecorator:
-    """A test runs with the switch off and on."""
-    return pytest.mark.parametrize(("bugs", "broken"), [(NO_BUGS, False), (Bugs([bug.id]), True)])
+from tests.cluster.support import both
 
 
 @both(M03)

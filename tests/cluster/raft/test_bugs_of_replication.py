@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from splitbrain.cluster.bugs import M01, M11, M12, M13, M14, M19, M20, M24, M25, NO_BUGS, Bug, Bugs
+from splitbrain.cluster.bugs import M01, M11, M12, M13, M14, M19, M20, M24, M25, NO_BUGS, Bugs
 from splitbrain.cluster.raft import InvariantError
 from splitbrain.cluster.raft.effects import AppendLog, Rebuild
 from splitbrain.cluster.raft.events import Read, Received
 from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply
 from tests.cluster.raft.single import append, entries, leader, member, messages, only, ready_leader, written
-
-
-def both(bug: Bug) -> pytest.MarkDecorator:
-    """A test runs with the switch off and on."""
-    return pytest.mark.parametrize(("bugs", "broken"), [(NO_BUGS, False), (Bugs([bug.id]), True)])
+from tests.cluster.support import both
 
 
 @both(M11)

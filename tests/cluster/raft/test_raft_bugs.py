@@ -8,7 +8,7 @@ from splitbrain.checkers.registry import CHECKERS
 from splitbrain.cluster.bugs import ALL, M01, M02, M09, M15, M17, M23, M80, NO_BUGS, Bugs, UnknownBugError
 from splitbrain.cluster.raft import Config, Raft, Recovered
 from splitbrain.cluster.raft.effects import AppendLog, Apply, Dropped, Persist, ReadReady, Rebuild
-from splitbrain.cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
+from splitbrain.cluster.raft.events import Compacted, ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
 from splitbrain.cluster.raft.messages import Append, AppendReply, PreVoteReply, Vote, VoteReply
 from splitbrain.cluster.raft.state import quorum_of
 from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, ready_leader, vote
@@ -133,6 +133,15 @@ def test_m17_takes_back_what_the_next_leader_overwrites() -> None:
     (again,) = only(Apply, effects)
     assert [entry.index for entry in again.entries] == [1]
     assert raft.applied_index == 1
+
+
+def test_m17_takes_back_no_further_than_to_its_snapshot() -> None:
+    raft = ready_leader(1, 1, 1, bugs=Bugs([M17.id]))
+    raft.handle(Compacted(2))
+    raft.handle(Propose("ref", b"x"))
+    effects = append(raft, *entries(9, first=5), term=9, prev=(4, 2), commit=4, sender="n2")
+    assert only(Rebuild, effects)
+    assert [entry.index for entry in only(Apply, effects)[0].entries] == [3, 4]
 
 
 def test_m23_answers_reads_without_asking_anybody() -> None:
