@@ -15,7 +15,7 @@ USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
                          [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
-                         [--snapshot-interval N]
+                         [--snapshot-interval N] [--lease-reads 0|1]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -30,6 +30,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --election-ms   range of the random election timeout (default 600-1200; a single figure stands for N to 2N)
   --snapshot-interval
                   log entries between two snapshots of the store (default 4096)
+  --lease-reads   1: the leader answers reads on a lease, which trusts that clocks run at about one rate (default 0);
+                  the same on all nodes
 """
 
 _REPEATABLE: Final = "--peer"
@@ -44,6 +46,7 @@ _OPTIONS: Final = (
     "--heartbeat-ms",
     "--election-ms",
     "--snapshot-interval",
+    "--lease-reads",
 )
 
 
@@ -112,12 +115,16 @@ def _address(text: str, option: str) -> Address:
 def _raft_config(options: dict[str, str]) -> Config:
     default = Config()
     heartbeat_ms = _milliseconds(options.get("--heartbeat-ms", str(default.heartbeat_ms)), "--heartbeat-ms")
+    lease_reads = options.get("--lease-reads", "0")
+    if lease_reads not in ("0", "1"):
+        raise ArgumentError(f"--lease-reads takes 0 or 1, not {lease_reads!r}.")
+    leases = lease_reads == "1"
     if "--election-ms" not in options:
-        return Config(heartbeat_ms=heartbeat_ms)
+        return Config(heartbeat_ms=heartbeat_ms, lease_reads=leases)
     low, _, high = options["--election-ms"].partition("-")
     min_ms = _milliseconds(low, "--election-ms")
     max_ms = _milliseconds(high, "--election-ms") if high else 2 * min_ms
-    return Config(heartbeat_ms=heartbeat_ms, election_min_ms=min_ms, election_max_ms=max_ms)
+    return Config(heartbeat_ms=heartbeat_ms, election_min_ms=min_ms, election_max_ms=max_ms, lease_reads=leases)
 
 
 def _whole_number(text: str, option: str) -> int:

@@ -75,9 +75,15 @@ M07: Final = Bug(
     "Raft thesis 4.2.3",
     ("quorum-progress",),
 )
+M08: Final = Bug(
+    "M08",
+    "a learner stands for election, and counts its own vote",
+    "ra 114d1d37, 4196322e",
+    ("election-safety",),
+)
 M09: Final = Bug(
     "M09",
-    "quorum is N/2 instead of N/2 + 1, for elections, commit and reads",
+    "quorum is N/2 instead of N/2 + 1, for elections, commit and reads, and learners count",
     "RedisRaft #44",
     ("election-safety", "leader-completeness", "linearizable"),
 )
@@ -123,6 +129,12 @@ M17: Final = Bug(
     "MongoDB w:1",
     ("replica-agreement", "linearizable"),
 )
+M18: Final = Bug(
+    "M18",
+    "a leader pays no attention to a higher term, and takes a refusal for an answer",
+    "the assertion of RA-17",
+    ("quorum-progress", "recovery"),
+)
 M19: Final = Bug(
     "M19",
     "a follower does not compare the term of the entry that a message of the leader builds on",
@@ -134,6 +146,12 @@ M20: Final = Bug(
     "a follower cuts off what an old message of its leader does not mention",
     "RedisRaft #60",
     ("leader-completeness", "quorum-progress"),
+)
+M21: Final = Bug(
+    "M21",
+    "a majority does not become smaller when a member leaves",
+    "ra #516",
+    ("quorum-progress", "recovery"),
 )
 M22: Final = Bug(
     "M22",
@@ -157,6 +175,24 @@ M25: Final = Bug(
     "M25",
     "a follower confirms rounds of reads that an earlier leader began",
     "ra #340",
+    ("linearizable",),
+)
+M26: Final = Bug(
+    "M26",
+    "a leader counts confirmations of rounds of reads that were meant for its earlier terms",
+    "ra #483",
+    ("linearizable",),
+)
+M27: Final = Bug(
+    "M27",
+    "a lease is counted in heartbeats, which stand still while the leader is paused (needs lease-reads)",
+    "etcd #20418",
+    ("linearizable",),
+)
+M28: Final = Bug(
+    "M28",
+    "a read that waits for an entry is answered as soon as the term is higher, entry or not",
+    "khepri 0.19",
     ("linearizable",),
 )
 M29: Final = Bug(
@@ -225,6 +261,12 @@ M50: Final = Bug(
     "ra 82e5ca2f",
     ("quorum-progress", "election-safety"),
 )
+M52: Final = Bug(
+    "M52",
+    "a learner that reaches its target by a snapshot is not made a voter",
+    "ra e373a647",
+    ("quorum-progress", "recovery"),
+)
 M80: Final = Bug(
     "M80",
     "a leader without replies of a majority stays leader, and continues its heartbeats",
@@ -248,7 +290,7 @@ ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values
 """Every bug by id, in the order of ids."""
 
 _LETS_COMMITTED_ENTRIES_GO: Final = frozenset(
-    {M01, M02, M03, M09, M10, M11, M12, M13, M14, M15, M19, M20, M47, M48, M49, M50}
+    {M01, M02, M03, M08, M09, M10, M11, M12, M13, M14, M15, M19, M20, M47, M48, M49, M50}
 )
 
 

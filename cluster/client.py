@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -36,6 +36,8 @@ from splitbrain.cluster.errors import (
     UnavailableError,
 )
 from splitbrain.cluster.members import incarnation_of, member_id, node_of
+from splitbrain.cluster.raft.effects import TransferRefusal
+from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.stream import StreamConnection
 from splitbrain.cluster.tree import Properties, format_path, parse_path
@@ -45,13 +47,18 @@ from splitbrain.cluster.wire import (
     Body,
     ClientHello,
     Failure,
+    ForceShrinkMembers,
+    LeaderQuery,
+    LocalQuery,
     MemberList,
     MembersQuery,
     Outcome,
     RemoveMember,
+    ReplyFrom,
     Request,
     Status,
     StatusQuery,
+    TransferLeadership,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +72,7 @@ __all__ = [
     "ClusterError",
     "InvalidPathError",
     "InvalidRequestError",
+    "MemberRole",
     "MismatchingNodeError",
     "Names",
     "NodeNotFoundError",
@@ -72,7 +80,9 @@ __all__ = [
     "OutcomeUnknownError",
     "PossiblyMatchingManyNodesDeniedError",
     "Properties",
+    "ReadMode",
     "RefusedError",
+    "ReplyFrom",
     "TreeNode",
     "UnavailableError",
     "connect",
@@ -88,7 +98,12 @@ BUGS: Final[Mapping[str, str]] = {
 
 DEFAULT_TIMEOUT_MS: Final = 5000
 
-_CHANGE_REFUSALS: Final = get_args(ChangeRefusal)
+ReadMode: TypeAlias = Literal["consistent", "leader", "local"]
+"""What a read promises. "consistent": it is linearizable (RA-27). "leader": a node answers that takes itself for the
+leader; stale where there is another one (RA-26). "local": the node that is asked answers from what it has applied
+(RA-25)."""
+
+_REFUSALS: Final = (*get_args(ChangeRefusal), *get_args(TransferRefusal))
 
 
 class MismatchingNodeError(RefusedError):
@@ -123,12 +138,13 @@ class TreeNode(msgspec.Struct, frozen=True):
     """A tree node as it was when the request was carried out.
 
     Attributes:
-        term: the term in which the answer was given.
+        term: the term in which the answer was given; of a command, that of its entry.
         value: the payload; None where there is none.
         has_payload: whether there is a payload, which may be None.
         payload_version: counts changes of the payload, from 1.
         child_list_version: counts commands that added or removed direct children, from 1.
         child_list_length: the number of direct children.
+        index: of the entry of a command in the log; of a query, how far the node that answered had applied the log.
     """
 
     term: int
@@ -137,6 +153,7 @@ class TreeNode(msgspec.Struct, frozen=True):
     payload_version: int
     child_list_version: int
     child_list_length: int
+    index: int = 0
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -193,30 +210,55 @@ class Client:
         connection.send(wire.encode(ClientHello(wire.PROTOCOL_VERSION)))
         self._reading = asyncio.get_running_loop().create_task(self._read_answers())
 
-    async def get(self, path: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
-        """The tree node at `path`; linearizable.
+    async def get(
+        self,
+        path: str,
+        *,
+        mode: ReadMode = "consistent",
+        after: tuple[int, int] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> TreeNode:
+        """The tree node at `path`.
+
+        Args:
+            path: as text.
+            mode: what the answer promises (`ReadMode`).
+            after: of a local read, index and term of a command that was answered (`TreeNode`): the node has it applied
+                before it answers.
+            timeout_ms: after so long the node gives up.
 
         Raises:
             NodeNotFoundError: there is none.
+            InvalidRequestError: `after` makes no sense here.
         """
-        return await self._tree_node(tree.Get(parse_path(path)), timeout_ms)
+        return await self._tree_node(_in_mode(tree.Get(parse_path(path)), mode, after), timeout_ms)
 
-    async def children(self, path: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Names:
-        """Names of the direct children of the tree node at `path`; linearizable.
-
-        Raises:
-            NodeNotFoundError: there is none.
-        """
-        answer = await self._ask(tree.Children(parse_path(path)), timeout_ms)
+    async def children(
+        self,
+        path: str,
+        *,
+        mode: ReadMode = "consistent",
+        after: tuple[int, int] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Names:
+        """Names of the direct children of the tree node at `path`; arguments and errors as of `get`."""
+        answer = await self._ask(_in_mode(tree.Children(parse_path(path)), mode, after), timeout_ms)
         match answer.outcome:
             case tree.Names(names):
                 return Names(answer.term, names)
             case _:
                 raise _error(answer.outcome, answer.term)
 
-    async def put(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
-        """Set the payload, creating the tree node and its missing parents if there is none; the node afterwards."""
-        return await self._tree_node(tree.Put(parse_path(path), self._encoder.encode(value)), timeout_ms)
+    async def put(
+        self, path: str, value: Any, *, reply_from: ReplyFrom = "leader", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> TreeNode:
+        """Set the payload, creating the tree node and its missing parents if there is none; the node afterwards.
+
+        With `reply_from="local"` the answer comes once the node of this client has applied it, too: a local read there
+        then sees it (RA-20).
+        """
+        put = tree.Put(parse_path(path), self._encoder.encode(value))
+        return await self._tree_node(put, timeout_ms, reply_from)
 
     async def create(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
         """Put, if the tree node does not exist.
@@ -255,24 +297,50 @@ class Client:
         return answer.term
 
     async def members(self) -> tuple[str, ...]:
-        """Ids of the members of the configuration that the node has in force, at once; it may not be committed."""
-        return await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)
+        """Ids of the voters of the configuration that the node has in force, at once; it may not be committed."""
+        return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).members
 
-    async def add_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
-        """Have a node taken in, as the member of this id (see `splitbrain.cluster.members`); the members afterwards.
+    async def learners(self) -> tuple[str, ...]:
+        """Ids of the members in that configuration which do not vote."""
+        return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).learners
+
+    async def add_member(
+        self, member: str, *, role: MemberRole = "voter", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> tuple[str, ...]:
+        """Have a node taken in, as the member of this id (see `splitbrain.cluster.members`); the voters afterwards.
+
+        A promotable member becomes a voter later, once it has what is in the log now; a learner never, unless it is
+        added again as a voter.
 
         Raises:
             ChangeRefusedError: its `reason` is "change_not_permitted", "already_member" or "was_member".
         """
-        return await self._members(AddMember(member), timeout_ms)
+        return (await self._members(AddMember(member, role), timeout_ms)).members
 
     async def remove_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
-        """Have the member of this id leave for ever; the members afterwards.
+        """Have the member of this id leave for ever; the voters afterwards.
 
         Raises:
             ChangeRefusedError: its `reason` is "change_not_permitted", "not_member" or "last_member".
         """
-        return await self._members(RemoveMember(member), timeout_ms)
+        return (await self._members(RemoveMember(member), timeout_ms)).members
+
+    async def transfer_leadership(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Have the leader ask another member to stand for election at once; returns when it was asked (RA-31).
+
+        It is usually elected within one round trip, and not at all if it was cut off: `status` shows it.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "not_member", "non_voter" or "not_up_to_date".
+        """
+        await self._members(TransferLeadership(member), timeout_ms)
+
+    async def force_shrink(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
+        """Make this node the only member, at once: for a majority that is lost for ever (RA-32).
+
+        What only the others have is lost. They must never run again with their data: there would be two clusters.
+        """
+        return (await self._members(ForceShrinkMembers(), timeout_ms)).members
 
     async def status(self) -> NodeStatus:
         """What the node says of itself, at once; needs no leader and no majority."""
@@ -294,37 +362,38 @@ class Client:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    async def _members(self, body: Body, timeout_ms: int) -> tuple[str, ...]:
+    async def _members(self, body: Body, timeout_ms: int) -> MemberList:
         answer = await self._ask(body, timeout_ms)
         if not isinstance(answer.outcome, MemberList):
             raise _error(answer.outcome, answer.term)
-        return answer.outcome.members
+        return answer.outcome
 
-    async def _tree_node(self, body: Body, timeout_ms: int) -> TreeNode:
-        answer = await self._ask(body, timeout_ms)
+    async def _tree_node(self, body: Body, timeout_ms: int, reply_from: ReplyFrom = "leader") -> TreeNode:
+        answer = await self._ask(body, timeout_ms, reply_from)
         match answer.outcome:
             case tree.Done(Properties() as properties):
-                return self._decoded(answer.term, properties)
+                return self._decoded(answer, properties)
             case _:
                 raise _error(answer.outcome, answer.term)
 
-    def _decoded(self, term: int, properties: Properties) -> TreeNode:
+    def _decoded(self, answer: Answer, properties: Properties) -> TreeNode:
         payload = properties.payload
         return TreeNode(
-            term,
+            answer.term,
             None if payload is None else self._decoder.decode(payload),
             payload is not None,
             properties.payload_version,
             properties.child_list_version,
             properties.child_list_length,
+            answer.index,
         )
 
-    async def _ask(self, body: Body, timeout_ms: int) -> Answer:
+    async def _ask(self, body: Body, timeout_ms: int, reply_from: ReplyFrom = "leader") -> Answer:
         if self._broken is not None:
             raise UnavailableError(f"nothing was sent, the connection is broken: {self._broken}.")
         self._last_id += 1
         request_id = self._last_id
-        data = wire.encode(Request(request_id, timeout_ms, body))
+        data = wire.encode(Request(request_id, timeout_ms, body, reply_from))
         if len(data) > wire.MAX_REQUEST_BYTES:
             raise InvalidRequestError(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {len(data)}.")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -355,6 +424,18 @@ class Client:
                     waiting.set_exception(OutcomeUnknownError(reason))
 
 
+def _in_mode(query: tree.Query, mode: ReadMode, after: tuple[int, int] | None) -> Body:
+    if after is not None and mode != "local":
+        raise InvalidRequestError("after is for local reads: others see every command that was answered before them.")
+    match mode:
+        case "local":
+            return LocalQuery(query, after)
+        case "leader":
+            return LeaderQuery(query)
+        case "consistent":
+            return query
+
+
 def _error(outcome: Outcome, term: int) -> ClientError:
     """What a client raises for an answer that is no result."""
     match outcome:
@@ -373,7 +454,7 @@ def _error(outcome: Outcome, term: int) -> ClientError:
                 return OutcomeUnknownError(f"{reason}: {detail}.", term)
             if reason == "invalid_request":
                 return InvalidRequestError(f"{reason}: {detail}.", term)
-            if reason in _CHANGE_REFUSALS:
+            if reason in _REFUSALS:
                 return ChangeRefusedError(f"{reason}: {detail}.", term, reason)
             return UnavailableError(f"{reason}: {detail}.", term)
         case _:

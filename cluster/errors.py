@@ -94,7 +94,8 @@ class ChangeRefusedError(RefusedError):
     """The members do not change so, or not now: a change begins when the one before it is committed.
 
     Attributes:
-        reason: "change_not_permitted" (ask again), "already_member", "was_member", "not_member" or "last_member".
+        reason: "change_not_permitted" (ask again), "already_member", "was_member", "not_member" or "last_member"; of
+            a transfer of leadership "not_member", "non_voter" or "not_up_to_date" (ask again).
     """
 
     def __init__(self, message: str, term: int | None, reason: str) -> None:

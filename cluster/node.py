@@ -25,15 +25,15 @@ from splitbrain.cluster.raft import Config, Entry, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import Compacted, ElectionTimeout, Event, HeartbeatTick, Received, Start
-from splitbrain.cluster.raft.membership import decode_members
+from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import NodeId, SnapshotChunk
-from splitbrain.cluster.requests import Pending, Requests
+from splitbrain.cluster.requests import Answering, Pending, Requests
 from splitbrain.cluster.runtime import Address, Connection, Runtime
 from splitbrain.cluster.storage import Storage, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
-from splitbrain.cluster.tree import Children, Get
+from splitbrain.cluster.waits import Waits
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
 
@@ -128,9 +128,12 @@ class Node:
             clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
         )
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
-        self._telemetry = Telemetry(runtime, lambda: names(self.members()), self.status)
+        self._telemetry = Telemetry(runtime, lambda: names(self._raft.configuration.voters), self.status)
         self._links = Links(runtime, config.member, config.peers, self._link_came_up, config.bugs)
         self._life = runtime.rng.between(1, _LIFE_LIMIT)
+        self._waits = Waits(
+            lambda: self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs
+        )
         self._requests = Requests(
             config.member,
             self._life,
@@ -138,8 +141,10 @@ class Node:
             self._links,
             self._submit,
             lambda: self._raft.term,
-            lambda query: self._store.query(query),
-            config.bugs,
+            lambda query: (self._store.query(query), self._store.applied_index),
+            self._waits,
+            reads_on_lease=raft.lease_reads,
+            bugs=config.bugs,
         )
         self._executors = self._executors_by_effect()
         self._snapshot_due = config.snapshot_interval
@@ -197,9 +202,9 @@ class Node:
             store.state_hash,
         )
 
-    def members(self) -> tuple[NodeId, ...]:
+    def members(self) -> wire.MemberList:
         """The configuration that the node has in force, committed or not."""
-        return self._raft.members
+        return _member_list(self._raft.configuration)
 
     # --- events -----------------------------------------------------------------------------------------------
 
@@ -215,7 +220,8 @@ class Node:
         self._enqueue(lambda: ElectionTimeout() if self._election_timer.holds(token) else None)
 
     def _heartbeat_ticked(self, token: int) -> None:
-        self._enqueue(lambda: HeartbeatTick() if self._heartbeat.holds(token) else None)
+        now_ns = self._runtime.clock.monotonic_ns()
+        self._enqueue(lambda: HeartbeatTick(now_ns) if self._heartbeat.holds(token) else None)
 
     def _link_came_up(self) -> None:
         self._requests.route_waiting()
@@ -255,6 +261,8 @@ class Node:
             fx.Apply: self._apply_in_slices,
             fx.ReadReady: self._to_store if M29 not in self._config.bugs else self._read,
             fx.Rejected: requests.rejected,
+            fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
+            fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
             fx.Dropped: requests.dropped,
             fx.StartElectionTimer: lambda _: self._election_timer.start(),
             fx.StopElectionTimer: lambda _: self._election_timer.stop(),
@@ -300,6 +308,7 @@ class Node:
         self._snapshot_at(effect.index, len(effect.state))
         self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.event("snapshot")
+        self._waits.advanced()
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
         entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
@@ -335,9 +344,10 @@ class Node:
             if request is None:
                 continue
             if entry.kind == "config":
-                self._requests.done(request, wire.MemberList(decode_members(entry)))
+                self._requests.done(request, _member_list(decode_configuration(entry)), entry.index)
             elif result is not None:
-                self._requests.done(request, result)
+                self._requests.done(request, result, entry.index)
+        self._waits.advanced()
         self._telemetry.commit_advanced()
         self._snapshot_if_due(effect.entries[-1])
 
@@ -368,8 +378,7 @@ class Node:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
         assert is_current, "a read would miss what was committed before it"
         request: Pending = effect.ref
-        assert isinstance(request.body, Get | Children), "a command was read"
-        self._requests.done(request, self._store.query(request.body))
+        self._requests.done(request, self._store.query(request.query), self._store.applied_index)
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
@@ -378,8 +387,10 @@ class Node:
         self._requests.leader_changed(effect.leader)
 
     def _members_changed(self, effect: fx.MembersChanged) -> None:
-        self._runtime.log(f"members {', '.join(effect.members)}")
-        self._links.open(effect.members)
+        learners = effect.configuration.learners
+        voters = f"members {', '.join(effect.configuration.voters)}"
+        self._runtime.log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
+        self._links.open(effect.configuration.members)
         self._telemetry.event("members")
 
     def _rebuild(self) -> None:
@@ -430,10 +441,10 @@ class Node:
             else:
                 self._submit(Received(peer, message))
 
-    def _answer_to_peer(self, peer: str, message: wire.Forward) -> Callable[[int, wire.Outcome], None]:
-        def answer(term: int, outcome: wire.Outcome) -> None:
+    def _answer_to_peer(self, peer: str, message: wire.Forward) -> Answering:
+        def answer(term: int, outcome: wire.Outcome, index: int) -> None:
             def encode(outcome: wire.Outcome) -> bytes:
-                return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome))
+                return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome, index))
 
             self._links.send(peer, _bounded(encode, outcome))
 
@@ -449,7 +460,8 @@ class Node:
                 request_id = wire.decode_request_id(data)
                 if request_id is None:
                     raise
-                self._answer(connection, request_id, self._raft.term, _invalid(f"the request makes no sense: {error}"))
+                nonsense = _invalid(f"the request makes no sense: {error}")
+                self._answer(connection, request_id, self._raft.term, nonsense, 0)
                 continue
             if requests.is_first(request.id):
                 self._serve_request(connection, request, len(data))
@@ -457,8 +469,8 @@ class Node:
                 reached("repeated request ignored")
 
     def _serve_request(self, connection: Connection, request: wire.Request, size: int) -> None:
-        def answer(term: int, outcome: wire.Outcome) -> None:
-            self._answer(connection, request.id, term, outcome)
+        def answer(term: int, outcome: wire.Outcome, index: int = 0) -> None:
+            self._answer(connection, request.id, term, outcome, index)
 
         body = request.body
         if size > wire.MAX_REQUEST_BYTES:
@@ -466,12 +478,16 @@ class Node:
         elif isinstance(body, wire.StatusQuery):
             answer(self._raft.term, self.status())
         elif isinstance(body, wire.MembersQuery):
-            answer(self._raft.term, wire.MemberList(self.members()))
+            answer(self._raft.term, self.members())
         else:
-            self._requests.from_client(body, request.timeout_ms, answer)
+            self._requests.from_client(body, request.timeout_ms, answer, request.reply_from)
 
-    def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome) -> None:
-        connection.send(_bounded(lambda outcome: wire.encode(wire.Answer(request_id, term, outcome)), outcome))
+    def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome, index: int) -> None:
+        connection.send(_bounded(lambda outcome: wire.encode(wire.Answer(request_id, term, outcome, index)), outcome))
+
+
+def _member_list(configuration: Configuration) -> wire.MemberList:
+    return wire.MemberList(configuration.voters, tuple(configuration.learners))
 
 
 def _bounded(encode: Callable[[wire.Outcome], bytes], outcome: wire.Outcome) -> bytes:

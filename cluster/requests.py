@@ -16,7 +16,7 @@ from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import is_member_id
 from splitbrain.cluster.raft.effects import Dropped, Rejected
-from splitbrain.cluster.raft.events import Change, Event, Propose, Read
+from splitbrain.cluster.raft.events import Change, Event, ForceShrink, Propose, Read, Transfer
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
 from splitbrain.cluster.runtime import Clock, Timer
@@ -33,15 +33,21 @@ from splitbrain.cluster.tree import (
     encode_command,
     is_pattern,
 )
+from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
     AddMember,
     Failure,
+    ForceShrinkMembers,
     Forward,
     Forwarded,
+    LeaderQuery,
+    LocalQuery,
     MemberChange,
     MemberList,
     Outcome,
     RemoveMember,
+    ReplyFrom,
+    TransferLeadership,
     encode_peer,
 )
 
@@ -51,38 +57,51 @@ MAX_TIMEOUT_MS: Final = 3_600_000
 MAX_DEPTH: Final = 64
 MAX_NAME_LENGTH: Final = 255
 
-Wanted: TypeAlias = Command | Query | MemberChange
+Forwardable: TypeAlias = Command | Query | LeaderQuery | MemberChange
+Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
     "change_not_permitted": "the change before it, or the first entry of the leader's term, is uncommitted: try again",
     "already_member": "it is a member",
     "was_member": "it was a member before, and its data may be lost: let its node join with the next incarnation",
     "not_member": "it is no member",
-    "last_member": "no member would be left",
+    "last_member": "no voter would be left",
+    "non_voter": "it does not vote: let it catch up first",
+    "not_up_to_date": "it lacks entries: try again",
 }
 
-Answering: TypeAlias = Callable[[int, Outcome], None]
-"""Takes the term in which an answer is given, and the answer."""
+Answering: TypeAlias = Callable[[int, Outcome, int], None]
+"""Takes the term in which an answer is given, the answer, and the index to which it belongs (`wire.Answer`)."""
 
 
 class Pending:
     """A request that was not answered yet. Consensus carries it as a `ref`."""
 
-    __slots__ = ("answer", "answered", "body", "by_peer", "number", "stage", "timer")
+    __slots__ = ("answer", "answered", "body", "by_peer", "number", "reply_from", "stage", "timer")
 
-    def __init__(self, number: int, body: Wanted, answer: Answering, *, by_peer: bool) -> None:
+    def __init__(
+        self, number: int, body: Wanted, answer: Answering, *, by_peer: bool, reply_from: ReplyFrom = "leader"
+    ) -> None:
         self.number = number
         self.body = body
         self.answer = answer
         self.by_peer = by_peer
-        self.stage: Literal["waiting", "proposed", "forwarded"] = "waiting"
+        self.reply_from: ReplyFrom = reply_from
+        self.stage: Literal["waiting", "proposed", "forwarded", "applying"] = "waiting"
         self.timer: Timer | None = None
         self.answered = False
 
     @property
     def is_query(self) -> bool:
         """Whether it changes nothing."""
-        return isinstance(self.body, Get | Children)
+        return isinstance(self.body, Get | Children | LocalQuery | LeaderQuery)
+
+    @property
+    def query(self) -> Query:
+        """What it asks; it must be a query."""
+        body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery) else self.body
+        assert isinstance(body, Get | Children), "a command was read"
+        return body
 
 
 class Requests:
@@ -96,12 +115,16 @@ class Requests:
         links: Links,
         submit: Callable[[Event], None],
         term: Callable[[], int],
-        query: Callable[[Query], Result],
+        query: Callable[[Query], tuple[Result, int]],
+        waits: Waits,
+        *,
+        reads_on_lease: bool = False,
         bugs: Bugs = NO_BUGS,
     ) -> None:
         """`life` distinguishes this process from the node's earlier ones; `submit` passes an event to consensus.
 
-        `query` answers from what this node has applied, which without consensus proves nothing.
+        `query` answers from what this node has applied, and says up to which index that is; without consensus it proves
+        nothing. `waits` are those for entries to be applied here.
         """
         self._node = member
         self._life = life
@@ -110,6 +133,8 @@ class Requests:
         self._submit = submit
         self._term = term
         self._query = query
+        self._waits = waits
+        self._reads_on_lease = reads_on_lease
         self._bugs = bugs
         self._leader: str | None = None
         self._last_number = 0
@@ -118,33 +143,36 @@ class Requests:
 
     # --- what comes in ----------------------------------------------------------------------------------------
 
-    def from_client(self, body: Wanted, timeout_ms: int, answer: Answering) -> None:
+    def from_client(self, body: Wanted, timeout_ms: int, answer: Answering, reply_from: ReplyFrom = "leader") -> None:
         """A client of this node wants something; `answer` is called once, now or later."""
         refusal = self._refusal(body, timeout_ms)
         if refusal is not None:
-            answer(self._term(), refusal)
+            answer(self._term(), refusal, 0)
             return
         if len(self._waiting) + len(self._forwarded) >= MAX_PENDING:
             detail = f"{self._node} has {MAX_PENDING} requests under way: try again later"
-            answer(self._term(), Failure("busy", True, detail))
+            answer(self._term(), Failure("busy", True, detail), 0)
             return
-        request = self._new(body, answer, by_peer=False)
+        request = self._new(body, answer, reply_from=reply_from)
         request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
         self._waiting[request.number] = request
+        if isinstance(body, LocalQuery):
+            self._read_here(request, body)
+            return
         self._route(request)
         if request.stage == "waiting":
             reached("request waited for a leader")
             if isinstance(body, Put) and M81 in self._bugs and self._has_met_a_majority():
                 self._finish(request, Done(Properties(body.payload, 1, 1, 0)))
 
-    def from_peer(self, body: Wanted, answer: Answering) -> None:
+    def from_peer(self, body: Forwardable, answer: Answering) -> None:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
         refusal = self._refusal(body, 1)
         if refusal is not None:
-            answer(self._term(), refusal)
+            answer(self._term(), refusal, 0)
         elif self._leader != self._node:
             reached("forward refused")
-            answer(self._term(), self._not_leader())
+            answer(self._term(), self._not_leader(), 0)
         else:
             # No timer here: the node that passed it on has one, and answers its client.
             self._propose(self._new(body, answer, by_peer=True))
@@ -152,8 +180,18 @@ class Requests:
     def answered_by_peer(self, message: Forwarded) -> None:
         """The answer to a request that was passed on. One that comes too late, or for an earlier life, is ignored."""
         request = self._forwarded.get(message.ref) if message.life == self._life else None
-        if request is not None:
-            self._finish(request, message.outcome, message.term)
+        if request is None:
+            return
+        if request.reply_from == "leader" or not message.index or request.is_query:
+            self._finish(request, message.outcome, message.term, message.index)
+            return
+        reached("answer waited for this node")
+        request.stage = "applying"
+        self._waits.add(
+            message.index,
+            message.term,
+            lambda: self._finish(request, message.outcome, message.term, message.index),
+        )
 
     # --- what consensus says ----------------------------------------------------------------------------------
 
@@ -168,9 +206,9 @@ class Requests:
         for request in list(self._waiting.values()):
             self._route(request)
 
-    def done(self, request: Pending, result: Result | MemberList) -> None:
-        """The request was carried out."""
-        self._finish(request, result)
+    def done(self, request: Pending, result: Result | MemberList, index: int) -> None:
+        """The request was carried out by the entry of this index, or when everything up to there was applied."""
+        self._finish(request, result, index=index)
 
     def rejected(self, effect: Rejected) -> None:
         """Consensus refused a request: it had no effect, and may still go to another leader if it is our client's."""
@@ -202,20 +240,41 @@ class Requests:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    def _new(self, body: Wanted, answer: Answering, *, by_peer: bool) -> Pending:
+    def _new(
+        self, body: Wanted, answer: Answering, *, by_peer: bool = False, reply_from: ReplyFrom = "leader"
+    ) -> Pending:
         self._last_number += 1
-        return Pending(self._last_number, body, answer, by_peer=by_peer)
+        return Pending(self._last_number, body, answer, by_peer=by_peer, reply_from=reply_from)
+
+    def _read_here(self, request: Pending, body: LocalQuery) -> None:
+        request.stage = "applying"
+        if body.after is None:
+            self._answer_here(request)
+            return
+        self._waits.add(*body.after, lambda: self._answer_here(request))
+        if not request.answered:
+            reached("read waited for an entry")
+
+    def _answer_here(self, request: Pending) -> None:
+        result, applied = self._query(request.query)
+        self._finish(request, result, index=applied)
 
     def _route(self, request: Pending) -> None:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
         # request had no effect.
-        leader = self._leader
+        leader, body = self._leader, request.body
+        if isinstance(body, LocalQuery):
+            return
+        if isinstance(body, ForceShrinkMembers):
+            del self._waiting[request.number]
+            self._propose(request)
+            return
         if leader is None:
             return
         if leader == self._node:
             del self._waiting[request.number]
             self._propose(request)
-        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, request.body))):
+        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, body))):
             del self._waiting[request.number]
             reached("request forwarded")
             request.stage = "forwarded"
@@ -224,21 +283,34 @@ class Requests:
     def _propose(self, request: Pending) -> None:
         # Before the event is handed in: from here on the command may be in the log, and a timeout is indefinite.
         request.stage = "proposed"
-        body = request.body
-        if isinstance(body, Get | Children):
-            self._submit(Read(request))
-        elif isinstance(body, AddMember | RemoveMember):
-            self._submit(Change(request, body.member, joins=isinstance(body, AddMember)))
-        else:
-            self._submit(Propose(request, encode_command(body)))
+        match request.body:
+            case Get() | Children():
+                self._submit(Read(request, "lease" if self._reads_on_lease else "quorum", self._clock.monotonic_ns()))
+            case LeaderQuery():
+                self._submit(Read(request, "leader"))
+            case AddMember(member, role):
+                self._submit(Change(request, member, joins=True, role=role))
+            case RemoveMember(member):
+                self._submit(Change(request, member, joins=False))
+            case TransferLeadership(member):
+                self._submit(Transfer(request, member))
+            case ForceShrinkMembers():
+                self._submit(ForceShrink(request))
+            case LocalQuery():
+                raise AssertionError("a local query was proposed")
+            case command:
+                self._submit(Propose(request, encode_command(command)))
 
     def _time_out(self, request: Pending) -> None:
         body = request.body
         if isinstance(body, Get | Children) and M82 in self._bugs and self._finds_a_majority_stopped():
-            self._finish(request, self._query(body))
+            self._answer_here(request)
             return
         unchanged = request.is_query or M33 in self._bugs
-        if request.stage == "waiting":
+        if request.stage == "applying":
+            reached("entry not applied in time")
+            failure = Failure("timeout", request.is_query, f"{self._node} did not apply the entry in time")
+        elif request.stage == "waiting":
             reached("request found no leader in time")
             failure = Failure("no_leader", True, f"{self._node} knew no leader that it could reach in time")
         elif request.stage == "proposed":
@@ -259,7 +331,7 @@ class Requests:
     def _majority(self) -> int:
         return quorum_of(1 + len(self._links), NO_BUGS)
 
-    def _finish(self, request: Pending, outcome: Outcome, term: int | None = None) -> None:
+    def _finish(self, request: Pending, outcome: Outcome, term: int | None = None, index: int = 0) -> None:
         if request.answered:
             return
         request.answered = True
@@ -267,13 +339,17 @@ class Requests:
         self._forwarded.pop(request.number, None)
         if request.timer is not None:
             request.timer.cancel()
-        request.answer(self._term() if term is None else term, outcome)
+        request.answer(self._term() if term is None else term, outcome, index)
 
     def _refusal(self, body: Wanted, timeout_ms: int) -> Outcome | None:
         """Why a request is not even looked at, None if it is in order."""
         if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             return _invalid(f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
-        if not isinstance(body, AddMember | RemoveMember):
+        if isinstance(body, ForceShrinkMembers):
+            return None
+        if isinstance(body, LocalQuery | LeaderQuery):
+            return _path_refusal(body.query)
+        if not isinstance(body, AddMember | RemoveMember | TransferLeadership):
             return _path_refusal(body)
         if not is_member_id(body.member):
             return _invalid(f"{body.member!r} is no id of a member: it is NAME, or NAME#N with N from 1 on")

@@ -17,6 +17,8 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from splitbrain.cluster.raft.effects import TransferRefusal
+from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
@@ -63,10 +65,33 @@ class MembersQuery(msgspec.Struct, frozen=True, array_like=True, tag="members"):
     """Query the configuration that the node has in force; answered at once, committed or not."""
 
 
+class LocalQuery(msgspec.Struct, frozen=True, array_like=True, tag="local"):
+    """A query that this node answers from what it has applied, which may be old (RA-25).
+
+    Attributes:
+        query: what is asked.
+        after: index and term of an entry that it must have applied first, those of a write that was answered; else
+            the query is answered at once.
+    """
+
+    query: Query
+    after: tuple[int, int] | None = None
+
+
+class LeaderQuery(msgspec.Struct, frozen=True, array_like=True, tag="leader"):
+    """A query that a node answers which takes itself for the leader, without asking a majority (RA-26)."""
+
+    query: Query
+
+
 class AddMember(msgspec.Struct, frozen=True, array_like=True, tag="add_member"):
-    """Make a member of a node that has no data, or waits; answered with the members when it is committed."""
+    """Make a member of a node that has no data, or waits; answered with the members when it is committed.
+
+    A learner that is added as a voter becomes one at once.
+    """
 
     member: NodeId
+    role: MemberRole = "voter"
 
 
 class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag="remove_member"):
@@ -75,9 +100,24 @@ class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag="remove_mem
     member: NodeId
 
 
-MemberChange: TypeAlias = AddMember | RemoveMember
+class TransferLeadership(msgspec.Struct, frozen=True, array_like=True, tag="transfer_leadership"):
+    """Have another member lead (RA-31); answered with the members when it was asked to stand for election."""
 
-Body: TypeAlias = Command | Query | MemberChange | StatusQuery | MembersQuery
+    member: NodeId
+
+
+class ForceShrinkMembers(msgspec.Struct, frozen=True, array_like=True, tag="force_shrink"):
+    """Make the node that is asked the only member (RA-32); what only others have is lost."""
+
+
+MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
+
+Body: TypeAlias = (
+    Command | Query | LocalQuery | LeaderQuery | MemberChange | ForceShrinkMembers | StatusQuery | MembersQuery
+)
+
+ReplyFrom: TypeAlias = Literal["leader", "local"]
+"""When a command is answered: once the leader has applied it, or once the node that was asked has, too (RA-20)."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -88,11 +128,13 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
             request of an id: a network may deliver one twice.
         timeout_ms: how long after its arrival the node gives up and says so.
         body: what is wanted.
+        reply_from: of a command.
     """
 
     id: int
     timeout_ms: int
     body: Body
+    reply_from: ReplyFrom = "leader"
 
 
 class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
@@ -120,13 +162,16 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
 
 
 class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):
-    """The ids of all members, sorted (see `splitbrain.cluster.members`)."""
+    """The ids of all voters and of all learners, sorted (see `splitbrain.cluster.members`)."""
 
     members: tuple[NodeId, ...]
+    learners: tuple[NodeId, ...] = ()
 
 
 Reason: TypeAlias = (
-    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"] | ChangeRefusal
+    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"]
+    | ChangeRefusal
+    | TransferRefusal
 )
 
 
@@ -148,11 +193,20 @@ Outcome: TypeAlias = Result | Status | MemberList | Failure
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request, and the term in which it was given."""
+    """The answer to a request.
+
+    Attributes:
+        id: of the request.
+        term: in which it was given; of a command, that of its entry.
+        outcome: what became of it.
+        index: of the entry of a command or a change that was carried out; of a query, what was applied when it was
+            answered; else 0.
+    """
 
     id: int
     term: int
     outcome: Outcome
+    index: int = 0
 
 
 # --- peers --------------------------------------------------------------------------------------------------------
@@ -170,16 +224,17 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
 
     life: int
     ref: int
-    body: Command | Query | MemberChange
+    body: Command | Query | LeaderQuery | MemberChange
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
-    """The answer to a Forward, and the term in which it was given."""
+    """The answer to a Forward; see `Answer`."""
 
     life: int
     ref: int
     term: int
     outcome: Outcome
+    index: int = 0
 
 
 PeerFrame: TypeAlias = Message | Forward | Forwarded

@@ -16,6 +16,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         max_pipeline: entries on their way to one follower at most (RA-11).
         max_pending: proposals not committed, and reads not confirmed, that a leader holds at most (of each); beyond
             that it answers "busy".
+        lease_reads: the leader may answer reads on a lease, and no member votes while it hears a leader.
 
     Raises:
         ValueError: figures with which no leader could stay in office.
@@ -27,6 +28,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_batch: int = 128
     max_pipeline: int = 4096
     max_pending: int = 4096
+    lease_reads: bool = False
 
     def __post_init__(self) -> None:
         """Refuse figures with which no leader could stay in office."""
@@ -42,3 +44,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def quorum_ticks(self) -> int:
         """Heartbeats that a leader survives without hearing from a majority: two (longest) election timeouts (D12)."""
         return -(-2 * self.election_max_ms // self.heartbeat_ms)
+
+    @property
+    def lease_ns(self) -> int:
+        """How long a lease lasts: three quarters of the shortest election timeout.
+
+        The rest is for clocks that run at different rates: the slowest may lose a quarter against the fastest.
+        """
+        return self.election_min_ms * 750_000

@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from splitbrain.cluster.raft.events import Ref, Written
-from splitbrain.cluster.raft.membership import ChangeRefusal
+from splitbrain.cluster.raft.membership import ChangeRefusal, Configuration
 from splitbrain.cluster.raft.messages import Entry, Message, NodeId
 
 Role = Literal["follower", "pre_candidate", "candidate", "leader"]
@@ -129,12 +129,36 @@ class Rejected(msgspec.Struct, frozen=True):
         leader: who is leader, as far as this node knows.
         reason: "not_leader": this node does not lead (any more); "busy": more is pending here than the limits allow;
             and of a Change: "change_not_permitted": the change before it, or the no-op of the term, is not committed;
-            "already_member"; "was_member": a member that left never comes back; "not_member"; "last_member".
+            "already_member"; "was_member": a member that left never comes back; "not_member"; "last_member";
+            and of a Transfer: "not_member"; "non_voter"; "not_up_to_date": it was not sent all entries yet.
     """
 
     ref: Ref
     leader: NodeId | None
-    reason: Literal["not_leader", "busy"] | ChangeRefusal
+    reason: Literal["not_leader", "busy"] | ChangeRefusal | TransferRefusal
+
+
+TransferRefusal: TypeAlias = Literal["not_member", "non_voter", "not_up_to_date"]
+
+
+class TransferBegun(msgspec.Struct, frozen=True):
+    """The member of a Transfer was asked to stand for election at once; it may still not be elected.
+
+    Attributes:
+        ref: of the Transfer.
+    """
+
+    ref: Ref
+
+
+class ShrunkByForce(msgspec.Struct, frozen=True):
+    """This node is the only member now, and leads.
+
+    Attributes:
+        ref: of the ForceShrink.
+    """
+
+    ref: Ref
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -182,10 +206,10 @@ class MembersChanged(msgspec.Struct, frozen=True):
     """Another configuration is in force here: it was appended, or what had replaced it was cut off.
 
     Attributes:
-        members: all of them, sorted; this node may be none.
+        configuration: this node may not be in it.
     """
 
-    members: tuple[NodeId, ...]
+    configuration: Configuration
 
 
 class CommitAdvanced(msgspec.Struct, frozen=True, gc=False):
@@ -211,6 +235,8 @@ Effect: TypeAlias = (
     | Apply
     | ReadReady
     | Rejected
+    | TransferBegun
+    | ShrunkByForce
     | Dropped
     | StartElectionTimer
     | StopElectionTimer

@@ -5,7 +5,7 @@ The shell around the machine makes these from its network, its disk, its timers 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -24,7 +24,13 @@ class ElectionTimeout(msgspec.Struct, frozen=True):
 
 
 class HeartbeatTick(msgspec.Struct, frozen=True):
-    """`heartbeat_ms` have passed, once more, since StartHeartbeat. A late tick is delivered once only."""
+    """`heartbeat_ms` have passed, once more, since StartHeartbeat. A late tick is delivered once only.
+
+    Attributes:
+        now_ns: the monotonic clock; only leases need it.
+    """
+
+    now_ns: int = 0
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -65,24 +71,80 @@ class Propose(msgspec.Struct, frozen=True):
     data: bytes
 
 
+ReadMode: TypeAlias = Literal["quorum", "lease", "leader"]
+
+
 class Read(msgspec.Struct, frozen=True):
-    """A client's linearizable read. Exactly one of ReadReady or Rejected answers it, in time."""
+    """A client's read at the leader. Exactly one of ReadReady or Rejected answers it, in time.
+
+    Attributes:
+        ref: of the request.
+        mode: what confirms that this node still leads: "quorum", a majority, asked after the read came (RA-27);
+            "lease", a majority that was asked not long ago, or else now; "leader", its own belief (RA-26), so that the
+            answer may be stale. The first two are linearizable.
+        now_ns: the monotonic clock; only leases need it.
+    """
 
     ref: Ref
+    mode: ReadMode = "quorum"
+    now_ns: int = 0
+
+
+MemberRole: TypeAlias = Literal["voter", "promotable", "learner"]
+"""How a member joins: as a voter at once, as a learner that becomes a voter once it has caught up, or as a learner."""
 
 
 class Change(msgspec.Struct, frozen=True):
     """A client's wish that a member joins or leaves. Apply (with this ref), Rejected or Dropped answers it, in time.
 
     Attributes:
-        ref: of the request.
+        ref: of the request; None of a change that no client waits for.
         member: who.
         joins: whether it becomes a member; else it is one no longer.
+        role: of one that joins; a learner that joins as a voter is promoted.
     """
 
     ref: Ref
     member: NodeId
     joins: bool
+    role: MemberRole = "voter"
 
 
-Event: TypeAlias = Start | ElectionTimeout | HeartbeatTick | Received | Written | Compacted | Propose | Read | Change
+class Transfer(msgspec.Struct, frozen=True):
+    """A client's wish that another member leads (RA-31). TransferBegun or Rejected answers it, at once.
+
+    Attributes:
+        ref: of the request.
+        member: who is to lead.
+    """
+
+    ref: Ref
+    member: NodeId
+
+
+class ForceShrink(msgspec.Struct, frozen=True):
+    """Make this node the only member, and its log the truth (RA-32). ShrunkByForce or Rejected answers it, at once.
+
+    What the others have committed and this node lacks is lost; and they must never run again with what they stored, or
+    there are two clusters. It is for a majority that is lost for ever.
+
+    Attributes:
+        ref: of the request.
+    """
+
+    ref: Ref
+
+
+Event: TypeAlias = (
+    Start
+    | ElectionTimeout
+    | HeartbeatTick
+    | Received
+    | Written
+    | Compacted
+    | Propose
+    | Read
+    | Change
+    | Transfer
+    | ForceShrink
+)

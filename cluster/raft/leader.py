@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from splitbrain.cluster.bugs import M11, M17, M23, M24, M80
+from splitbrain.cluster.bugs import M08, M11, M17, M23, M24, M27, M52, M80
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected, SendChunk
-from splitbrain.cluster.raft.events import Change, Propose, Read, Ref
+from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected, SendChunk, TransferBegun, TransferRefusal
+from splitbrain.cluster.raft.events import Change, Propose, Read, Ref, Transfer
 from splitbrain.cluster.raft.invariant import InvariantError
-from splitbrain.cluster.raft.membership import encode_members
-from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId, SnapshotReply
+from splitbrain.cluster.raft.lease import Lease
+from splitbrain.cluster.raft.membership import ChangeRefusal, encode_configuration
+from splitbrain.cluster.raft.messages import (
+    Append,
+    AppendRefusal,
+    AppendReply,
+    Entry,
+    EntryKind,
+    NodeId,
+    SnapshotReply,
+    TimeoutNow,
+)
 from splitbrain.cluster.raft.progress import Progress
 from splitbrain.cluster.raft.reads import ReadRounds
 from splitbrain.cluster.raft.state import State
@@ -34,17 +44,22 @@ class Leadership:
 
     __slots__ = (
         "_applies_early",
+        "_counts_lease_in_ticks",
         "_early_reads",
         "_followers",
         "_last_sent",
         "_last_sent_to",
+        "_lease",
         "_noop_index",
+        "_now_ns",
         "_reads",
         "_reads_unconfirmed",
         "_refs",
         "_state",
         "_stays",
         "_tick",
+        "_transfer_tick",
+        "_voting",
         "over",
     )
 
@@ -52,16 +67,21 @@ class Leadership:
         self._state = state
         # The guess that all agree on everything: the no-op is the first probe (Raft 5.3).
         self._followers = {peer: Progress(state.log.last_index + 1) for peer in state.peers}
+        self._voting: list[Progress] = [self._followers[voter] for voter in state.voters]
         self._refs: dict[int, Ref] = {}
         self._reads = ReadRounds()
-        self._early_reads: list[Ref] = []  # until the noop is committed the commit index is unknown (RA-27)
+        self._early_reads: list[Read] = []  # until the noop is committed the commit index is unknown (RA-27)
+        self._lease = Lease(state.config.lease_ns) if state.config.lease_reads else None
+        self._now_ns = 0  # of the last event that had it: never later than now
         self._tick = 0
+        self._transfer_tick: int | None = None  # when another member was asked to lead
         self._last_sent: Append | None = None
         self._last_sent_to = 0  # index of its last entry
         self._noop_index = state.log.last_index + 1
         self._applies_early = M17 in state.bugs
         self._reads_unconfirmed = M23 in state.bugs
         self._stays = M80 in state.bugs
+        self._counts_lease_in_ticks = M27 in state.bugs
         self.over = False
 
     def begin(self) -> None:
@@ -74,7 +94,7 @@ class Leadership:
     def on_propose(self, event: Propose) -> None:
         """Append a command and send it on."""
         state = self._state
-        if state.log.last_index - state.commit >= state.config.max_pending:
+        if state.log.last_index - state.commit >= state.config.max_pending or self._waits_for_successor():
             state.out.append(Rejected(event.ref, state.node, "busy"))
             return
         self._refs[state.log.last_index + 1] = event.ref
@@ -84,36 +104,44 @@ class Leadership:
 
     def on_change(self, event: Change) -> None:
         """Append the configuration with the member, or without it; it is in force at once (RA-28)."""
-        state = self._state
-        configurations = state.configurations
-        refusal = configurations.refusal(event, state.commit, self._noop_index)
+        refusal = self._begin_change(event)
         if refusal is not None:
             reached("change of members refused")
+            self._state.out.append(Rejected(event.ref, self._state.node, refusal))
+
+    def on_transfer(self, event: Transfer) -> None:
+        """Have another member stand for election at once, without asking whether it would win (RA-31)."""
+        state = self._state
+        refusal = self._transfer_refusal(event.member)
+        if refusal is not None:
             state.out.append(Rejected(event.ref, state.node, refusal))
             return
-        self._refs[state.log.last_index + 1] = event.ref
-        self._append("config", encode_members(configurations.after(event)))
-        # A smaller majority may have been reached before.
-        self._advance_commit()
-        self._confirm_rounds()
+        if event.member != state.node:
+            reached("leadership handed over")
+            self._transfer_tick = self._tick
+            if self._lease is not None:
+                self._lease.end()
+            state.send(event.member, TimeoutNow(state.term))
+        state.out.append(TransferBegun(event.ref))
 
     def on_read(self, event: Read) -> None:
         """Note the commit index, and ask the others whether this node still leads."""
         state = self._state
+        self._now_ns = max(self._now_ns, event.now_ns)
         if self._reads_unconfirmed:
             state.out.append(ReadReady(event.ref, state.applied))
         elif len(self._reads) + len(self._early_reads) >= state.config.max_pending:
             state.out.append(Rejected(event.ref, state.node, "busy"))
         elif state.commit < self._noop_index and M24 not in state.bugs:
             reached("read waited for the no-op")
-            self._early_reads.append(event.ref)
+            self._early_reads.append(event)
         else:
-            self._add_reads([event.ref])
+            self._add_reads([event])
 
     def resign(self, leader: NodeId | None) -> None:
         """Stop leading: reads did not happen (definite), the outcome of proposals is unknown (indefinite)."""
         out = self._state.out
-        for ref in [*self._reads.refs(), *self._early_reads]:
+        for ref in [*self._reads.refs(), *(read.ref for read in self._early_reads)]:
             reached("read refused as leadership was lost")
             out.append(Rejected(ref, leader, "not_leader"))
         for ref in self._refs.values():
@@ -122,11 +150,14 @@ class Leadership:
 
     # --- followers --------------------------------------------------------------------------------------------
 
-    def on_tick(self) -> bool:
+    def on_tick(self, now_ns: int) -> bool:
         """Send to every follower. False, and no message, if too few have replied for too long (D12)."""
         self._tick += 1
+        self._now_ns = max(self._now_ns, now_ns)
         if not self._stays and not self._has_a_majority():
             return False
+        if self._lease is not None and self._reads.begin_empty():
+            self._lease.began(self._reads.round, self._now_ns)
         self._send_to_all()
         return True
 
@@ -140,12 +171,25 @@ class Leadership:
             )
         follower = self._followers[sender]
         follower.heard_tick = self._tick
-        follower.snapshot = (0, 0)
+        took_snapshot = follower.snapshot_sent
+        follower.snapshot, follower.snapshot_sent = (0, 0), False
         if follower.on_agreement(message.matched, message.durable):
             # Before the round is confirmed or anything is sent: the next message then carries the new commit index.
             self._advance_commit()
         self._confirm(follower, message.round)
+        if sender in state.configurations.current.learners and not (M52 in state.bugs and took_snapshot):
+            self._promote_if_due(sender, follower)
         self._send(sender, follower)
+
+    def confirms_late(self, sender: NodeId, read_round: int) -> None:
+        """With M26: an answer of an earlier term counts for a round of this one."""
+        if sender in self._followers:
+            self._confirm(self._followers[sender], read_round)
+
+    def refused_by_later_term(self, sender: NodeId) -> None:
+        """With M18: that a follower is in a later term shows that it is up, and no more."""
+        if sender in self._followers:
+            self._followers[sender].heard_tick = self._tick
 
     def on_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
         """A follower lacks what we built on; its confirmation of a read round is as good as any."""
@@ -179,6 +223,45 @@ class Leadership:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
+    def _begin_change(self, change: Change) -> ChangeRefusal | None:
+        state = self._state
+        refusal = state.configurations.refusal(change, state.commit, self._noop_index)
+        if refusal is not None:
+            return refusal
+        index = state.log.last_index + 1
+        if change.ref is not None:
+            self._refs[index] = change.ref
+        self._append("config", encode_configuration(state.configurations.after(change, index)))
+        # A smaller majority may have been reached before.
+        self._advance_commit()
+        self._confirm_rounds()
+        return None
+
+    def _promote_if_due(self, learner: NodeId, follower: Progress) -> None:
+        """Make a voter of a learner that has caught up; at its next answer, if it may not be done now."""
+        if self._state.configurations.due(learner, follower.match):
+            change = Change(None, learner, joins=True, role="voter")
+            if self._begin_change(change) is None:
+                reached("learner became a voter")
+
+    def _transfer_refusal(self, member: NodeId) -> TransferRefusal | None:
+        if member == self._state.node:
+            return None
+        follower = self._followers.get(member)
+        if follower is None:
+            return "not_member"
+        if member not in self._state.voters and M08 not in self._state.bugs:
+            return "non_voter"
+        # What was sent before comes before the TimeoutNow, on the same connection.
+        return "not_up_to_date" if follower.probing or follower.next <= self._state.log.last_index else None
+
+    def _waits_for_successor(self) -> bool:
+        """Whether another member is just about to lead: what is appended now could keep it from being elected."""
+        if self._transfer_tick is None:
+            return False
+        config = self._state.config
+        return self._tick - self._transfer_tick <= config.election_max_ms // config.heartbeat_ms
+
     def _append(self, kind: EntryKind, data: bytes) -> None:
         state = self._state
         state.append((Entry(state.log.last_index + 1, state.term, kind, data),))
@@ -195,6 +278,7 @@ class Leadership:
                 known[peer] = Progress(self._state.log.last_index + 1)
                 known[peer].heard_tick = self._tick
             self._followers[peer] = known[peer]
+        self._voting = [self._followers[voter] for voter in self._state.voters]
 
     def _send_to_all(self) -> None:
         for peer, follower in self._followers.items():
@@ -229,7 +313,7 @@ class Leadership:
         state = self._state
         if not follower.waiting or self._tick - follower.chunk_tick >= CHUNK_TICKS:
             reached("snapshot sent in parts")
-            follower.probing = follower.waiting = True
+            follower.probing = follower.waiting = follower.snapshot_sent = True
             follower.chunk_tick = self._tick
             state.out.append(SendChunk(peer, state.term, self._reads.round, *follower.snapshot))
         elif at_least_one:
@@ -255,10 +339,10 @@ class Leadership:
 
     def _has_a_majority(self) -> bool:
         oldest = self._tick - self._state.config.quorum_ticks
-        return self._state.votes + sum(f.heard_tick > oldest for f in self._followers.values()) >= self._state.quorum
+        return self._state.votes + sum(f.heard_tick > oldest for f in self._voting) >= self._state.quorum
 
     def _of_majority(self, ours: int, theirs: list[int]) -> int:
-        """The highest value that a majority of members has reached. A leader that is to leave does not count itself."""
+        """The highest value that a majority of voters has reached. A leader that is to leave does not count itself."""
         if self._state.votes:
             theirs.append(ours)
         theirs.sort(reverse=True)
@@ -269,7 +353,7 @@ class Leadership:
         state = self._state
         # An entry of an earlier term may be on a majority and still be overwritten (Raft, figure 8): it is committed
         # only with one of this term behind it.
-        index = self._of_majority(state.written, [f.match for f in self._followers.values()])
+        index = self._of_majority(state.written, [f.match for f in self._voting])
         if index <= state.commit or (state.log.term(index) != state.term and M11 not in state.bugs):
             return
         if state.commit < self._noop_index:
@@ -280,14 +364,31 @@ class Leadership:
             reads, self._early_reads = self._early_reads, []
             self._add_reads(reads)
 
-    def _add_reads(self, refs: Sequence[Ref]) -> None:
+    def _add_reads(self, reads: Sequence[Read]) -> None:
         begun = False
-        for ref in refs:
-            begun |= self._reads.add(ref, self._state.commit)
+        for read in reads:
+            if self._needs_no_round(read):
+                self._state.out.append(ReadReady(read.ref, self._state.commit))
+            else:
+                begun |= self._reads.add(read.ref, self._state.commit)
         if begun:
             self._begin_round()
 
+    def _needs_no_round(self, read: Read) -> bool:
+        if read.mode == "leader":
+            return True
+        if read.mode == "quorum" or self._lease is None:
+            return False
+        holds = self._has_a_majority() if self._counts_lease_in_ticks else self._lease.holds(read.now_ns)
+        if holds:
+            reached("read on a lease")
+        else:
+            reached("lease had run out")
+        return holds
+
     def _begin_round(self) -> None:
+        if self._lease is not None:
+            self._lease.began(self._reads.round, self._now_ns)
         self._send_to_all()
         self._confirm_rounds()
 
@@ -297,7 +398,9 @@ class Leadership:
             self._confirm_rounds()
 
     def _confirm_rounds(self) -> None:
-        confirmed = self._of_majority(self._reads.round, [f.round for f in self._followers.values()])
+        confirmed = self._of_majority(self._reads.round, [f.round for f in self._voting])
+        if self._lease is not None:
+            self._lease.confirmed(confirmed)
         ready, begun = self._reads.confirm(confirmed)
         for ref, index in ready:
             self._state.out.append(ReadReady(ref, index))

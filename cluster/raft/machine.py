@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M10, M25, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M08, M10, M18, M25, M26, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
@@ -16,6 +16,7 @@ from splitbrain.cluster.raft.effects import (
     Rejected,
     Role,
     RoleChanged,
+    ShrunkByForce,
     StartElectionTimer,
     StartHeartbeat,
     StopElectionTimer,
@@ -27,18 +28,20 @@ from splitbrain.cluster.raft.events import (
     Compacted,
     ElectionTimeout,
     Event,
+    ForceShrink,
     HeartbeatTick,
     Propose,
     Read,
     Received,
     Start,
+    Transfer,
     Written,
 )
 from splitbrain.cluster.raft.follower import Following
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.leader import Leadership
 from splitbrain.cluster.raft.log import Log
-from splitbrain.cluster.raft.membership import encode_configurations
+from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
 from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
@@ -50,6 +53,7 @@ from splitbrain.cluster.raft.messages import (
     PreVoteReply,
     SnapshotChunk,
     SnapshotReply,
+    TimeoutNow,
     Vote,
     VoteReply,
 )
@@ -116,6 +120,7 @@ class Raft:
         "_state",
         "_ticking",
         "_token",
+        "_transfers",
         "_voted_for",
         "_votes",
     )
@@ -146,6 +151,7 @@ class Raft:
         self._persisted = (recovered.term, recovered.voted_for)
         self._votes: dict[NodeId, bool] = {}
         self._token = 0
+        self._transfers = False  # whether this candidate was asked to stand
         self._ticking = False
         self._bugs = bugs
         self._forgets = M01 in bugs or M02 in bugs
@@ -160,6 +166,8 @@ class Raft:
             Propose: self._on_request,
             Read: self._on_request,
             Change: self._on_request,
+            Transfer: self._on_request,
+            ForceShrink: self._on_force_shrink,
         }
         self._receivers: dict[type, Callable[[NodeId, Any], None]] = {
             PreVote: self._on_pre_vote,
@@ -171,6 +179,7 @@ class Raft:
             AppendRefusal: self._on_append_refusal,
             SnapshotChunk: self._on_chunk,
             SnapshotReply: self._on_snapshot_reply,
+            TimeoutNow: self._on_timeout_now,
         }
 
     # --- for the shell, telemetry and tests -------------------------------------------------------------------
@@ -181,9 +190,14 @@ class Raft:
         return self._state.node
 
     @property
+    def configuration(self) -> Configuration:
+        """The configuration in force, committed or not; this node may not be in it."""
+        return self._state.configurations.current
+
+    @property
     def members(self) -> tuple[NodeId, ...]:
-        """The configuration in force, committed or not, sorted; this node may not be in it."""
-        return self._state.configurations.members
+        """All members of the configuration in force, voters and learners, sorted."""
+        return self._state.configurations.current.members
 
     @property
     def role(self) -> Role:
@@ -280,9 +294,9 @@ class Raft:
             self._leader = None
             self._leader_is_silent = True
 
-    def _on_heartbeat_tick(self, _: HeartbeatTick) -> None:
+    def _on_heartbeat_tick(self, event: HeartbeatTick) -> None:
         if self._leadership is not None:
-            if not self._leadership.on_tick():
+            if not self._leadership.on_tick(event.now_ns):
                 reached("leader heard no majority")
                 self._step_down()
         elif self._role == "candidate":
@@ -305,7 +319,7 @@ class Raft:
 
     # --- clients ----------------------------------------------------------------------------------------------
 
-    def _on_request(self, event: Propose | Read | Change) -> None:
+    def _on_request(self, event: Propose | Read | Change | Transfer) -> None:
         leadership = self._leadership
         if leadership is None:
             self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
@@ -313,8 +327,21 @@ class Raft:
             leadership.on_propose(event)
         elif isinstance(event, Read):
             leadership.on_read(event)
-        else:
+        elif isinstance(event, Change):
             leadership.on_change(event)
+        else:
+            leadership.on_transfer(event)
+
+    def _on_force_shrink(self, event: ForceShrink) -> None:
+        """Begin a term with this node alone: its configuration comes first, so that it needs no vote."""
+        state = self._state
+        reached("shrunk by force")
+        self._enter_term(state.term + 1, voted_for=state.node)
+        state.out.append(Voted(state.term, state.node))
+        alone = encode_configuration(Configuration((state.node,)))
+        state.append((Entry(state.log.last_index + 1, state.term, "config", alone),))
+        self._lead()
+        state.out.append(ShrunkByForce(event.ref))
 
     # --- messages ---------------------------------------------------------------------------------------------
 
@@ -324,6 +351,12 @@ class Raft:
         # a change yet: it accepts messages of all (thesis, 4.1).
         if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
             return
+        if isinstance(message, Vote) and self._keeps_its_leader(message):
+            reached("vote refused while a leader is heard")
+            return
+        if self._leadership is not None and message.term > self._state.term and M18 in self._bugs:
+            self._leadership.refused_by_later_term(event.sender)
+            return
         if message.term > self._state.term and not isinstance(message, PreVote):
             self._enter_term(message.term)
         self._receivers[type(message)](event.sender, message)
@@ -331,6 +364,22 @@ class Raft:
     def _bows_to(self, message: Message) -> bool:
         """With M07: whether a message ends this leadership, although its sender is no member."""
         return M07 in self._bugs and message.term > self._state.term and not isinstance(message, PreVote)
+
+    def _keeps_its_leader(self, message: Vote) -> bool:
+        """Whether a lease may stand on this member: then it does not help to end it, and does not follow the term."""
+        state = self._state
+        return (
+            state.config.lease_reads
+            and not self._leader_is_silent
+            and not message.transfers
+            and message.term > state.term
+        )
+
+    def _on_timeout_now(self, _: NodeId, message: TimeoutNow) -> None:
+        """The leader wants this node to take over."""
+        stands = self._state.votes or M08 in self._bugs
+        if message.term == self._state.term and self._role == "follower" and stands:
+            self._stand_for_election(transfers=True)
 
     def _on_pre_vote(self, sender: NodeId, message: PreVote) -> None:
         """A pre-vote changes nothing here: no term, no vote, no timer (RA-5)."""
@@ -411,6 +460,8 @@ class Raft:
     def _on_append_reply(self, sender: NodeId, message: AppendReply) -> None:
         if self._leadership is not None and message.term == self._state.term:
             self._leadership.on_reply(sender, message)
+        elif self._leadership is not None and M26 in self._bugs:
+            self._leadership.confirms_late(sender, message.round)
 
     def _on_append_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
         if self._leadership is not None and message.term == self._state.term:
@@ -466,7 +517,7 @@ class Raft:
         self._token += 1
         self._votes = self._own_vote()
         state.out.append(_START_ELECTION_TIMER)
-        for peer in state.peers:
+        for peer in state.voters:
             state.send(peer, PreVote(state.term, self._token, state.log.last_index, state.log.last_term))
         # A member that is alone gets no reply: it has its majority now.
         self._count_pre_votes()
@@ -475,10 +526,11 @@ class Raft:
         if len(self._votes) >= self._state.quorum:
             self._stand_for_election()
 
-    def _stand_for_election(self) -> None:
+    def _stand_for_election(self, *, transfers: bool = False) -> None:
         state = self._state
         self._enter_term(state.term + 1, voted_for=state.node)
         self._role = "candidate"
+        self._transfers = transfers
         self._votes = self._own_vote()
         # Messages get lost: peers that have not granted a vote are asked again at every tick (Raft 5.1).
         self._ticking = True
@@ -488,12 +540,13 @@ class Raft:
 
     def _own_vote(self) -> dict[NodeId, bool]:
         """The votes at the start of an election: only votes of members count, so this node's own only if it is one."""
-        return {self.node: True} if self._state.votes else {}
+        counts = self._state.votes or (M08 in self._bugs and self.node in self.configuration)
+        return {self.node: True} if counts else {}
 
     def _ask_for_votes(self) -> None:
         state = self._state
-        request = Vote(state.term, state.log.last_index, state.log.last_term)
-        for peer in state.peers:
+        request = Vote(state.term, state.log.last_index, state.log.last_term, self._transfers)
+        for peer in state.voters:
             if peer not in self._votes:
                 state.send(peer, request)
 

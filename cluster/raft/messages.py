@@ -70,11 +70,13 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
         term: the term it wants to lead.
         last_index: index of the sender's last entry, 0 if none.
         last_term: its term, 0 if none.
+        transfers: the leader asked it to stand: that a leader is heard is no reason to refuse.
     """
 
     term: int
     last_index: int
     last_term: int
+    transfers: bool = False
 
 
 class VoteReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
@@ -183,8 +185,23 @@ class SnapshotReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     offset: int
 
 
+class TimeoutNow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):
+    """The leader of `term` asks a member to stand for election at once (RA-31, Raft thesis 3.10)."""
+
+    term: int
+
+
 Message: TypeAlias = (
-    PreVote | PreVoteReply | Vote | VoteReply | Append | AppendReply | AppendRefusal | SnapshotChunk | SnapshotReply
+    PreVote
+    | PreVoteReply
+    | Vote
+    | VoteReply
+    | Append
+    | AppendReply
+    | AppendRefusal
+    | SnapshotChunk
+    | SnapshotReply
+    | TimeoutNow
 )
 
 _encoder = msgspec.msgpack.Encoder()

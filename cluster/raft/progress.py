@@ -18,10 +18,21 @@ class Progress:
         round: the newest read round that the follower has confirmed.
         heard_tick: the leader's tick at which it last replied.
         snapshot: index of the snapshot of which it has a part, and how many bytes that is.
+        snapshot_sent: since it last agreed it was sent a part of a snapshot.
         chunk_tick: the leader's tick at which a part of a snapshot was last sent.
     """
 
-    __slots__ = ("chunk_tick", "heard_tick", "match", "next", "probing", "round", "snapshot", "waiting")
+    __slots__ = (
+        "chunk_tick",
+        "heard_tick",
+        "match",
+        "next",
+        "probing",
+        "round",
+        "snapshot",
+        "snapshot_sent",
+        "waiting",
+    )
 
     def __init__(self, next_index: int) -> None:
         self.match = 0
@@ -31,6 +42,7 @@ class Progress:
         self.round = 0
         self.heard_tick = 0
         self.snapshot: tuple[int, int] = (0, 0)
+        self.snapshot_sent = False
         self.chunk_tick = 0
 
     def on_agreement(self, matched: int, durable: int) -> bool:

@@ -29,6 +29,13 @@ class ReadRounds:
         self._gathered.append((ref, index))
         return not self._under_way and self._begin()
 
+    def begin_empty(self) -> bool:
+        """Begin a round without reads, for a lease; False while one with reads is under way."""
+        if self._under_way:
+            return False
+        self.round += 1
+        return True
+
     def confirm(self, confirmed: int) -> tuple[list[tuple[Ref, int]], bool]:
         """A majority has confirmed this round: the reads that are ready, and whether a next round has now begun."""
         # A reply to an earlier round may be older than these reads: another leader may have committed since.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from splitbrain.cluster.bugs import M09, M13, M14, M15, M17, M38, M49, Bugs
+from splitbrain.cluster.bugs import M09, M13, M14, M15, M17, M21, M38, M49, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
@@ -40,9 +40,10 @@ class State:
     Attributes:
         node: this member.
         configurations: who the members are, by the log.
-        votes: whether this node is one of them.
-        peers: the others, in order of their names.
-        quorum: members that make a majority.
+        votes: whether this node is a voter.
+        peers: the other members, in order of their names.
+        voters: those of them that vote.
+        quorum: voters that make a majority.
         lets_committed_entries_go: with bugs that make a log lose what is committed, no assertion hides it.
         counts_unsynced: with M15, an entry passes for durable as soon as it is appended.
         term: the current term.
@@ -69,6 +70,7 @@ class State:
         "peers",
         "quorum",
         "term",
+        "voters",
         "votes",
         "written",
     )
@@ -92,6 +94,7 @@ class State:
             self.configurations.append(log.slice(log.base_index + 1, log.last_index))
         self.votes = False
         self.peers: tuple[NodeId, ...] = ()
+        self.voters: tuple[NodeId, ...] = ()
         self.quorum = 0
         self.config = config
         self.bugs = bugs
@@ -173,10 +176,10 @@ class State:
         self.commit = self.applied = index
         self.out.append(InstallSnapshot(index, last_term, configurations, state))
         self.out.append(CommitAdvanced(index))
-        before = self.configurations.members
+        before = self.configurations.current
         if M38 not in self.bugs:
             self.configurations.install(decode_configurations(configurations), index, keeps_later=keeps)
-        if self.configurations.members != before:
+        if self.configurations.current != before:
             self._members_changed()
 
     def wrote(self, event: Written) -> bool:
@@ -224,13 +227,17 @@ class State:
 
     def _members_changed(self) -> None:
         self._count_members()
-        self.out.append(MembersChanged(self.configurations.members))
+        self.out.append(MembersChanged(self.configurations.current))
 
     def _count_members(self) -> None:
-        members = self.configurations.members
-        self.votes = self.node in members
-        self.peers = tuple(member for member in members if member != self.node)
-        self.quorum = quorum_of(len(members), self.bugs)
+        current = self.configurations.current
+        # With M09 learners count like voters, too.
+        voters = current.voters if M09 not in self.bugs else current.members
+        self.votes = self.node in voters
+        self.peers = tuple(member for member in current.members if member != self.node)
+        self.voters = tuple(voter for voter in voters if voter != self.node)
+        quorum = quorum_of(len(voters), self.bugs)
+        self.quorum = quorum if M21 not in self.bugs else max(quorum, self.quorum)
 
     def _take_back(self, from_index: int) -> None:
         if not (self._applies_early or self.lets_committed_entries_go):

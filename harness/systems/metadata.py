@@ -148,7 +148,14 @@ class Metadata:
                     line="entries of the log between two snapshots",
                     default=SNAPSHOT_INTERVAL,
                     drawn=(16, 64, 512, 4096),
-                )
+                ),
+                "lease-reads": Setting(
+                    line="1: the leader answers reads on a lease",
+                    default=0,
+                    least=0,
+                    most=1,
+                    drawn=(0, 0, 1),
+                ),
             },
             simulation=self,
             count_marks=counted,

@@ -41,7 +41,7 @@ async def agreed(world: World, members: tuple[str, ...], nodes: list[str]) -> No
     """Wait until these nodes have this configuration."""
 
     async def same() -> bool | None:
-        found = [world.nodes[node].members() for node in nodes]
+        found = [world.nodes[node].members().members for node in nodes]
         return True if found == [members] * len(nodes) else None
 
     await eventually(same)
@@ -182,7 +182,7 @@ def test_a_restarted_node_has_the_members_of_its_log_and_not_those_that_it_is_st
         await agreed(world, members, [stays])
         await world.kill(stays)
         await world.start(stays)
-        assert world.nodes[stays].members() == members
+        assert world.nodes[stays].members().members == members
         assert f"members {', '.join(members)}" in world.logs[stays][-2] + world.logs[stays][-1]
         await client.close()
 

@@ -47,7 +47,7 @@ from splitbrain.cluster.raft.events import (
     Received,
     Start,
 )
-from splitbrain.cluster.raft.membership import decode_members
+from splitbrain.cluster.raft.membership import decode_configuration
 from splitbrain.cluster.raft.messages import SnapshotChunk
 
 
@@ -249,7 +249,8 @@ class Simulation:
 
     def configurations(self) -> list[tuple[str, ...]]:
         """The committed ones, in their order."""
-        return [tuple(self.founders)] + [decode_members(entry) for entry in self.committed if entry.kind == "config"]
+        changes = [entry for entry in self.committed if entry.kind == "config"]
+        return [tuple(self.founders)] + [decode_configuration(entry).members for entry in changes]
 
     def propose(self, name: str) -> Request:
         number = len(self.requests)

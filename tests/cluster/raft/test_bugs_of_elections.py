@@ -6,7 +6,7 @@ from splitbrain.cluster.bugs import M03, M04, M05, M06, M07, M10, M38, M49, Bugs
 from splitbrain.cluster.raft import Raft, Recovered
 from splitbrain.cluster.raft.effects import Persist, Voted
 from splitbrain.cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Received, Start
-from splitbrain.cluster.raft.membership import encode_configurations, encode_members
+from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
 from splitbrain.cluster.raft.messages import Entry, PreVote, PreVoteReply, SnapshotChunk, Vote, VoteReply
 from tests.cluster.raft.single import FIVE, entries, member, messages, only, pre_vote, ready_leader, vote, written
 from tests.cluster.support import both
@@ -68,7 +68,7 @@ def test_m10_counts_one_node_twice(bugs: Bugs, broken: bool) -> None:
 @both(M38)
 def test_m38_keeps_the_members_from_before_the_snapshot(bugs: Bugs, broken: bool) -> None:
     raft = member(1, bugs=bugs)
-    configurations = encode_configurations([(0, FIVE), (5, ("n1", "n2"))])
+    configurations = encode_configurations([(0, Configuration(FIVE)), (5, Configuration(("n1", "n2")))])
     raft.handle(Received("n2", SnapshotChunk(2, 0, 7, 2, configurations, 0, 1, b"s")))
     assert raft.log.base_index == 7
     assert raft.members == (FIVE if broken else ("n1", "n2"))
@@ -76,7 +76,7 @@ def test_m38_keeps_the_members_from_before_the_snapshot(bugs: Bugs, broken: bool
 
 @both(M49)
 def test_m49_forgets_changes_of_members_at_a_restart(bugs: Bugs, broken: bool) -> None:
-    log = [*entries(1), Entry(2, 1, "config", encode_members(["n1", "n2"]))]
+    log = [*entries(1), Entry(2, 1, "config", encode_configuration(Configuration(("n1", "n2"))))]
     raft = Raft("n1", FIVE, Recovered(1, None, log), bugs=bugs)
     raft.handle(Start())
     assert raft.members == (FIVE if broken else ("n1", "n2"))

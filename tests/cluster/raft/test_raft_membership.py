@@ -18,7 +18,7 @@ from splitbrain.cluster.raft.effects import (
     TruncateLog,
 )
 from splitbrain.cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Read, Received, Start, Written
-from splitbrain.cluster.raft.membership import ChangeRefusal, decode_members, encode_members
+from splitbrain.cluster.raft.membership import ChangeRefusal, Configuration, decode_configuration, encode_configuration
 from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, PreVote, PreVoteReply, Vote, VoteReply
 from tests.cluster.raft.simulation import PropertyError, Simulation
 from tests.cluster.raft.single import append, entries, leader, messages, only, pre_vote, ready_leader, vote, written
@@ -27,7 +27,7 @@ THREE = ("n1", "n2", "n3")
 
 
 def configuration(index: int, term: int, *members: str) -> Entry:
-    return Entry(index, term, "config", encode_members(members))
+    return Entry(index, term, "config", encode_configuration(Configuration(members)))
 
 
 def reply(raft: Raft, sender: str, matched: int) -> list[Effect]:
@@ -41,8 +41,9 @@ def test_ra28_a_change_is_in_force_when_it_is_appended_and_answered_when_it_is_c
     raft = ready_leader(voters=THREE)
     effects = raft.handle(Change("ref", "n4", joins=True))
     (appended,) = only(AppendLog, effects)
-    assert [(entry.kind, decode_members(entry)) for entry in appended.entries] == [("config", ("n1", "n2", "n3", "n4"))]
-    assert only(MembersChanged, effects) == [MembersChanged(("n1", "n2", "n3", "n4"))]
+    four = Configuration(("n1", "n2", "n3", "n4"))
+    assert [(entry.kind, decode_configuration(entry)) for entry in appended.entries] == [("config", four)]
+    assert only(MembersChanged, effects) == [MembersChanged(four)]
     assert raft.members == ("n1", "n2", "n3", "n4")
     raft.handle(appended.done)
     assert not only(Apply, reply(raft, "n2", 2)), "two of four are no majority"
@@ -205,7 +206,7 @@ def test_who_is_no_member_yet_waits_and_votes_and_takes_over_the_log() -> None:
     assert (raft.role, raft.term) == ("follower", 0)
     assert vote(raft, "n2", 1, 0, 0).granted
     effects = append(raft, *entries(1), configuration(2, 1, *THREE, "n4"), term=1)
-    assert only(MembersChanged, effects) == [MembersChanged((*THREE, "n4"))]
+    assert only(MembersChanged, effects) == [MembersChanged(Configuration((*THREE, "n4")))]
     assert len(messages(raft.handle(ElectionTimeout()))) == 3
 
 
@@ -241,7 +242,11 @@ def test_ra30_recovery_finds_the_last_change_committed_or_not() -> None:
     assert (raft.members, raft.commit_index) == (("n1", "n4"), 0)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", encode_members([]), encode_members(["n1", "n1"])])
+NO_VOTER = encode_configuration(Configuration((), {"n1": None}))
+TWICE = encode_configuration(Configuration(("n1",), {"n1": None}))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", encode_configuration(Configuration(())), NO_VOTER, TWICE])
 def test_an_entry_that_is_no_configuration_is_not_survived(data: bytes) -> None:
     raft = Raft("n1", THREE)
     raft.handle(Start())

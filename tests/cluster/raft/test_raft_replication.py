@@ -401,4 +401,4 @@ def test_a_message_survives_the_wire(message: Message) -> None:
 )
 def test_figures_with_which_no_leader_could_stay_are_refused(figures: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"heartbeat_ms|max_batch"):
-        Config(**figures)
+        Config(**figures)  # pyright: ignore[reportArgumentType] - none of them is for lease_reads

@@ -10,7 +10,7 @@ from splitbrain.cluster.raft import InvariantError, Raft
 from splitbrain.cluster.raft.effects import Effect, InstallSnapshot, SendChunk
 from splitbrain.cluster.raft.events import Compacted, HeartbeatTick, Received, Written
 from splitbrain.cluster.raft.leader import CHUNK_TICKS
-from splitbrain.cluster.raft.membership import encode_configurations
+from splitbrain.cluster.raft.membership import Configuration, encode_configurations
 from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotChunk, SnapshotReply
 from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, written
 
@@ -20,7 +20,7 @@ THREE = ("n1", "n2", "n6")
 
 def chunk(raft: Raft, offset: int, data: bytes, *, index: int = 7, members: Sequence[str] = FIVE) -> list[Effect]:
     """A part of the snapshot of entry 7 of term 2, from n2, which leads term 2."""
-    configurations = encode_configurations([(0, FIVE), (5, tuple(members))])
+    configurations = encode_configurations([(0, Configuration(FIVE)), (5, Configuration(tuple(members)))])
     message = SnapshotChunk(2, 0, index, 2, configurations, offset, len(STATE), data)
     return raft.handle(Received("n2", message))
 
