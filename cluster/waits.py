@@ -31,7 +31,7 @@ class Waits:
 
     def add(self, index: int, term: int, due: Callable[[], None]) -> None:
         """Call `due` once the entry of this index and term is applied: now, if it is."""
-        if index <= self._applied() or self._is_early(term):
+        if index <= self._applied() or self._is_wrongly_due(term):
             self._settle(index, term, due)
         else:
             self._number += 1
@@ -40,7 +40,7 @@ class Waits:
     def advanced(self) -> None:
         """More was applied."""
         waiting, applied = self._waiting, self._applied()
-        while waiting and waiting[0][0] <= applied:
+        while waiting and (waiting[0][0] <= applied or self._is_wrongly_due(waiting[0][2])):
             index, _, term, due = heappop(waiting)
             self._settle(index, term, due)
 
@@ -48,9 +48,9 @@ class Waits:
         log = self._log()
         # Of entries in a snapshot the term is not known any more. What was answered to a client is there: no entry of
         # another leader can have taken its place.
-        if index <= log.base_index or log.last_index < index or log.term(index) == term:
+        if index <= log.base_index or self._is_wrongly_due(term) or log.term(index) == term:
             due()
 
-    def _is_early(self, term: int) -> bool:
+    def _is_wrongly_due(self, term: int) -> bool:
         """With M28: whether the term is a higher one by now, which says nothing about the entry."""
         return self._ignores_index and self._term() > term

@@ -29,10 +29,12 @@ from splitbrain.cluster.raft.effects import (
     RoleChanged,
     Send,
     SendChunk,
+    ShrunkByForce,
     StartElectionTimer,
     StartHeartbeat,
     StopElectionTimer,
     StopHeartbeat,
+    TransferBegun,
     TruncateLog,
     Voted,
 )
@@ -41,11 +43,15 @@ from splitbrain.cluster.raft.events import (
     Compacted,
     ElectionTimeout,
     Event,
+    ForceShrink,
     HeartbeatTick,
+    MemberRole,
     Propose,
     Read,
+    ReadMode,
     Received,
     Start,
+    Transfer,
 )
 from splitbrain.cluster.raft.membership import decode_configuration
 from splitbrain.cluster.raft.messages import SnapshotChunk
@@ -121,6 +127,10 @@ class Member:
     """By index, a hash of the log up to there."""
     election_timer: int = 0
     heartbeat_timer: int = 0
+    rate: float = 1.0
+    """How many of its clock's milliseconds pass in one."""
+    held: list[Event] | None = None
+    """What happened to it since it was paused, None if it is not."""
 
 
 @dataclass
@@ -132,7 +142,7 @@ class Request:
     life: int
     data: bytes = b""
     floor: int = 0
-    """For a read: the highest index that had been acknowledged when it began."""
+    """For a linearizable read: the highest index that had been acknowledged when it began."""
     outcome: str | None = None
 
 
@@ -151,6 +161,7 @@ class Simulation:
         delay_ms: int = 20,
         write_ms: int = 20,
         snapshots: float = 0.0,
+        skew: float = 0.0,
     ) -> None:
         self.rng = random.Random(seed)
         self.bugs = bugs
@@ -158,12 +169,14 @@ class Simulation:
         self.drop, self.duplicate, self.delay_ms, self.write_ms = drop, duplicate, delay_ms, write_ms
         self.snapshots = snapshots
         """How likely an Apply is followed by a snapshot."""
+        self.skew = skew
+        """How much faster or slower than time a member's clock may be."""
         self.now = 0
         self.founders = [f"n{i + 1}" for i in range(nodes)]
         self.names = list(self.founders)
         self.retired: set[str] = set()
         """Members that left and lost their disks: their ids are never used again."""
-        self.members = {name: Member(name) for name in self.names}
+        self.members = {name: self._member(name) for name in self.names}
         self.cut: set[tuple[str, str]] = set()
         self.requests: list[Request] = []
         self.acknowledged = 0
@@ -211,7 +224,10 @@ class Simulation:
         """A machine with nothing on its disk, for a member that shall join."""
         check(name not in self.members, f"test: {name} was used before")
         self.names.append(name)
-        self.members[name] = Member(name)
+        self.members[name] = self._member(name)
+
+    def _member(self, name: str) -> Member:
+        return Member(name, rate=1 + self.rng.uniform(-self.skew, self.skew) if self.skew else 1.0)
 
     def retire(self, name: str) -> None:
         """End the process of a member that left, for ever."""
@@ -221,8 +237,22 @@ class Simulation:
 
     def kill(self, name: str) -> None:
         member = self.members[name]
-        member.raft = None
+        member.raft = member.held = None
         member.disk.crash(self.rng)
+
+    def pause(self, name: str, duration_ms: int) -> None:
+        """Nothing happens in a member for so long; then all that should have, in its order."""
+        member = self.members[name]
+        if member.held is not None or member.raft is None:
+            return
+        member.held = []
+        life = member.life
+        self.later(duration_ms, lambda: self._resume(name) if member.life == life else None)
+
+    def _resume(self, name: str) -> None:
+        held, self.members[name].held = self.members[name].held, None
+        for event in held or ():
+            self.handle(name, event)
 
     def isolate(self, *group: str) -> None:
         """Cut the group off from everybody else, both ways."""
@@ -234,6 +264,7 @@ class Simulation:
     def heal(self) -> None:
         self.cut.clear()
         for name in self.names:
+            self._resume(name)
             if self.members[name].raft is None and name not in self.retired:
                 self.start(name)
 
@@ -252,6 +283,11 @@ class Simulation:
         changes = [entry for entry in self.committed if entry.kind == "config"]
         return [tuple(self.founders)] + [decode_configuration(entry).members for entry in changes]
 
+    def was_voter(self, name: str) -> bool:
+        """Whether a committed configuration, or the founders', has this member as a voter."""
+        changes = [entry for entry in self.committed if entry.kind == "config"]
+        return name in self.founders or any(name in decode_configuration(entry).voters for entry in changes)
+
     def propose(self, name: str) -> Request:
         number = len(self.requests)
         request = Request("propose", name, self.members[name].life, data=b"%d" % number)
@@ -259,17 +295,34 @@ class Simulation:
         self.handle(name, Propose(request, request.data))
         return request
 
-    def read(self, name: str) -> Request:
-        request = Request("read", name, self.members[name].life, floor=self.acknowledged)
+    def read(self, name: str, mode: ReadMode = "quorum") -> Request:
+        floor = 0 if mode == "leader" else self.acknowledged
+        request = Request("read", name, self.members[name].life, floor=floor)
         self.requests.append(request)
-        self.handle(name, Read(request))
+        self.handle(name, Read(request, mode, self.clock_ns(name)))
         return request
 
-    def change(self, name: str, member: str, *, joins: bool) -> Request:
+    def change(self, name: str, member: str, *, joins: bool, role: MemberRole = "voter") -> Request:
         request = Request("change", name, self.members[name].life)
         self.requests.append(request)
-        self.handle(name, Change(request, member, joins))
+        self.handle(name, Change(request, member, joins, role))
         return request
+
+    def transfer(self, name: str, member: str) -> Request:
+        request = Request("transfer", name, self.members[name].life)
+        self.requests.append(request)
+        self.handle(name, Transfer(request, member))
+        return request
+
+    def force_shrink(self, name: str) -> Request:
+        request = Request("shrink", name, self.members[name].life)
+        self.requests.append(request)
+        self.handle(name, ForceShrink(request))
+        return request
+
+    def clock_ns(self, name: str) -> int:
+        """What a member's monotonic clock shows."""
+        return int(self.now * self.members[name].rate * 1_000_000)
 
     # --- the shell --------------------------------------------------------------------------------------------
 
@@ -277,6 +330,12 @@ class Simulation:
         member = self.members[name]
         if member.raft is None:
             return
+        if member.held is not None:
+            # A read looks at the clock when it is handled.
+            member.held.append(event)
+            return
+        if isinstance(event, Read):
+            event = Read(event.ref, event.mode, self.clock_ns(name))
         for effect in member.raft.handle(event):
             kind = type(effect).__name__
             self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -296,6 +355,8 @@ class Simulation:
                 self._read_ready(member, effect)
             case Rejected() | Dropped():
                 self._finish(effect.ref, type(effect).__name__)
+            case TransferBegun() | ShrunkByForce():
+                self._finish(effect.ref, "ok")
             case StartElectionTimer() | StopElectionTimer() | StartHeartbeat() | StopHeartbeat():
                 self._set_timer(member, effect)
             case Voted():
@@ -410,7 +471,7 @@ class Simulation:
                     if timer == (member.election_timer, member.life):
                         self.handle(member.name, ElectionTimeout())
 
-                self.later(self.rng.randint(low, high), ran_out)
+                self.later(round(self.rng.randint(low, high) / member.rate), ran_out)
             case StopElectionTimer():
                 member.election_timer += 1
             case StartHeartbeat():
@@ -422,10 +483,10 @@ class Simulation:
     def _heartbeat(self, member: Member, timer: tuple[int, int]) -> None:
         def tick() -> None:
             if timer == (member.heartbeat_timer, member.life):
-                self.handle(member.name, HeartbeatTick())
+                self.handle(member.name, HeartbeatTick(self.clock_ns(member.name)))
                 self._heartbeat(member, timer)
 
-        self.later(self.config.heartbeat_ms, tick)
+        self.later(round(self.config.heartbeat_ms / member.rate), tick)
 
     # --- what must always hold --------------------------------------------------------------------------------
 
@@ -482,6 +543,8 @@ class Simulation:
     def _check_role(self, member: Member, effect: RoleChanged) -> None:
         if effect.role != "leader":
             return
+        voters = self.raft(member.name).configuration.voters
+        check(member.name in voters or self.was_voter(member.name), f"learners follow: {member.name} leads")
         leader = self.leaders.setdefault(effect.term, member.name)
         check(leader == member.name, f"election safety: {leader} and {member.name} both lead term {effect.term}")
         raft = self.raft(member.name)

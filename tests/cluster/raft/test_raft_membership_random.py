@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from splitbrain.cluster.bugs import M47, NO_BUGS, Bugs
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Config, InvariantError
+from splitbrain.cluster.raft.events import MemberRole
 from tests.cluster.raft.simulation import PropertyError, Simulation
 from tests.cluster.raft.test_raft_random import FAULTS, OUTAGES, SMALL, check_answers, disturb, recover
 
@@ -43,7 +44,10 @@ def change_members(sim: Simulation) -> None:
             if rng.random() < 0.7:
                 sim.start(others[0])  # else when the world is healed
         if others:
-            sim.change(asked, rng.choice(others), joins=True)
+            role: MemberRole = rng.choice(("voter", "voter", "promotable", "promotable", "learner"))
+            sim.change(asked, rng.choice(others), joins=True, role=role)
+    elif (learners := [*sim.raft(asked).configuration.learners]) and rng.random() < 0.3:
+        sim.change(asked, rng.choice(learners), joins=True)
     else:
         sim.change(asked, rng.choice(members), joins=False)
 
@@ -69,10 +73,13 @@ def torment(sim: Simulation, steps: int, faults: Sequence[str], trouble: float, 
             change_members(sim)
         name = sim.leader() if sim.rng.random() < 0.5 else sim.rng.choice(sim.names)
         if name is not None and sim.members[name].raft is not None:
-            if sim.rng.random() < 0.6:
+            draw = sim.rng.random()
+            if draw < 0.6:
                 sim.propose(name)
-            else:
+            elif draw < 0.95:
                 sim.read(name)
+            else:
+                sim.transfer(name, sim.rng.choice(sim.names))
         sim.run(sim.rng.randint(1, 20))
 
 
@@ -115,11 +122,11 @@ HARSH = ("leader's side", "leader's side", "heal", "halves", "kill leader", "res
 @pytest.mark.slow
 def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
     with counted() as marks:
-        sims = [run_one(seed, steps=1000, faults=HARSH, trouble=0.015, share=0.1) for seed in range(16)]
+        sims = [run_one(seed, steps=1000, faults=HARSH, trouble=0.015, share=0.1) for seed in range(20)]
     configurations = [configuration for sim in sims for configuration in sim.configurations()]
     assert {len(members) for members in configurations} >= set(range(1, MEMBERS_MAX))
     assert len(configurations) > 120
-    for mark in ("change of members refused", "change of members taken back", "leader left"):
+    for mark in ("change of members refused", "change of members taken back", "leader left", "learner became a voter"):
         assert marks[mark] >= 4, f"{mark} is hardly ever reached: {marks[mark]} times"
     assert sum(len(sim.retired) for sim in sims) > 20
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M27, NO_BUGS, Bugs
 from splitbrain.cluster.raft import Config, InvariantError
 from tests.cluster.raft.simulation import PropertyError, Simulation, check
 
@@ -22,6 +22,8 @@ SMALL = Config(max_batch=3, max_pipeline=7, max_pending=40)
 FAULTS = ("halves", "leader's side", "leader's side", "one way", "kill", "kill leader", "restart", "heal")
 OUTAGES = (*FAULTS, "power", "power", "blink", "blink", "blink", "blink")
 """The same, and members that are back at once, so that what they forgot is still asked for."""
+PAUSES = (*FAULTS, "pause leader", "pause leader", "pause leader", "pause leader", "pause")
+LEASES = Config(lease_reads=True)
 
 
 def disturb(sim: Simulation, faults: Sequence[str]) -> None:
@@ -40,10 +42,8 @@ def disturb(sim: Simulation, faults: Sequence[str]) -> None:
     elif fault == "one way":
         for _ in range(rng.randint(1, 4)):
             sim.cut.add((rng.choice(sim.names), rng.choice(sim.names)))
-    elif fault in ("kill", "kill leader"):
-        name = sim.leader() if fault == "kill leader" else rng.choice(sim.names)
-        if name in running:
-            sim.kill(name)
+    elif fault.startswith(("kill", "pause")):
+        strike(sim, fault)
     elif fault in ("power", "blink"):
         outage(sim, running if fault == "power" else rng.sample(running, min(len(running), 2)))
     elif fault == "restart":
@@ -52,6 +52,17 @@ def disturb(sim: Simulation, faults: Sequence[str]) -> None:
                 sim.start(name)
     else:
         sim.heal()
+
+
+def strike(sim: Simulation, fault: str) -> None:
+    """Kill or pause one member."""
+    name = sim.leader() if fault.endswith("leader") else sim.rng.choice(sim.names)
+    if name is None or sim.members[name].raft is None:
+        return
+    if fault.startswith("kill"):
+        sim.kill(name)
+    else:
+        sim.pause(name, sim.rng.choice((200, 1_000, 3_000)))
 
 
 def outage(sim: Simulation, names: list[str]) -> None:
@@ -66,17 +77,20 @@ def outage(sim: Simulation, names: list[str]) -> None:
         sim.later(sim.rng.randint(1, 300), partial(back, name))
 
 
-def torment(sim: Simulation, steps: int, faults: Sequence[str]) -> None:
-    """Clients at every node, and faults."""
+def torment(sim: Simulation, steps: int, faults: Sequence[str], trouble: float = 0.006) -> None:
+    """Clients at every node, and faults in so many of the steps."""
     for _ in range(steps):
-        if sim.rng.random() < 0.006:
+        if sim.rng.random() < trouble:
             disturb(sim, faults)
         name = sim.leader() if sim.rng.random() < 0.5 else sim.rng.choice(sim.names)
         if name is not None and sim.members[name].raft is not None:
-            if sim.rng.random() < 0.6:
+            draw = sim.rng.random()
+            if draw < 0.6:
                 sim.propose(name)
+            elif draw < 0.998:
+                sim.read(name, "lease" if sim.config.lease_reads else "quorum" if draw < 0.95 else "leader")
             else:
-                sim.read(name)
+                sim.transfer(name, sim.rng.choice(sim.names))
         sim.run(sim.rng.randint(1, 20))
 
 
@@ -98,7 +112,8 @@ def recover(sim: Simulation, calm_ms: int = 1_500) -> None:
     assert leader is not None, "the leader did not stay in office in a healthy cluster"
     write, read = sim.propose(leader), sim.read(leader)
     sim.run(2_000)
-    assert (write.outcome, read.outcome) == ("ok", "ok")
+    outcomes = write.outcome, read.outcome
+    assert outcomes == ("ok", "ok"), f"no answers after everything was repaired: {outcomes}"
     # With the smallest limits seven entries are under way at a time, and as many hundred may be missing.
     members = [sim.members[name] for name in sim.raft(leader).members]
     caught_up = sim.run(20_000, until=lambda: all(len(member.applied) == len(sim.committed) for member in members))
@@ -131,6 +146,8 @@ def run_one(
     delay_ms: int = 30,
     write_ms: int = 40,
     snapshots: float = 0.0,
+    skew: float = 0.0,
+    trouble: float = 0.006,
 ) -> Simulation:
     sim = Simulation(
         seed,
@@ -142,8 +159,9 @@ def run_one(
         write_ms=write_ms,
         config=config,
         snapshots=snapshots,
+        skew=skew,
     )
-    torment(sim, steps, faults)
+    torment(sim, steps, faults, trouble)
     recover(sim)
     check_answers(sim)
     return sim
@@ -159,6 +177,22 @@ def test_safety_and_liveness_with_snapshots_at_any_time(seed: int) -> None:
         snapshots=(0.02, 0.1, 0.4)[seed % 3],
         steps=800,
     )
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
+def test_m27_reads_on_a_lease_are_linearizable_while_members_are_paused_and_clocks_differ(seed: int) -> None:
+    run_one(seed, nodes=(3, 5)[seed % 2], config=LEASES, faults=PAUSES, steps=1000, skew=0.12, trouble=0.02)
+
+
+def test_m27_the_same_torment_finds_leases_that_are_counted_in_heartbeats() -> None:
+    found: list[str] = []
+    for seed in range(8):
+        try:
+            run_one(seed, Bugs([M27.id]), nodes=3, config=LEASES, faults=PAUSES, steps=1000, skew=0.12, trouble=0.02)
+        except PropertyError as error:
+            found.append(str(error).partition(":")[0])
+    assert len(found) >= 3
+    assert set(found) == {"linearizable reads"}
 
 
 @pytest.mark.slow
@@ -219,7 +253,7 @@ def test_the_same_test_finds_every_bug_that_can_be_switched_on(bug: str, propert
             OUTAGES,
             30,
             300,
-            ("leader completeness", "state machine safety", "invariant", "not all have caught"),
+            ("leader completeness", "state machine safety", "invariant", "not all have caught", "no answers"),
         ),
     ],
 )
