@@ -1,10 +1,12 @@
 """How long a node of the metadata cluster takes from opening its files to the state that it had.
 
-    python benchmarks/cluster_recovery.py [--commands 1000000] [--keys 1000] [--growth]
+    python benchmarks/cluster_recovery.py [--commands 100000 1000000] [--keys 1000]
+                                          [--growth 1000 10000 100000 1000000]
 
 One node's log with so many commands over so many keys, on a real disk: first all of them are applied again, then the
-same log is opened with a checkpoint of its last entry (RabbitMQ's Ra, pull request 415: 24 s to 10 ms). `--growth`
-opens snapshots of 1,000 to 1,000,000 keys instead. The start of the process is not counted.
+same log is opened with a checkpoint of its last entry (RabbitMQ's Ra, pull request 415: 24 s to 10 ms). What a longer
+log adds to that is printed as well, then how long snapshots of 1,000 to 1,000,000 keys take. The start of the process
+is not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -31,7 +33,7 @@ from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import Put, encode_command
 
 BATCH = 500
-RUNS = 5
+RUNS = 21
 
 
 def entries(commands: int, keys: int) -> Iterator[list[Entry]]:
@@ -114,46 +116,53 @@ async def recover(folder: Path, expected: Store) -> float:
     return seconds
 
 
-def median_of(folder: Path, expected: Store, runs: int = RUNS) -> float:
-    """The median of some recoveries, in seconds."""
-    return statistics.median(asyncio.run(recover(folder, expected)) for _ in range(runs))
+def medians(folders: Sequence[tuple[Path, Store]], runs: int = RUNS) -> list[float]:
+    """The medians of some recoveries of each folder, in seconds; in turn, as the load of the machine changes."""
+    rounds = [[asyncio.run(recover(folder, expected)) for folder, expected in folders] for _ in range(runs)]
+    return [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
 
 
-def compare(commands: int, keys: int) -> None:
-    """Print the replay of a log beside the recovery from a checkpoint of it."""
+def compare(sizes: Sequence[int], keys: int) -> None:
+    """Print the replay of logs beside the recovery from a checkpoint of each, and how that grows with the log."""
     with tempfile.TemporaryDirectory(prefix="splitbrain-recovery-") as name:
-        folder = Path(name)
-        store = asyncio.run(write(folder, commands, keys, log=True))
-        replayed = median_of(folder, store, runs=1 if commands > 200_000 else 3)
-        asyncio.run(add_checkpoint(folder, store))
-        checkpoint = median_of(folder, store)
+        folders: list[tuple[Path, Store]] = []
+        replays: list[float] = []
+        for commands in sizes:
+            folder = Path(name) / str(commands)
+            store = asyncio.run(write(folder, commands, keys, log=True))
+            replays += medians([(folder, store)], runs=1 if commands > 200_000 else 3)
+            asyncio.run(add_checkpoint(folder, store))
+            folders.append((folder, store))
+        checkpoints = medians(folders)
+    for commands, replayed, checkpoint in zip(sizes, replays, checkpoints, strict=True):
         print(
             f"{commands:>10,} commands, {keys:,} keys: replay {replayed:.3f} s, checkpoint {checkpoint * 1000:.1f} ms, "
-            f"1/{replayed / checkpoint:,.0f}",
-            flush=True,
+            f"1/{replayed / checkpoint:,.0f}"
         )
+    grown = checkpoints[-1] / checkpoints[0] - 1
+    print(f"{sizes[-1]:>10,} commands against {sizes[0]:,}, from a checkpoint: {grown:+.0%}", flush=True)
 
 
-def growth() -> None:
+def growth(sizes: Sequence[int]) -> None:
     """Print how the recovery from a snapshot grows with the number of keys."""
-    for keys in (1_000, 10_000, 100_000, 1_000_000):
+    for keys in sizes:
         with tempfile.TemporaryDirectory(prefix="splitbrain-recovery-") as name:
             store = asyncio.run(write(Path(name), keys, keys, log=False))
-            print(f"{keys:>10,} keys: {median_of(Path(name), store, runs=3) * 1000:,.1f} ms", flush=True)
+            [seconds] = medians([(Path(name), store)], runs=3)
+            print(
+                f"{keys:>10,} keys, snapshot: {seconds * 1000:,.1f} ms, {seconds / keys * 1e6:.1f} us a key", flush=True
+            )
 
 
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commands", type=int, default=1_000_000)
+    parser.add_argument("--commands", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--keys", type=int, default=1_000)
-    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--growth", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000], metavar="KEYS")
     given = parser.parse_args()
-    if given.growth:
-        growth()
-        return
-    for commands in sorted({100_000, given.commands}):
-        compare(commands, given.keys)
+    compare(sorted(given.commands), given.keys)
+    growth(sorted(given.growth))
 
 
 if __name__ == "__main__":

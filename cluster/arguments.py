@@ -7,9 +7,10 @@ from typing import Final
 
 from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.node import SNAPSHOT_INTERVAL, NodeConfig
+from splitbrain.cluster.node import NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
+from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL
 
 USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR

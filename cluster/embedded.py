@@ -18,8 +18,9 @@ from collections.abc import Sequence
 
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.marks import MARKS, counted
-from splitbrain.cluster.node import SNAPSHOT_INTERVAL, Node
+from splitbrain.cluster.node import Node
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
+from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL
 
 __all__ = [
     "MARKS",

@@ -16,19 +16,20 @@ import msgspec
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
-from splitbrain.cluster.bugs import M29, M37, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M29, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
-from splitbrain.cluster.raft import Config, Entry, Raft
+from splitbrain.cluster.raft import Config, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import Compacted, ElectionTimeout, Event, HeartbeatTick, Received, Start
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import NodeId, SnapshotChunk
+from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.requests import Answering, Pending, Requests
 from splitbrain.cluster.runtime import Address, Connection, Runtime
+from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL, Snapshotting
 from splitbrain.cluster.storage import Storage, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Telemetry
@@ -45,16 +46,6 @@ APPLY_AT_ONCE: Final = 512
 After a restart the whole log is committed by one event. A node that applied it in one go would be silent for seconds:
 as a leader it would be replaced meanwhile, and so would its successors until each node had done the same.
 """
-
-
-CHUNK_BYTES: Final = 1024 * 1024
-"""Of a snapshot in one message (RA-42)."""
-
-SNAPSHOT_INTERVAL: Final = 4096
-"""Entries that are applied between two snapshots (RA-37)."""
-
-BYTES_PER_ENTRY: Final = 64
-"""Of a snapshot, for each entry between it and the next one at least."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +138,9 @@ class Node:
             bugs=config.bugs,
         )
         self._executors = self._executors_by_effect()
-        self._snapshot_due = config.snapshot_interval
-        self._writes_snapshot = False
         self._storage: Storage
         self._raft: Raft
+        self._snapshots: Snapshotting
 
     async def start(self) -> None:
         """Recover what is on disk, join the cluster, serve. Returns when the node listens.
@@ -162,10 +152,13 @@ class Node:
         config, runtime = self._config, self._runtime
         opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
         self._storage, recovered = opened.storage, opened.recovered
+        self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
+        self._snapshots = Snapshotting(
+            self._storage, self._raft, runtime.spawn, self._submit, config.snapshot_interval, config.bugs
+        )
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
-            self._snapshot_at(recovered.base_index, len(opened.state))
-        self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
+            self._snapshots.begins_at(recovered.base_index, len(opened.state))
         runtime.log(
             f"starts in term {recovered.term} with {len(recovered.entries)} entries"
             f"{f' behind entry {recovered.base_index}' if recovered.base_index else ''}; "
@@ -284,28 +277,15 @@ class Node:
         self._links.send(effect.to, wire.encode_peer(effect.message))
 
     def _send_chunk(self, effect: fx.SendChunk) -> None:
-        meta, state = self._storage.snapshot()
-        begin = effect.offset if effect.index == meta.index else 0
-        chunk = SnapshotChunk(
-            effect.term,
-            effect.round,
-            meta.index,
-            meta.term,
-            meta.configurations,
-            begin,
-            len(state),
-            state[begin : begin + CHUNK_BYTES],
-        )
-        self._links.send(effect.to, wire.encode_peer(chunk))
+        self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect)))
 
     async def _install(self, effect: fx.InstallSnapshot) -> None:
         """Put the store where a snapshot of the leader is."""
         while self._store_work:
             self._use_store()  # it may answer what was asked here
         self._telemetry.cut(effect.index)
-        await self._storage.install(effect.index, effect.last_term, effect.configurations, effect.state)
+        await self._snapshots.install(effect)
         self._store = self._store.reset(effect.state)
-        self._snapshot_at(effect.index, len(effect.state))
         self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.event("snapshot")
         self._waits.advanced()
@@ -349,30 +329,7 @@ class Node:
                 self._requests.done(request, result, entry.index)
         self._waits.advanced()
         self._telemetry.commit_advanced()
-        self._snapshot_if_due(effect.entries[-1])
-
-    def _snapshot_at(self, index: int, size: int) -> None:
-        """There is a snapshot of this index and of so many bytes: the next one is due later, if it is large."""
-        # What a large state costs is spread over as many entries: nothing else runs while it is encoded.
-        self._snapshot_due = index + max(self._config.snapshot_interval, size // BYTES_PER_ENTRY)
-
-    def _snapshot_if_due(self, last: Entry) -> None:
-        """Write a snapshot of what is applied, once enough was since the last one (RA-37): beside other work."""
-        if self._writes_snapshot or last.index < self._snapshot_due:
-            return
-        self._writes_snapshot = True
-        index = last.index if M37 not in self._config.bugs else last.index - 1
-        last_term, configurations = self._raft.log.term(index), self._raft.configurations(index)
-        state = self._store.dump()
-        self._snapshot_at(last.index, len(state))
-
-        async def write() -> None:
-            await self._storage.write_snapshot(index, last_term, configurations, state)
-            self._writes_snapshot = False
-            reached("snapshot written")
-            self._submit(Compacted(index))
-
-        self._runtime.spawn(write(), "write snapshot")
+        self._snapshots.applied(effect.entries[-1], self._store.dump)
 
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs

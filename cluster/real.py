@@ -204,7 +204,8 @@ class RealDisk:
 
     def names(self) -> list[str]:
         """Names of all files, sorted; without those of replacements that a crash interrupted."""
-        names = [entry.name for entry in self._directory.iterdir() if entry.is_file()]
+        with os.scandir(self._directory) as found:
+            names = [entry.name for entry in found if entry.is_file()]
         return sorted(name for name in names if not name.endswith(_SCRATCH_SUFFIX))
 
     def read(self, name: str) -> bytes | None:

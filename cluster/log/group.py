@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from splitbrain.cluster.log import segment
-from splitbrain.cluster.log.segment import SegmentName
+from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots
 from splitbrain.cluster.log.vote import Vote, write_vote
@@ -42,7 +42,7 @@ class GroupLog:
         disk: of the node.
         wal: of the node.
         uid: of the group; no other group of the node has it, or ever had.
-        segments: in order, without gaps.
+        segments: of the group.
         entries: behind the segments and the snapshot.
         snapshots: of the group.
 
@@ -56,7 +56,7 @@ class GroupLog:
         disk: Disk,
         wal: Wal,
         uid: int,
-        segments: list[SegmentName],
+        segments: Segments,
         entries: list[Entry],
         snapshots: Snapshots,
     ) -> None:
@@ -67,7 +67,6 @@ class GroupLog:
         self._entries = entries
         self._snapshots = snapshots
         self.committed = max([self._floor, *(name.index for name in snapshots.checkpoints)])
-        self._cached: tuple[SegmentName, list[Entry]] | None = None
 
     @property
     def last_index(self) -> int:
@@ -77,7 +76,8 @@ class GroupLog:
     @property
     def first_index(self) -> int:
         """Index of the first entry that can be read, if there is one."""
-        return self._segments[0].first if self._segments else self._floor + 1
+        first = self._segments.first
+        return self._floor + 1 if first is None else first
 
     @property
     def snapshot(self) -> SnapshotName | None:
@@ -103,14 +103,10 @@ class GroupLog:
         """Entries from `first` to `last`, both included, not before `first_index`.
 
         Raises:
-            CorruptStorageError: a segment is damaged.
+            CorruptStorageError: a segment that is needed is damaged, or missing.
             OSError: the disk failed.
         """
-        found: list[Entry] = []
-        for name in self._segments:
-            if name.first <= last and name.last >= first:
-                content = self._segment(name)
-                found += content[max(0, first - name.first) : last + 1 - name.first]
+        found = self._segments.read(self._base, first, last)
         begin = max(first, self._floor + 1)
         return found + self._entries[begin - 1 - self._floor : max(0, last - self._floor)]
 
@@ -127,7 +123,7 @@ class GroupLog:
             reached("segment written")
             # A snapshot may have taken the entries out of the log meanwhile.
             if name.first == self._floor + 1:
-                self._segments.append(name)
+                self._segments.add(name)
                 del self._entries[: len(piece)]
             else:
                 self._disk.remove(str(name))
@@ -212,20 +208,15 @@ class GroupLog:
     @property
     def _floor(self) -> int:
         """Up to here entries are in segments, or in the snapshot alone."""
-        base = 0 if self._snapshots.newest is None else self._snapshots.newest.index
-        return max(base, self._segments[-1].last if self._segments else 0)
+        return max(self._base, self._segments.last)
+
+    @property
+    def _base(self) -> int:
+        """Index of the snapshot, 0 if there is none."""
+        return 0 if self._snapshots.newest is None else self._snapshots.newest.index
 
     def _forget(self, upto: int) -> None:
         """Drop the entries of up to an index; a segment that has later ones stays whole."""
-        self._cached = None
-        for name in self._segments:
-            if name.last <= upto:
-                self._disk.remove(str(name))
-        self._segments = [name for name in self._segments if name.last > upto]
+        self._segments.forget(upto)
         first = self._entries[0].index if self._entries else upto + 1
         del self._entries[: max(0, upto + 1 - first)]
-
-    def _segment(self, name: SegmentName) -> list[Entry]:
-        if self._cached is None or self._cached[0] != name:
-            self._cached = name, segment.decode(self._disk.read(str(name)) or b"", name)
-        return self._cached[1]

@@ -11,7 +11,9 @@ left of the former one is not its own (RA-33).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -20,8 +22,8 @@ from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNo
 from splitbrain.cluster.log import segment, snapshot, vote
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.group import Found, GroupLog
-from splitbrain.cluster.log.replay import Replay, needed_segments
-from splitbrain.cluster.log.segment import SegmentName
+from splitbrain.cluster.log.replay import Replay
+from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.snapshots import open_snapshots
 from splitbrain.cluster.log.vote import Vote
@@ -73,7 +75,7 @@ class NodeLog:
         await vote.write_vote(self._disk, uid, Vote())
         await self._save(_Node(self._node.node, {**self._node.groups, name: uid}, uid + 1))
         snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None)
-        self.groups[name] = GroupLog(self._disk, self._wal, uid, [], [], snapshots)
+        self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
         return self.groups[name]
 
     async def delete(self, name: str) -> None:
@@ -156,18 +158,19 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> 
             f"the data directory belongs to node {stored.node!r}, not to {node!r}. "
             "Give this node a directory of its own."
         )
-    opened = await open_wal(disk, log)
+    files = disk.names()
+    opened = await open_wal(disk, files, log)
     if opened is None:
         raise corrupt("wal", 0, "the write-ahead log is gone")
     wal, place, changes = opened
     found = NodeLog(disk, rng, stored, wal)
-    files = _by_group(disk, stored)
+    of_groups = _by_group(disk, files, stored)
     by_group: dict[int, list[Logged]] = {uid: [] for uid in stored.groups.values()}
     for each in changes:
         if each.uid in by_group:
             by_group[each.uid].append(each)
     for name, uid in stored.groups.items():
-        segments, snapshots = files[uid]
+        segments, snapshots = of_groups[uid]
         found.groups[name], found.found[name] = _open_group(
             disk, rng, wal, uid, place, by_group[uid], segments, snapshots, log
         )
@@ -197,21 +200,29 @@ def _uid_of(file: str) -> int | None:
     return None if found is None else int(found[1], 16)
 
 
-def _by_group(disk: Disk, node: _Node) -> dict[int, tuple[list[SegmentName], list[SnapshotName]]]:
-    """Segments and snapshots of each group; those of groups that are gone are removed."""
-    found: dict[int, tuple[list[SegmentName], list[SnapshotName]]] = {uid: ([], []) for uid in node.groups.values()}
-    for file in disk.names():
-        uid = _uid_of(file)
+def _by_group(disk: Disk, files: Sequence[str], node: _Node) -> dict[int, tuple[list[str], list[SnapshotName]]]:
+    """Names of segments, sorted, and snapshots of each group; the files of groups that are gone are removed."""
+    segments = {uid: _beginning_with(files, segment.names_begin(uid)) for uid in node.groups.values()}
+    known = {file for names in segments.values() for file in names}
+    found: dict[int, tuple[list[str], list[SnapshotName]]] = {uid: (names, []) for uid, names in segments.items()}
+    for file in files:
+        uid = None if file in known else _uid_of(file)
         if uid is None:
             continue
         if uid not in found:
             reached("files of a former group removed")
             disk.remove(file)
         elif file.startswith(segment.PREFIX):
-            found[uid][0].append(segment.parse_name(file))
+            raise corrupt(file, 0, "no segment has such a name")
         elif not file.startswith(vote.PREFIX):
             found[uid][1].append(snapshot.parse_name(file))
     return found
+
+
+def _beginning_with(names: Sequence[str], prefix: str) -> list[str]:
+    """Those that begin so; `names` are sorted."""
+    first = bisect_left(names, prefix)
+    return list(takewhile(lambda name: name.startswith(prefix), names[first:]))
 
 
 def _open_group(
@@ -221,23 +232,23 @@ def _open_group(
     uid: int,
     place: str,
     changes: Sequence[Logged],
-    segments: list[SegmentName],
+    segments: list[str],
     snapshots: list[SnapshotName],
     log: Callable[[str], None],
 ) -> tuple[GroupLog, Found]:
     kept, state = open_snapshots(disk, rng, snapshots, log)
-    needed = needed_segments(segments, kept.newest)
-    for name in segments:
-        if name not in needed:
-            disk.remove(str(name))
-    replay = Replay(place, needed, kept.newest)
+    meta, data = state or (None, b"")
+    begin = 0 if meta is None else meta.index
+    base = 0 if kept.newest is None else kept.newest.index
+    retired = Segments(disk, segments)
+    retired.forget(base)
+    retired.require(base, begin + 1)
+    replay = Replay(place, retired.last, kept.newest)
     for change in changes:
         replay.take(change)
     if replay.is_replaced and kept.newest is not None:
         wal.change(uid, Beginning(kept.newest.index, kept.newest.term))
-    group = GroupLog(disk, wal, uid, needed, replay.entries(), kept)
-    meta, data = state or (None, b"")
-    begin = 0 if meta is None else meta.index
+    group = GroupLog(disk, wal, uid, retired, replay.entries(), kept)
     if begin > group.last_index:
         raise corrupt(place, 0, f"the log ends at entry {group.last_index}, but there is a checkpoint of entry {begin}")
     if group.last_index:

@@ -1,35 +1,15 @@
 """What the files of a group say, put together: the entries behind its segments.
 
-Pure: the names of segments and of the snapshot and the changes in the write-ahead log give the entries that a group has
-beside its segments, or an error that says what is missing.
+Pure: the ends of segments and snapshot and the changes in the write-ahead log give the entries that a group has beside
+its segments, or an error that says what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from splitbrain.cluster.log.damage import corrupt
-from splitbrain.cluster.log.segment import SegmentName
 from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.walfile import Beginning, Change, Logged, Truncation
 from splitbrain.cluster.raft.messages import Entry
-
-
-def needed_segments(segments: Iterable[SegmentName], snapshot: SnapshotName | None) -> list[SegmentName]:
-    """The segments that hold something which the snapshot does not, in order.
-
-    Raises:
-        CorruptStorageError: one is missing.
-    """
-    base = 0 if snapshot is None else snapshot.index
-    needed = sorted(name for name in segments if name.last > base)
-    end = base
-    for position, name in enumerate(needed):
-        # The first may begin before the snapshot ends; the others follow each other.
-        if name.first > end + 1 or (position and name.first != end + 1):
-            raise corrupt(str(name), 0, f"it does not follow entry {end}: a file of the log is gone, or there twice")
-        end = name.last
-    return needed
 
 
 class Replay:
@@ -37,17 +17,17 @@ class Replay:
 
     Args:
         wal: name of the write-ahead file, for messages.
-        segments: of the group, those that are needed, in order.
+        segmented: the last entry that is in a segment, 0 if there is none.
         snapshot: of the group.
     """
 
-    def __init__(self, wal: str, segments: Sequence[SegmentName], snapshot: SnapshotName | None) -> None:
+    def __init__(self, wal: str, segmented: int, snapshot: SnapshotName | None) -> None:
         self._entries: list[Entry] = []
         self._is_continued = True
         self._wal = wal
         self._base = 0 if snapshot is None else snapshot.index
         self._base_term = 0 if snapshot is None else snapshot.term
-        self._floor = max(self._base, segments[-1].last if segments else 0)
+        self._floor = max(self._base, segmented)
 
     @property
     def _last_index(self) -> int:

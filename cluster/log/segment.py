@@ -9,7 +9,7 @@
                                                                in the file, how long it is, and its CRC-32
 
 A segment is made as a whole, under another name, and then renamed: any damage in it is corruption. Its name says what
-it holds, so that a start reads none that it does not need (Ra keeps up to 4,096 entries in a file as well: RA-35).
+it holds, so that a start reads none that it does not need. (Ra keeps up to 4,096 entries in a file as well: RA-35.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,12 @@ class SegmentName(NamedTuple):
 
     def __str__(self) -> str:
         """The name of the file."""
-        return f"{PREFIX}{self.uid:08x}-{self.first:016x}-{self.last:016x}"
+        return f"{names_begin(self.uid)}{self.first:016x}-{self.last:016x}"
+
+
+def names_begin(uid: int) -> str:
+    """What the names of a group's segments begin with."""
+    return f"{PREFIX}{uid:08x}-"
 
 
 def parse_name(name: str) -> SegmentName:

@@ -138,18 +138,25 @@ async def create_wal(disk: Disk) -> None:
     await disk.replace(_name_of(1), _first_content(1, {}))
 
 
-async def open_wal(disk: Disk, log: Callable[[str], None]) -> tuple[Wal, str, list[Logged]] | None:
+async def open_wal(
+    disk: Disk, names: Iterable[str], log: Callable[[str], None]
+) -> tuple[Wal, str, list[Logged]] | None:
     """Open the write-ahead log of a node: it, the name of its file, and what that says; None if there is none.
 
     A torn tail is cut off, with a line in the node's log. Everything returned is durable: what a killed process had
     appended and not synced is there, and is synced here before it is used.
+
+    Args:
+        disk: of the node.
+        names: of all its files.
+        log: takes a line about what was cut off.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged.
         StorageError: the file is of another version.
         OSError: the disk failed.
     """
-    numbers = {_number_of(name): name for name in disk.names() if name.startswith(PREFIX)}
+    numbers = {_number_of(name): name for name in names if name.startswith(PREFIX)}
     if not numbers:
         return None
     number = max(numbers)

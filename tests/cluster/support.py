@@ -13,10 +13,11 @@ import pytest
 
 from splitbrain.cluster.bugs import NO_BUGS, Bug, Bugs
 from splitbrain.cluster.client import Client, connect
-from splitbrain.cluster.node import SNAPSHOT_INTERVAL, Node, NodeConfig
+from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
+from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL
 from tests.harness import virtual
 
 SECTOR = 32

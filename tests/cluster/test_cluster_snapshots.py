@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from splitbrain.cluster import node
+from splitbrain.cluster import snapshotting
 from splitbrain.cluster.members import member_id
 from tests.cluster.support import World, eventually, in_virtual_time
 
@@ -82,7 +82,7 @@ def test_a_cluster_that_restarts_as_a_whole_has_everything() -> None:
 def test_a_follower_that_was_cut_off_takes_over_the_leaders_snapshot(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(snapshotting, "CHUNK_BYTES", chunk)
 
     async def check(world: World) -> None:
         leader = await world.leader()
