@@ -1,9 +1,9 @@
 """What becomes of a client's request: to consensus here, on to the leader, or to wait until one is known.
 
-A request is sent to the cluster at most once, by this node or by the leader that it was forwarded to: no client sends
-one again (RA-22), and what a network repeats is not looked at (see `splitbrain.cluster.arrivals`). Until then every
-failure is definite. From then on a command that gets no answer in time is indefinite. A query changes nothing, so that
-every failure of one is definite.
+A request is sent to the cluster at most once, by this node or by the leader that it was forwarded to: only a client
+sends a command again, with a ref (RA-22, `splitbrain.cluster.dedup`), and what a network repeats is not looked at (see
+`splitbrain.cluster.arrivals`). Until then every failure is definite. From then on a command that gets no answer in time
+is indefinite. A query changes nothing, so that every failure of one is definite.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from splitbrain.cluster.bugs import M31, M33, M81, M82, NO_BUGS, Bugs
+from splitbrain.cluster.dedup import DropRefs, Protected, ref_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import is_member_id
@@ -51,7 +52,7 @@ MAX_TIMEOUT_MS: Final = 3_600_000
 MAX_DEPTH: Final = 64
 MAX_NAME_LENGTH: Final = 255
 
-Wanted: TypeAlias = Command | Query | MemberChange
+Wanted: TypeAlias = Command | Protected | Query | MemberChange
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
     "change_not_permitted": "the change before it, or the first entry of the leader's term, is uncommitted: try again",
@@ -70,7 +71,7 @@ class Pending:
 
     __slots__ = ("answer", "answered", "body", "by_peer", "number", "stage", "timer")
 
-    def __init__(self, number: int, body: Wanted, answer: Answering, *, by_peer: bool) -> None:
+    def __init__(self, number: int, body: Wanted | DropRefs, answer: Answering, *, by_peer: bool) -> None:
         self.number = number
         self.body = body
         self.answer = answer
@@ -149,6 +150,11 @@ class Requests:
             # No timer here: the node that passed it on has one, and answers its client.
             self._propose(self._new(body, answer, by_peer=True))
 
+    def from_node(self, command: DropRefs, answered: Callable[[], None]) -> None:
+        """This node, which leads, wants something itself."""
+        # As if it came from a peer: it is not tried again with another leader.
+        self._propose(self._new(command, lambda _term, _outcome: answered(), by_peer=True))
+
     def answered_by_peer(self, message: Forwarded) -> None:
         """The answer to a request that was passed on. One that comes too late, or for an earlier life, is ignored."""
         request = self._forwarded.get(message.ref) if message.life == self._life else None
@@ -202,20 +208,21 @@ class Requests:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    def _new(self, body: Wanted, answer: Answering, *, by_peer: bool) -> Pending:
+    def _new(self, body: Wanted | DropRefs, answer: Answering, *, by_peer: bool) -> Pending:
         self._last_number += 1
         return Pending(self._last_number, body, answer, by_peer=by_peer)
 
     def _route(self, request: Pending) -> None:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
         # request had no effect.
-        leader = self._leader
+        leader, body = self._leader, request.body
         if leader is None:
             return
+        assert not isinstance(body, DropRefs), "what a leader wants itself is never passed on"
         if leader == self._node:
             del self._waiting[request.number]
             self._propose(request)
-        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, request.body))):
+        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, body))):
             del self._waiting[request.number]
             reached("request forwarded")
             request.stage = "forwarded"
@@ -273,6 +280,9 @@ class Requests:
         """Why a request is not even looked at, None if it is in order."""
         if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             return _invalid(f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
+        if isinstance(body, Protected):
+            problem = ref_problem(body.ref)
+            return _path_refusal(body.command) if problem is None else _invalid(problem)
         if not isinstance(body, AddMember | RemoveMember):
             return _path_refusal(body)
         if not is_member_id(body.member):

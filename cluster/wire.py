@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
@@ -77,7 +78,7 @@ class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag="remove_mem
 
 MemberChange: TypeAlias = AddMember | RemoveMember
 
-Body: TypeAlias = Command | Query | MemberChange | StatusQuery | MembersQuery
+Body: TypeAlias = Command | Protected | Query | MemberChange | StatusQuery | MembersQuery
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -170,7 +171,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
 
     life: int
     ref: int
-    body: Command | Query | MemberChange
+    body: Command | Protected | Query | MemberChange
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
