@@ -29,6 +29,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "no acknowledged element is lost, and none is read that was never added",
         ),
         "declare": ("splitbrain.checkers.declare:Declare", "exactly one creation wins, and every read returns it"),
+        "counter": (
+            "splitbrain.checkers.counter:CounterChecker",
+            "every sum lies between what had certainly been added and what may have been",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": ("splitbrain.checkers.consensus:ElectionSafety", "at most one leader per group and term"),

@@ -203,9 +203,27 @@ M29: Final = Bug(
 )
 M31: Final = Bug(
     "M31",
-    "a command whose leader stepped down is proposed again, although it may have been committed",
+    "a command whose leader stepped down is proposed again, although it may have been committed, and refs are ignored",
     "khepri d9d78f9",
-    ("linearizable",),
+    ("counter", "linearizable"),
+)
+M32: Final = Bug(
+    "M32",
+    "a snapshot lacks the results by ref: behind it, a command that was sent again is carried out twice",
+    "khepri 481c402",
+    ("counter", "linearizable", "replica-agreement"),
+)
+M32B: Final = Bug(
+    "M32B",
+    "results by ref are dropped at the leader's next tick, however long they were to be kept",
+    "khepri 481c402",
+    ("counter", "linearizable"),
+)
+M32C: Final = Bug(
+    "M32C",
+    "results are kept by number alone: a command is answered with the result of another client's",
+    "khepri 481c402",
+    ("counter", "linearizable"),
 )
 M33: Final = Bug(
     "M33",
@@ -236,6 +254,12 @@ M38: Final = Bug(
     "a follower that takes over a snapshot keeps the members that it knew",
     "ra b4f4e936",
     ("quorum-progress", "election-safety"),
+)
+M39: Final = Bug(
+    "M39",
+    "a projection is not built anew when a node takes over a snapshot of its leader",
+    "khepri 28bd581 (RabbitMQ 3.13.3)",
+    ("replica-agreement",),
 )
 M47: Final = Bug(
     "M47",

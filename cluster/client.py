@@ -1,9 +1,10 @@
 """The client of the metadata cluster: one connection to one node, many requests in flight on it.
 
 It neither redirects, nor fails over, nor sends anything twice: a request that got no answer raises an error, and
-`error.definite` says whether it is certain that it did not happen. Keeping time is the node's business: it answers each
-request within the timeout that came with it. A node that is paused or cut off does not
-answer at all: a caller that must go on sets its own deadline, and treats a request that misses it as indefinite.
+`error.definite` says whether it is certain that it did not happen. A caller may send a command again: with a `ref` it
+is carried out once, however often it arrives (`splitbrain.cluster.retry`). Keeping time is the node's business: it
+answers each request within the timeout that came with it. A node that is paused or cut off does not answer at all: a
+caller that must go on sets its own deadline, and treats a request that misses it as indefinite.
 
     client = await connect(sock)
     await client.put("/vhosts/main", {"tracing": False})
@@ -23,6 +24,7 @@ import msgspec
 
 from splitbrain.cluster import tree, wire
 from splitbrain.cluster.bugs import ALL
+from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.errors import (
     ChangeRefusedError,
     ClientError,
@@ -39,6 +41,7 @@ from splitbrain.cluster.members import incarnation_of, member_id, node_of
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
+from splitbrain.cluster.retry import Refs, retrying
 from splitbrain.cluster.stream import StreamConnection
 from splitbrain.cluster.tree import Properties, format_path, parse_path
 from splitbrain.cluster.wire import (
@@ -81,6 +84,8 @@ __all__ = [
     "PossiblyMatchingManyNodesDeniedError",
     "Properties",
     "ReadMode",
+    "Ref",
+    "Refs",
     "RefusedError",
     "ReplyFrom",
     "TreeNode",
@@ -89,6 +94,7 @@ __all__ = [
     "incarnation_of",
     "member_id",
     "node_of",
+    "retrying",
 ]
 
 BUGS: Final[Mapping[str, str]] = {
@@ -197,7 +203,8 @@ async def connect(endpoint: socket.socket | MessageConnection) -> Client:
 class Client:
     """A connection to one node. Made by `connect`, inside a running event loop.
 
-    Every request raises a `ClientError` if it got no result; paths are text ("/a/b/c").
+    Every request raises a `ClientError` if it got no result; paths are text ("/a/b/c"). A command with a `ref` is
+    carried out once, however often it is sent, and answered each time with the result of the first time.
     """
 
     def __init__(self, connection: MessageConnection) -> None:
@@ -250,7 +257,13 @@ class Client:
                 raise _error(answer.outcome, answer.term)
 
     async def put(
-        self, path: str, value: Any, *, reply_from: ReplyFrom = "leader", timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self,
+        path: str,
+        value: Any,
+        *,
+        ref: Ref | None = None,
+        reply_from: ReplyFrom = "leader",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> TreeNode:
         """Set the payload, creating the tree node and its missing parents if there is none; the node afterwards.
 
@@ -258,26 +271,30 @@ class Client:
         then sees it (RA-20).
         """
         put = tree.Put(parse_path(path), self._encoder.encode(value))
-        return await self._tree_node(put, timeout_ms, reply_from)
+        return await self._changed(put, ref, timeout_ms, reply_from)
 
-    async def create(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
+    async def create(
+        self, path: str, value: Any, *, ref: Ref | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> TreeNode:
         """Put, if the tree node does not exist.
 
         Raises:
             MismatchingNodeError: it exists.
         """
-        return await self._tree_node(tree.Create(parse_path(path), self._encoder.encode(value)), timeout_ms)
+        return await self._changed(tree.Create(parse_path(path), self._encoder.encode(value)), ref, timeout_ms)
 
-    async def update(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
+    async def update(
+        self, path: str, value: Any, *, ref: Ref | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> TreeNode:
         """Put, if the tree node exists.
 
         Raises:
             NodeNotFoundError: it does not.
         """
-        return await self._tree_node(tree.Update(parse_path(path), self._encoder.encode(value)), timeout_ms)
+        return await self._changed(tree.Update(parse_path(path), self._encoder.encode(value)), ref, timeout_ms)
 
     async def compare_and_swap(
-        self, path: str, expected: Any, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self, path: str, expected: Any, value: Any, *, ref: Ref | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> TreeNode:
         """Put, if the tree node exists and holds exactly `expected`.
 
@@ -287,11 +304,24 @@ class Client:
         """
         encode = self._encoder.encode
         command = tree.CompareAndSwap(parse_path(path), encode(expected), encode(value))
-        return await self._tree_node(command, timeout_ms)
+        return await self._changed(command, ref, timeout_ms)
 
-    async def delete(self, path: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+    async def increment(
+        self, path: str, by: int = 1, *, ref: Ref | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> TreeNode:
+        """Add to a whole number; a missing tree node counts as 0. The node afterwards, with the sum as its value.
+
+        Raises:
+            MismatchingNodeError: what the tree node holds is no whole number.
+            InvalidRequestError: `by`, or the sum, has more than 64 bits.
+        """
+        if not -(2**63) <= by < 2**63:
+            raise InvalidRequestError(f"{by} cannot be added: it has more than 64 bits.")
+        return await self._changed(tree.Increment(parse_path(path), by), ref, timeout_ms)
+
+    async def delete(self, path: str, *, ref: Ref | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
         """Remove the tree node and all below it; no error if there is none. The term in which it was answered."""
-        answer = await self._ask(tree.Delete(parse_path(path)), timeout_ms)
+        answer = await self._ask(_once(tree.Delete(parse_path(path)), ref), timeout_ms)
         if not isinstance(answer.outcome, tree.Done):
             raise _error(answer.outcome, answer.term)
         return answer.term
@@ -368,6 +398,11 @@ class Client:
             raise _error(answer.outcome, answer.term)
         return answer.outcome
 
+    async def _changed(
+        self, command: tree.Command, ref: Ref | None, timeout_ms: int, reply_from: ReplyFrom = "leader"
+    ) -> TreeNode:
+        return await self._tree_node(_once(command, ref), timeout_ms, reply_from)
+
     async def _tree_node(self, body: Body, timeout_ms: int, reply_from: ReplyFrom = "leader") -> TreeNode:
         answer = await self._ask(body, timeout_ms, reply_from)
         match answer.outcome:
@@ -436,6 +471,10 @@ def _in_mode(query: tree.Query, mode: ReadMode, after: tuple[int, int] | None) -
             return query
 
 
+def _once(command: tree.Command, ref: Ref | None) -> Body:
+    return command if ref is None else Protected(ref, command)
+
+
 def _error(outcome: Outcome, term: int) -> ClientError:
     """What a client raises for an answer that is no result."""
     match outcome:
@@ -449,6 +488,12 @@ def _error(outcome: Outcome, term: int) -> ClientError:
             return PossiblyMatchingManyNodesDeniedError(message, term)
         case tree.InvalidCommand(problem):
             return InvalidRequestError(f"invalid_command: {problem}.", term)
+        case tree.Forgotten(number):
+            message = f"forgotten: result {number} of this client is kept no more, as a later ref says it may go."
+            return OutcomeUnknownError(message, term)
+        case tree.TooManyRefs(limit):
+            message = f"too_many_refs: the cluster keeps results of {limit} at most: try again later, or without a ref."
+            return UnavailableError(message, term)
         case Failure(reason, definite, detail):
             if not definite:
                 return OutcomeUnknownError(f"{reason}: {detail}.", term)

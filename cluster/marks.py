@@ -64,6 +64,9 @@ MARKS: Final[Mapping[str, str]] = {
     "forward refused": "a node that did not lead was taken for the leader",
     "repeated forward ignored": "a request passed on by a peer arrived twice",
     "repeated request ignored": "a client's request arrived twice",
+    "protected command came again": "a command was answered with the result of its first copy",
+    "late copy of a protected command refused": "a copy came when its client had no more need of the result",
+    "record of a silent client dropped": "results were dropped, as their client had sent nothing for long",
     # links
     "link broke": "a connection to a peer broke",
     "link came up again": "a link that had broken got a new connection",

@@ -18,6 +18,7 @@ from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.bugs import M29, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
+from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
@@ -138,6 +139,7 @@ class Node:
             bugs=config.bugs,
         )
         self._executors = self._executors_by_effect()
+        self._expiry = Expiry(config.bugs)
         self._storage: Storage
         self._raft: Raft
         self._snapshots: Snapshotting
@@ -214,7 +216,16 @@ class Node:
 
     def _heartbeat_ticked(self, token: int) -> None:
         now_ns = self._runtime.clock.monotonic_ns()
+        if self._heartbeat.holds(token):
+            self._drop_unused_refs()
         self._enqueue(lambda: HeartbeatTick(now_ns) if self._heartbeat.holds(token) else None)
+
+    def _drop_unused_refs(self) -> None:
+        """As the leader: have all members forget what clients will not ask for any more (KH-9)."""
+        store = self._store
+        command = self._expiry.due(self._runtime.clock.monotonic_ns(), store.applied_index, store.refs.ages())
+        if command is not None:
+            self._requests.from_node(command, self._expiry.answered)
 
     def _link_came_up(self) -> None:
         self._requests.route_waiting()
@@ -342,6 +353,7 @@ class Node:
         # Without its own no-op: checkers compare the log that it was elected with.
         self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
         self._requests.leader_changed(effect.leader)
+        self._expiry.reset()
 
     def _members_changed(self, effect: fx.MembersChanged) -> None:
         learners = effect.configuration.learners

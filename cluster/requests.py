@@ -1,9 +1,9 @@
 """What becomes of a client's request: to consensus here, on to the leader, or to wait until one is known.
 
-A request is sent to the cluster at most once, by this node or by the leader that it was forwarded to: no client sends
-one again (RA-22), and what a network repeats is not looked at (see `splitbrain.cluster.arrivals`). Until then every
-failure is definite. From then on a command that gets no answer in time is indefinite. A query changes nothing, so that
-every failure of one is definite.
+A request is sent to the cluster at most once, by this node or by the leader that it was forwarded to: only a client
+sends a command again, with a ref (RA-22, `splitbrain.cluster.dedup`), and what a network repeats is not looked at (see
+`splitbrain.cluster.arrivals`). Until then every failure is definite. From then on a command that gets no answer in time
+is indefinite. A query changes nothing, so that every failure of one is definite.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from splitbrain.cluster.bugs import M31, M33, M81, M82, NO_BUGS, Bugs
+from splitbrain.cluster.dedup import DropRefs, Protected, ref_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import is_member_id
@@ -57,7 +58,7 @@ MAX_TIMEOUT_MS: Final = 3_600_000
 MAX_DEPTH: Final = 64
 MAX_NAME_LENGTH: Final = 255
 
-Forwardable: TypeAlias = Command | Query | LeaderQuery | MemberChange
+Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange
 Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
@@ -80,7 +81,13 @@ class Pending:
     __slots__ = ("answer", "answered", "body", "by_peer", "number", "reply_from", "stage", "timer")
 
     def __init__(
-        self, number: int, body: Wanted, answer: Answering, *, by_peer: bool, reply_from: ReplyFrom = "leader"
+        self,
+        number: int,
+        body: Wanted | DropRefs,
+        answer: Answering,
+        *,
+        by_peer: bool,
+        reply_from: ReplyFrom = "leader",
     ) -> None:
         self.number = number
         self.body = body
@@ -177,6 +184,11 @@ class Requests:
             # No timer here: the node that passed it on has one, and answers its client.
             self._propose(self._new(body, answer, by_peer=True))
 
+    def from_node(self, command: DropRefs, answered: Callable[[], None]) -> None:
+        """This node, which leads, wants something itself."""
+        # As if it came from a peer: it is not tried again with another leader.
+        self._propose(self._new(command, lambda _term, _outcome, _index: answered(), by_peer=True))
+
     def answered_by_peer(self, message: Forwarded) -> None:
         """The answer to a request that was passed on. One that comes too late, or for an earlier life, is ignored."""
         request = self._forwarded.get(message.ref) if message.life == self._life else None
@@ -241,7 +253,7 @@ class Requests:
     # --- inside -----------------------------------------------------------------------------------------------
 
     def _new(
-        self, body: Wanted, answer: Answering, *, by_peer: bool = False, reply_from: ReplyFrom = "leader"
+        self, body: Wanted | DropRefs, answer: Answering, *, by_peer: bool = False, reply_from: ReplyFrom = "leader"
     ) -> Pending:
         self._last_number += 1
         return Pending(self._last_number, body, answer, by_peer=by_peer, reply_from=reply_from)
@@ -271,6 +283,7 @@ class Requests:
             return
         if leader is None:
             return
+        assert not isinstance(body, DropRefs), "what a leader wants itself is never passed on"
         if leader == self._node:
             del self._waiting[request.number]
             self._propose(request)
@@ -349,6 +362,9 @@ class Requests:
             return None
         if isinstance(body, LocalQuery | LeaderQuery):
             return _path_refusal(body.query)
+        if isinstance(body, Protected):
+            problem = ref_problem(body.ref)
+            return _path_refusal(body.command) if problem is None else _invalid(problem)
         if not isinstance(body, AddMember | RemoveMember | TransferLeadership):
             return _path_refusal(body)
         if not is_member_id(body.member):

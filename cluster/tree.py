@@ -94,6 +94,13 @@ class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     path: Path
 
 
+class Increment(msgspec.Struct, frozen=True, array_like=True, tag="increment"):
+    """Add to the payload of a node, a whole number in msgpack; a missing node counts as 0, and is created."""
+
+    path: Path
+    by: int
+
+
 class Get(msgspec.Struct, frozen=True, array_like=True, tag="get"):
     """Query the properties of a node."""
 
@@ -106,7 +113,7 @@ class Children(msgspec.Struct, frozen=True, array_like=True, tag="children"):
     path: Path
 
 
-Command: TypeAlias = Put | Create | Update | CompareAndSwap | Delete
+Command: TypeAlias = Put | Create | Update | CompareAndSwap | Delete | Increment
 Query: TypeAlias = Get | Children
 
 
@@ -159,15 +166,29 @@ class InvalidCommand(msgspec.Struct, frozen=True, array_like=True, tag="invalid_
     problem: str
 
 
-Result: TypeAlias = Done | Names | NodeNotFound | MismatchingNode | ManyNodesDenied | InvalidCommand
+class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
+    """A copy of a command came after its client had said that no copy would; it had no effect."""
+
+    number: int
+
+
+class TooManyRefs(msgspec.Struct, frozen=True, array_like=True, tag="too_many_refs"):
+    """There is no room to keep the result of the command, which therefore was not carried out."""
+
+    limit: str
+
+
+Result: TypeAlias = (
+    Done | Names | NodeNotFound | MismatchingNode | ManyNodesDenied | InvalidCommand | Forgotten | TooManyRefs
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _dump_decoder = msgspec.msgpack.Decoder(list[tuple[Path, bytes | None, int, int]])
-_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_integer_decoder = msgspec.msgpack.Decoder(int)
 
 
-def encode_command(command: Command) -> bytes:
-    """A command as it stands in the log."""
+def encode_command(command: msgspec.Struct) -> bytes:
+    """A command as it stands in the log (`splitbrain.cluster.dedup.LogCommand`)."""
     return _encoder.encode(command)
 
 
@@ -200,17 +221,14 @@ class Tree:
         self._count(self._root)
 
     @property
-    def state_hash(self) -> str:
-        """32 hexadecimal digits; equal for equal trees."""
-        return f"{self._hash:0{2 * _HASH_BYTES}x}"
+    def hash(self) -> int:
+        """Below 2**128; equal for equal trees."""
+        return self._hash
 
-    def apply(self, data: bytes) -> Result:
-        """Carry out a command as it stands in the log."""
-        try:
-            command = _decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return InvalidCommand(str(error))
-        return self.execute(command)
+    @property
+    def state_hash(self) -> str:
+        """The same in 32 hexadecimal digits."""
+        return f"{self._hash:0{2 * _HASH_BYTES}x}"
 
     def execute(self, command: Command) -> Result:
         """Carry out a command."""
@@ -238,6 +256,8 @@ class Tree:
                 if found.payload != expected:
                     return MismatchingNode(path, found.properties())
                 return Done(self._put(path, payload).properties())
+            case Increment(path, by):
+                return self._increment(path, by)
 
     def query(self, query: Query) -> Result:
         """Answer a query from the state as it is."""
@@ -326,6 +346,18 @@ class Tree:
             node = child
         return node
 
+    def _increment(self, path: Path, by: int) -> Result:
+        found = self._find(path)
+        number = 0 if found is None else _integer(found.payload)
+        if number is None:
+            assert found is not None
+            return MismatchingNode(path, found.properties())
+        try:
+            payload = _encoder.encode(number + by)
+        except OverflowError:
+            return InvalidCommand(f"{number} + {by} is no number that msgpack can carry")
+        return Done(self._put(path, payload).properties())
+
     def _delete(self, path: Path) -> Result:
         if not path:
             self._clear_root()
@@ -361,6 +393,14 @@ class Tree:
             node = pending.pop()
             self._hash = (self._hash - node.hash) & _HASH_MASK
             pending.extend(node.children.values())
+
+
+def _integer(payload: bytes | None) -> int | None:
+    """The whole number that a payload is, None if it is none."""
+    try:
+        return None if payload is None else _integer_decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def _content(node: _Node) -> tuple[Path, bytes | None, int, int]:

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
@@ -113,7 +114,15 @@ class ForceShrinkMembers(msgspec.Struct, frozen=True, array_like=True, tag="forc
 MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
 
 Body: TypeAlias = (
-    Command | Query | LocalQuery | LeaderQuery | MemberChange | ForceShrinkMembers | StatusQuery | MembersQuery
+    Command
+    | Protected
+    | Query
+    | LocalQuery
+    | LeaderQuery
+    | MemberChange
+    | ForceShrinkMembers
+    | StatusQuery
+    | MembersQuery
 )
 
 ReplyFrom: TypeAlias = Literal["leader", "local"]
@@ -224,7 +233,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
 
     life: int
     ref: int
-    body: Command | Query | LeaderQuery | MemberChange
+    body: Command | Protected | Query | LeaderQuery | MemberChange
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):

@@ -9,6 +9,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Workload
 from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
+from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
 from splitbrain.workloads.declare import declare
 from splitbrain.workloads.grow_set import grow_set
@@ -33,6 +34,7 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "set": (grow_set, "add numbers, read them all; no acknowledged number may be missing"),
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
+    "counter": (counter, "add amounts and read the sums; each increment counts once, also if it was sent again"),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (
         lease_lock,

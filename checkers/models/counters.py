@@ -10,14 +10,14 @@ from splitbrain.results.errors import UsageError
 
 
 class Counter:
-    """A number to which amounts are added.
+    """A number to which amounts are added; an increment also answers the sum afterwards.
 
     It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
     is a number.
     """
 
     name = "counter"
-    fs = frozenset({"add", "read"})
+    fs = frozenset({"add", "increment", "read"})
     parameter = "initial"
 
     def __init__(self, initial: Hashable = 0) -> None:
@@ -30,16 +30,19 @@ class Counter:
         return self.initial
 
     def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
-        """An add is always possible; a read requires the sum so far."""
+        """An add is always possible; a read requires the sum so far, an increment the sum that it makes."""
         total = cast(int, state)
         if f == "add":
             return total + _number(value)
+        if f == "increment":
+            total += _number(value)
+            return total if result is UNKNOWN or _number(result) == total else IMPOSSIBLE
         if result is UNKNOWN:
             return total
         return total if _number(0 if result is None else result) == total else IMPOSSIBLE
 
     def observes(self, f: str, value: Any, result: Any) -> bool:
-        """A read does, and an add of nothing."""
+        """A read does, and an add or increment of nothing."""
         return f == "read" or value == 0
 
 

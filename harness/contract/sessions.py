@@ -78,6 +78,21 @@ class Collections(Session, Protocol):
         ...
 
 
+class Counters(Session, Protocol):
+    """Whole numbers to which amounts are added; each is 0 at first."""
+
+    async def increment(self, counter: str, by: int) -> Answer:
+        """Add to a counter; the answer's value is the sum afterwards.
+
+        An increment counts once. A session may send one again while its time lasts, if the system then knows it again.
+        """
+        ...
+
+    async def read_counter(self, counter: str) -> Answer:
+        """The value of a counter, None if nothing was ever added; linearizable."""
+        ...
+
+
 class Locks(Session, Protocol):
     """Locks that are held until they are given back. A lock is free until it is taken; no client waits for one."""
 
@@ -132,11 +147,12 @@ class OperationGroup(Generic[SomeSession]):
 
 KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
+COUNTERS: Final = OperationGroup("counters", Counters)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
-    group.name: group for group in (KEY_VALUE, COLLECTIONS, LOCKS, LEASE_LOCKS)
+    group.name: group for group in (KEY_VALUE, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS)
 }
 """The groups that splitbrain has itself, by name."""
 

@@ -21,7 +21,9 @@ from splitbrain.cluster.client import (
     InvalidPathError,
     MismatchingNodeError,
     NodeNotFoundError,
+    Refs,
     connect,
+    retrying,
 )
 from splitbrain.cluster.embedded import MARKS, SNAPSHOT_INTERVAL, Runtime, counted, start
 from splitbrain.harness.contract.capabilities import Capabilities
@@ -46,6 +48,12 @@ REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
 it gave up was definite: an op that the runner must give up is always indefinite."""
 
+ATTEMPT_TIMEOUT_MS: Final = 400
+"""How long an increment waits for its answer before it is sent again."""
+
+KEEP_REFS_MS: Final = 60_000
+"""Of a session that is gone; longer than any session takes for one op."""
+
 ELECTION_S: Final = 1.2
 RECOVERY_S: Final = 6 * ELECTION_S
 """A leader without contact stays leader for two election timeouts (D12), the others notice its silence within one, and
@@ -60,6 +68,7 @@ class MetadataSession(CompareAndSetLocks):
     def __init__(self, client: Client, timeout_ms: int) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._refs: Refs | None = None
 
     async def read(self, key: str) -> Answer:
         """The value of a key."""
@@ -110,6 +119,45 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer([], error.term)
             return Answer(sorted(int(name) for name in children.names), children.term)
 
+    async def increment(self, counter: str, by: int) -> Answer:
+        """Add to a counter: sent again, with the same ref, while its outcome is unknown and its time lasts."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        with _classified():
+            refs = self._refs = self._refs or await self._new_refs()
+            ref, path = refs.next(), _counter(counter)
+            left_ms = self._timeout_ms - round((loop.time() - begun) * 1000)
+            try:
+                node = await retrying(
+                    lambda ms: self._client.increment(path, by, ref=ref, timeout_ms=ms),
+                    max(1, left_ms),
+                    attempt_ms=ATTEMPT_TIMEOUT_MS,
+                )
+            finally:
+                refs.answered(ref)
+            return Answer(node.value, node.term)
+
+    async def read_counter(self, counter: str) -> Answer:
+        """The value of a counter, None if nothing was added."""
+        with _classified():
+            try:
+                node = await self._client.get(_counter(counter), timeout_ms=self._timeout_ms)
+            except NodeNotFoundError as error:
+                return Answer(None, error.term)
+            return Answer(node.value, node.term)
+
+    async def _new_refs(self) -> Refs:
+        """Refs of a client that no other one is: the cluster counts them.
+
+        Raises:
+            DefiniteError: it did not answer. Nothing but that count may have changed.
+        """
+        try:
+            node = await self._client.increment(_CLIENTS, timeout_ms=self._timeout_ms)
+        except ClientError as error:
+            raise DefiniteError(str(error)) from error
+        return Refs(str(node.value), KEEP_REFS_MS)
+
     async def close(self) -> None:
         """Drop the connection."""
         await self._client.close()
@@ -137,7 +185,7 @@ class Metadata:
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "collections", "locks"}),
+            operations=frozenset({"key-value", "collections", "counters", "locks"}),
             elections=Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S),
             membership=self._members,
             image="node",
@@ -263,6 +311,14 @@ def _register(key: str) -> str:
 
 def _collection(name: str) -> str:
     return f"/sets/{_name(name)}"
+
+
+def _counter(name: str) -> str:
+    return f"/counters/{_name(name)}"
+
+
+_CLIENTS: Final = "/clients"
+"""How many sessions have asked for a name."""
 
 
 def _name(text: str) -> str:

@@ -75,6 +75,14 @@ def _token(value: object) -> str | None:
     return None if value is None or type(value) is int else "it answers the fencing token, a whole number, or None"
 
 
+def _sum(value: object) -> str | None:
+    return None if type(value) is int else "it answers the sum afterwards, a whole number"
+
+
+def _number(value: object) -> str | None:
+    return None if value is None or type(value) is int else "it answers a whole number, or None"
+
+
 def _listed(value: object) -> str | None:
     return None if isinstance(value, list) else "it answers a list"
 
@@ -83,6 +91,8 @@ _OF_ANSWERS: Final[Mapping[str, Callable[[object], str | None]]] = {
     "compare_and_set": _whether,
     "create": _whether,
     "elements": _listed,
+    "increment": _sum,
+    "read_counter": _number,
     "lock": _token,
     "unlock": _whether,
     "lease_lock": _token,

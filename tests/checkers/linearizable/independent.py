@@ -142,6 +142,8 @@ def _bag(take: Callable[[State], Iterator[int]]) -> Step:
 def _sum(total: State, call: Call) -> list[State]:
     if call.f == "add":
         return [total + call.value]
+    if call.f == "increment":
+        return [total + call.value] if call.may_answer(total + call.value) else []
     return [total] if not call.known or (call.answer or 0) == total else []
 
 

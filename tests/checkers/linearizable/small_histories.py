@@ -58,7 +58,7 @@ def _subsets_and_effects(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
 
 
 def _numbers(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
-    return list(range(sum(used) + 1)) if f == "read" else [value]
+    return list(range(sum(used) + 1)) if f in ("read", "increment") else [value]
 
 
 def _strings(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
@@ -183,6 +183,9 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
     "stack, unique values": Vocabulary("stack", _fresh("push", "pop"), _any_used),
     "counter": Vocabulary("counter", _among(("add", 1), ("add", 2), ("read", None)), _numbers),
     "counter, by one": Vocabulary("counter", _among(("add", 1), ("read", None)), _numbers),
+    "counter, with sums": Vocabulary(
+        "counter", _among(("increment", 1), ("increment", 3), ("add", 1), ("read", None)), _numbers
+    ),
     "unique-ids": Vocabulary("unique-ids", _among(("generate", None)), _ids),
 }
 """By what is special about them; several for a model that has a decider with preconditions of its own."""

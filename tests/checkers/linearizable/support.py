@@ -44,7 +44,7 @@ INVOCATIONS: dict[str, list[Invocation]] = {
     "priority-queue": [("enqueue", 1), ("enqueue", 2), ("enqueue", 3), ("dequeue", None)],
     "stack": [("push", 1), ("push", 2), ("pop", None)],
     "unique-ids": [("generate", None)],
-    "counter": [("read", None), ("add", 1), ("add", 2)],
+    "counter": [("read", None), ("add", 1), ("add", 2), ("increment", 1)],
     "kv": [("get", None), ("put", "a"), ("append", "b"), ("append", "c")],
 }
 
@@ -58,6 +58,7 @@ RESULTS: dict[str, list[Any]] = {
     "dequeue": [None, 1, 2, 3],
     "pop": [None, 1, 2],
     "generate": [1, 2, 3, 4, 5],
+    "increment": [1, 2, 3, 4, 5, 6],
 }
 
 

@@ -208,6 +208,9 @@ LAWS: dict[str, list[Law]] = {
         (2, "read", None, 2, 2),
         (2, "read", None, 0, IMPOSSIBLE),
         (0, "read", None, None, 0),
+        (2, "increment", 3, 5, 5),
+        (2, "increment", 3, 3, IMPOSSIBLE),
+        (2, "increment", 3, UNKNOWN, 5),
     ],
     "unique-ids": [
         (frozenset(), "generate", None, 1, frozenset({1})),

@@ -1,0 +1,315 @@
+"""Counters: every sum that was answered lies between what had certainly been added and what may have been. O(n log n).
+
+    lost            a sum is less than what had certainly been added before it was asked for
+    counted-twice   a sum is more than all that may have been added by then: something counted twice, or was never asked
+    went-back       a sum is less than one that had been answered before it was asked for
+    same-sum        the sums of two increments leave no room for both, or a read answered a sum between those that an
+                    increment began and ended with
+
+An increment of unknown outcome may count or not, so each of them widens the bounds of all sums after it; the last two
+rules do not depend on them. All amounts are whole and more than 0 for those two; the first two hold for any whole ones.
+(The bounds are those of Jepsen's counter checker; there, increments answer nothing.)
+
+Every finding refutes linearizability; the reverse does not hold. `linearizable` with the model "counter" is exact, and
+cannot always be decided where many outcomes are unknown. This checker always answers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.calls import OPEN, Bools, Calls, cell, client_calls, place, seconds
+from splitbrain.results.columns import array
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+_LISTED: Final = 20
+_NEVER: Final = 1 << 62
+"""The row at which an op ended whose end nobody saw."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """An increment that happened, or may have: rows of its invocation and end, its amount, and whether it happened."""
+
+    invoke: int
+    complete: int
+    by: int
+    certain: bool
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """A sum that was answered: rows of invocation and answer, and how much of it the op itself added."""
+
+    invoke: int
+    complete: int
+    value: int
+    by: int
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One anomaly, in words, with the rows that prove it."""
+
+    anomaly: str
+    sentence: str
+    rows: tuple[int, ...]
+
+
+class CounterChecker:
+    """Judges one key: increments (value: the amount; answer: the sum afterwards), and reads (answer: the sum).
+
+    Options: `increment` and `read`, the functions' names (default "increment" and "read"), and `initial`, the number at
+    first (default 0). A read that answers null found that. An increment whose answer is null says no sum.
+    """
+
+    name = "counter"
+    partition: Partition = "key"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the ops of one key.
+
+        Raises:
+            UsageError: an option is wrong, or an amount or a sum is no whole number.
+        """
+        increment, read = _function(options, "increment"), _function(options, "read")
+        key = cell(history, "key", 0) if history.num_rows else None
+        judge = _Judge(client_calls(history), increment, read, _initial(options), key)
+        findings = list(judge.findings())
+        valid: Valid = "false" if findings else "true" if judge.sums else "unknown"
+        figures = {
+            "keys": 1,
+            "sums": len(judge.sums),
+            "increments": sum(change.certain for change in judge.changes),
+            "unknown": sum(not change.certain for change in judge.changes),
+            "exact": judge.exact,
+        }
+        return Verdict(
+            checker=self.name,
+            valid=valid,
+            key=key,
+            algorithm="bounds of sums",
+            sentence=findings[0].sentence if findings else _praise(figures),
+            inconclusive=(Reason(Code.READS_SAW_NOTHING, _praise(figures)),) if valid == "unknown" else (),
+            anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
+            evidence=judge.evidence(findings),
+            figures=figures,
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The run: broken keys first. If no sum of any key was answered, the run is unknown."""
+        found = list(verdicts)
+        broken = [verdict for verdict in found if verdict.valid == "false"]
+        proven = any(verdict.valid == "true" for verdict in found)
+        totals = Counter[str]()
+        for verdict in found:
+            totals.update(verdict.figures)
+        first = min(broken, key=lambda verdict: max(verdict.evidence["ops"]), default=None)
+        if first is None:
+            sentence = _praise(totals)
+        else:
+            sentence = first.sentence if len(broken) == 1 else f"{first.sentence} ({len(broken)} keys are broken.)"
+        return Verdict(
+            checker=self.name,
+            valid="false" if broken else "true" if proven else "unknown",
+            algorithm="bounds of sums",
+            key=None,
+            sentence=sentence,
+            inconclusive=() if broken or proven else (Reason(Code.READS_SAW_NOTHING, sentence),),
+            anomalies=tuple({anomaly: None for verdict in broken for anomaly in verdict.anomalies}),
+            evidence={}
+            if first is None
+            else {**first.evidence, "key": first.key, "keys": [verdict.key for verdict in broken[:_LISTED]]},
+            figures={**totals, "broken": len(broken)},
+            seconds=sum(verdict.seconds for verdict in found),
+        )
+
+
+def _praise(figures: Mapping[str, Any]) -> str:
+    """What there is to say where nothing is wrong, and how much of it that proves."""
+    sums, unknown, exact = figures.get("sums", 0), figures.get("unknown", 0), figures.get("exact", 0)
+    if not sums:
+        return "No sum was ever answered."
+    said = f"All {counted(sums, 'sum')} are possible; for {exact} of them one value only was."
+    if not unknown:
+        return f"{said} No increment had an unknown outcome: what became of such was not tested."
+    return f"{said} {counted(unknown, 'increment')} of unknown outcome may have counted, and none is seen twice."
+
+
+def _function(options: Mapping[str, Any], name: str) -> str:
+    value = options.get(name, name)
+    if not isinstance(value, str):
+        raise UsageError(f"checker counter: option {name!r} must be the name of a function, not {value!r}.")
+    return value
+
+
+def _initial(options: Mapping[str, Any]) -> int:
+    value = options.get("initial", 0)
+    if type(value) is not int:
+        raise UsageError(f"checker counter: option 'initial' must be a whole number, not {value!r}.")
+    return value
+
+
+class _Judge:
+    """One key, in rows of its table: row order is real-time order."""
+
+    def __init__(self, calls: Calls, increment: str, read: str, initial: int, key: str | None) -> None:
+        self.table = calls.table
+        self.initial = initial
+        self.key = "the counter" if key is None else f"counter {key!r}"
+        is_increment = calls.are(increment)
+        happened, unknown = is_increment & calls.ended("ok"), is_increment & calls.ended("info")
+        self.changes = [*self._changes(calls, happened, certain=True), *self._changes(calls, unknown, certain=False)]
+        own = [change.by for change in self.changes if change.certain]
+        self.sums = [*self._sums(calls, happened, own), *self._sums(calls, calls.are(read) & calls.ended("ok"), None)]
+        self.sums.sort(key=lambda each: each.complete)
+        self.exact = 0
+        self._bounds = _Bounds(self.changes, initial)
+
+    def _changes(self, calls: Calls, chosen: Bools, *, certain: bool) -> list[Change]:
+        invoke, complete = calls.invoke[chosen].tolist(), calls.complete[chosen].tolist()
+        amounts = self._numbers(invoke)
+        return [
+            Change(i, c if certain and c != OPEN else _NEVER, _whole(by, "the amount of an increment"), certain)
+            for i, c, by in zip(invoke, complete, amounts, strict=True)
+        ]
+
+    def _sums(self, calls: Calls, chosen: Bools, own: Sequence[int] | None) -> Iterator[Sum]:
+        invoke, complete = calls.invoke[chosen].tolist(), calls.complete[chosen].tolist()
+        for at, (i, c, value) in enumerate(zip(invoke, complete, self._numbers(complete), strict=True)):
+            if value is not None:
+                yield Sum(i, c, _whole(value, "a sum"), 0 if own is None else own[at])
+            elif own is None:
+                yield Sum(i, c, self.initial, 0)
+
+    def _numbers(self, rows: Sequence[int]) -> list[Any]:
+        texts = self.table["value"].take(array(np.array(rows, np.int64), pa.int64())).to_pylist()
+        return [None if text is None else msgspec.json.decode(text) for text in texts]
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def findings(self) -> Iterator[Finding]:
+        """All anomalies, the plainest first; of each kind a few at most."""
+        yield from self._beyond_bounds()
+        if all(change.by > 0 for change in self.changes):
+            yield from self._backwards()
+            yield from self._without_room()
+
+    def _beyond_bounds(self) -> Iterator[Finding]:
+        for each in self.sums:
+            least, most = self._bounds.of(each)
+            self.exact += least == most
+            if each.value < least:
+                yield Finding(
+                    "lost",
+                    f"Lost: {self._answer(each)} answered {each.value} for {self.key}, but {least} had certainly been "
+                    "added by then.",
+                    (each.complete,),
+                )
+            elif each.value > most:
+                yield Finding(
+                    "counted-twice",
+                    f"Counted twice: {self._answer(each)} answered {each.value} for {self.key}, but no more than {most} "
+                    "can have been added by then.",
+                    (each.complete,),
+                )
+
+    def _backwards(self) -> Iterator[Finding]:
+        highest = list(accumulate(self.sums, lambda one, other: other if other.value > one.value else one))
+        ended = [each.complete for each in self.sums]
+        for each in self.sums:
+            before = bisect_left(ended, each.invoke)
+            if before and highest[before - 1].value > each.value - each.by:
+                earlier = highest[before - 1]
+                added = f" by adding {each.by}" if each.by else ""
+                yield Finding(
+                    "went-back",
+                    f"Went back: {self._answer(earlier)} answered {earlier.value} for {self.key}, but later "
+                    f"{self._answer(each)} answered {each.value}{added}.",
+                    (earlier.complete, each.complete),
+                )
+
+    def _without_room(self) -> Iterator[Finding]:
+        """Each increment takes the numbers from the sum that it found to the one that it made for itself."""
+        made = sorted((each for each in self.sums if each.by), key=lambda each: (each.value, each.complete))
+        for one, other in pairwise(made):
+            if other.value - other.by < one.value:
+                yield self._same_sum(one, other)
+        values = [each.value for each in made]
+        for each in self.sums:
+            above = bisect_left(values, each.value + 1)
+            if not each.by and above < len(made) and made[above].value - made[above].by < each.value:
+                yield self._same_sum(made[above], each)
+
+    def _same_sum(self, one: Sum, other: Sum) -> Finding:
+        answers = [
+            f"{self._answer(each)} answered {each.value}" + (f" after adding {each.by}" if each.by else "")
+            for each in (one, other)
+        ]
+        sentence = f"Same sum: for {self.key} {answers[0]}, and {answers[1]}; there is no order of both."
+        return Finding("same-sum", sentence, (one.complete, other.complete))
+
+    # --- words ------------------------------------------------------------------------------------------------
+
+    def evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        """The ops of the first finding; sentences and ops of some more."""
+        if not findings:
+            return {}
+        index = self.table["index"]
+
+        def ops(finding: Finding) -> list[int]:
+            return [index[row].as_py() for row in finding.rows]
+
+        return {
+            "ops": ops(findings[0]),
+            "witness": [place(self.table, row) for row in findings[0].rows],
+            "findings": [{"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[:_LISTED]],
+        }
+
+    def _answer(self, each: Sum) -> str:
+        row = each.complete
+        node = self.table["node"][row].as_py() or f"process {self.table['process'][row].as_py()}"
+        return f"{node} at {seconds(self.table['time'][row].as_py()):.3f} s"
+
+
+class _Bounds:
+    """What a sum may be, by the rows between which it was asked for and answered."""
+
+    def __init__(self, changes: Sequence[Change], initial: int) -> None:
+        self._initial = initial
+        certain = sorted((change for change in changes if change.certain), key=lambda change: change.complete)
+        self._ended = [change.complete for change in certain]
+        self._by_end = [_sums_of(certain, sign) for sign in (1, -1)]
+        begun = sorted(changes, key=lambda change: change.invoke)
+        self._begun = [change.invoke for change in begun]
+        self._by_begin = [_sums_of(begun, sign) for sign in (1, -1)]
+
+    def of(self, each: Sum) -> tuple[int, int]:
+        """The least and the most."""
+        ended, begun = bisect_left(self._ended, each.invoke), bisect_left(self._begun, each.complete)
+        (more_ended, less_ended), (more_begun, less_begun) = (
+            [sums[ended] for sums in self._by_end],
+            [sums[begun] for sums in self._by_begin],
+        )
+        least = self._initial + more_ended + max(each.by, 0) + less_begun
+        most = self._initial + more_begun + less_ended + min(each.by, 0)
+        return least, most
+
+
+def _sums_of(changes: Iterable[Change], sign: int) -> list[int]:
+    """The sum of the first n amounts of this sign, by n."""
+    return list(accumulate((change.by if change.by * sign > 0 else 0 for change in changes), initial=0))
+
+
+def _whole(value: Any, what: str) -> int:
+    if type(value) is not int:
+        raise UsageError(f"checker counter: {what} must be a whole number, not {value!r:.80}.")
+    return value
