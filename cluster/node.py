@@ -29,7 +29,7 @@ from splitbrain.cluster.raft.membership import decode_members
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.requests import Pending, Requests
 from splitbrain.cluster.runtime import Address, Connection, Runtime
-from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL, Snapshotting
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL, Snapshotting
 from splitbrain.cluster.storage import Storage, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Telemetry
@@ -63,6 +63,7 @@ class NodeConfig:
         incarnation: how often the node has lost its data before (`splitbrain.cluster.members`); beyond 0 it is no
             founder.
         snapshot_interval: entries that are applied between two snapshots.
+        checkpoint_interval: the same of checkpoints; 0 for none.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -76,11 +77,14 @@ class NodeConfig:
     founders: tuple[str, ...] = ()
     incarnation: int = 0
     snapshot_interval: int = SNAPSHOT_INTERVAL
+    checkpoint_interval: int = CHECKPOINT_INTERVAL
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
         if self.snapshot_interval < 1:
             raise ArgumentError("the snapshot interval is at least 1 entry.")
+        if self.checkpoint_interval < 0:
+            raise ArgumentError("the checkpoint interval is 0, for none, or more.")
         if self.node in self.peers:
             raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
         nodes = (self.node, *self.peers)
@@ -145,11 +149,17 @@ class Node:
             OSError: the disk failed, or the address cannot be served.
         """
         config, runtime = self._config, self._runtime
-        opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
+        opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
         self._storage, recovered = opened.storage, opened.recovered
         self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         self._snapshots = Snapshotting(
-            self._storage, self._raft, runtime.spawn, self._submit, config.snapshot_interval, config.bugs
+            self._storage,
+            self._raft,
+            runtime.spawn,
+            self._submit,
+            config.snapshot_interval,
+            config.checkpoint_interval,
+            config.bugs,
         )
         if opened.state is not None:
             self._store = self._store.reset(opened.state)

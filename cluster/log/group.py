@@ -84,6 +84,11 @@ class GroupLog:
         """The snapshot, None if there is none."""
         return self._snapshots.newest
 
+    @property
+    def base(self) -> SnapshotName | None:
+        """The snapshot or checkpoint with which the node went on; None if that is the beginning."""
+        return self._snapshots.base
+
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry], done: Written) -> None:
@@ -157,6 +162,10 @@ class GroupLog:
         self._snapshots.checkpoint(meta, state)
         self._wal.shorten()
 
+    def is_promotable(self, upto: int) -> bool:
+        """Whether there is a checkpoint of an index of at most `upto`."""
+        return any(name.index <= upto for name in self._snapshots.checkpoints)
+
     async def promote(self, upto: int) -> bool:
         """Make the newest checkpoint of an index of at most `upto` the snapshot; whether there is one (RA-38).
 
@@ -166,6 +175,7 @@ class GroupLog:
         name = await self._snapshots.promote(upto)
         if name is not None:
             self._forget(name.index)
+            self._wal.shorten()
         return name is not None
 
     async def install(self, meta: Meta, state: bytes) -> None:

@@ -26,6 +26,7 @@ class Snapshots:
     Attributes:
         newest: the snapshot, None if there is none.
         checkpoints: in order of their indexes, all of them beyond the snapshot.
+        base: the one with which the node went on, at its start or since: its log in memory begins behind it.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Snapshots:
     ) -> None:
         self.newest = newest
         self.checkpoints = checkpoints
+        self.base = newest
         self._disk = disk
         self._rng = rng
         self._max = max_checkpoints
@@ -67,14 +69,18 @@ class Snapshots:
         finally:
             file.close()
         self.checkpoints.append(name)
-        if len(self.checkpoints) > max(2, self._max):
-            # Not the first, the last resort, and not the last, the shortest way; which one else is drawn, so that with
-            # time they are ever further apart.
+        reached("checkpoint written")
+        # Not the first, the last resort, and not the last, the shortest way; which one else is drawn, so that with time
+        # they are ever further apart. What a follower gets that lacks what is before the log in memory stays as well.
+        middle = [each for each in self.checkpoints[1:-1] if each != self.base]
+        if len(self.checkpoints) > self._max and middle:
             reached("checkpoint thinned out")
-            self._disk.remove(str(self.checkpoints.pop(self._rng.between(1, len(self.checkpoints) - 2))))
+            chosen = middle[self._rng.between(0, len(middle) - 1)]
+            self.checkpoints.remove(chosen)
+            self._disk.remove(str(chosen))
 
     async def promote(self, upto: int) -> SnapshotName | None:
-        """Make the newest checkpoint of an index of at most `upto` the snapshot; None if there is none.
+        """Make the newest checkpoint of an index of at most `upto` the snapshot; None if there is none (any more).
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
@@ -90,12 +96,14 @@ class Snapshots:
             await file.sync()
         finally:
             file.close()
+        if chosen not in self.checkpoints:
+            # The leader's snapshot was installed meanwhile.
+            return None
+        self.checkpoints.remove(chosen)
         self._disk.rename(str(chosen), str(name))
         await self._disk.sync_names()
-        self.checkpoints.remove(chosen)
         reached("checkpoint promoted")
-        self._became(name)
-        return name
+        return name if self._became(name) else None
 
     def read(self, name: SnapshotName) -> tuple[Meta, bytes]:
         """What a snapshot or checkpoint holds.
@@ -105,20 +113,21 @@ class Snapshots:
         """
         return form.decode(self._disk.read(str(name)) or b"", name)
 
-    def _became(self, name: SnapshotName) -> None:
-        """Remove what a new snapshot replaces; it must be durable."""
+    def _became(self, name: SnapshotName) -> bool:
+        """Remove what a new snapshot replaces; it must be durable. False if there is a newer one by now."""
         former = self.newest
         if former is not None and former.index > name.index:
             # The leader's snapshot was installed while this one was written.
             self._disk.remove(str(name))
-            return
-        self.newest = name
+            return False
+        self.newest = self.base = name
         if former is not None and former != name:
             self._disk.remove(str(former))
         for each in self.checkpoints:
             if each.index <= name.index:
                 self._disk.remove(str(each))
         self.checkpoints = [each for each in self.checkpoints if each.index > name.index]
+        return True
 
 
 def open_snapshots(
@@ -146,16 +155,21 @@ def open_snapshots(
     kept = {*checkpoints, newest}
     for name in names:
         if name not in kept:
+            reached("former snapshot removed")
             disk.remove(str(name))
     found = Snapshots(disk, rng, newest, checkpoints)
     state = None if newest is None else found.read(newest)
     while checkpoints:
         try:
-            return found, found.read(checkpoints[-1])
+            state = found.read(checkpoints[-1])
         except CorruptStorageError as error:
             reached("checkpoint skipped")
             log(f"a checkpoint is removed, which was not whole: {error}")
             disk.remove(str(checkpoints.pop()))
+        else:
+            found.base = checkpoints[-1]
+            reached("recovered from a checkpoint")
+            break
     return found, state
 
 
