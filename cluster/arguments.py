@@ -11,12 +11,13 @@ from splitbrain.cluster.node import NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.storage import WAL_BYTES
 
 USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
                          [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
-                         [--snapshot-interval N] [--checkpoint-interval N]
+                         [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -33,6 +34,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                   log entries between two snapshots of the store, which let the log go (default 16384)
   --checkpoint-interval
                   log entries between two checkpoints of the store, which make a restart quick (default 4096; 0: none)
+  --wal-bytes     the write-ahead log is replaced when it is longer (default 33554432)
 """
 
 _REPEATABLE: Final = "--peer"
@@ -48,6 +50,7 @@ _OPTIONS: Final = (
     "--election-ms",
     "--snapshot-interval",
     "--checkpoint-interval",
+    "--wal-bytes",
 )
 
 
@@ -78,6 +81,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         bugs=bugs,
         snapshot_interval=_number_of(options, "--snapshot-interval", SNAPSHOT_INTERVAL),
         checkpoint_interval=_number_of(options, "--checkpoint-interval", CHECKPOINT_INTERVAL),
+        wal_bytes=_number_of(options, "--wal-bytes", WAL_BYTES),
     )
     return config, options["--data"]
 

@@ -30,7 +30,7 @@ from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.requests import Pending, Requests
 from splitbrain.cluster.runtime import Address, Connection, Runtime
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL, Snapshotting
-from splitbrain.cluster.storage import Storage, open_storage
+from splitbrain.cluster.storage import WAL_BYTES, Storage, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
@@ -64,6 +64,7 @@ class NodeConfig:
             founder.
         snapshot_interval: entries that are applied between two snapshots.
         checkpoint_interval: the same of checkpoints; 0 for none.
+        wal_bytes: a file of the write-ahead log that is longer is replaced.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -78,6 +79,7 @@ class NodeConfig:
     incarnation: int = 0
     snapshot_interval: int = SNAPSHOT_INTERVAL
     checkpoint_interval: int = CHECKPOINT_INTERVAL
+    wal_bytes: int = WAL_BYTES
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
@@ -176,7 +178,7 @@ class Node:
             self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)
         )
         await runtime.network.listen(config.listen, self._accept)
-        runtime.spawn(self._storage.sync_log(self._submit), "sync log")
+        runtime.spawn(self._storage.sync_log(self._submit, config.wal_bytes), "sync log")
         runtime.spawn(self._handle_events(), "consensus")
         self._links.open(self._raft.members)
         self._submit(Start())

@@ -15,9 +15,12 @@ from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.vote import Vote
+from splitbrain.cluster.log.wal import MAX_BYTES as WAL_BYTES
 from splitbrain.cluster.raft import Entry, Recovered
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Disk, Rng
+
+__all__ = ["GROUP", "WAL_BYTES", "Opened", "Storage", "open_storage"]
 
 GROUP: Final = "metadata"
 
@@ -107,13 +110,17 @@ class Storage:
         """Note that the log never changes up to an index."""
         self._group.committed = max(self._group.committed, index)
 
-    async def sync_log(self, written: Callable[[Written], None]) -> None:
+    async def sync_log(self, written: Callable[[Written], None], wal_bytes: int = WAL_BYTES) -> None:
         """For ever: make durable what was appended, then hand on the `done` of the last append that is.
+
+        Args:
+            written: takes it.
+            wal_bytes: a file of the write-ahead log that is longer is replaced.
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        await self._log.sync(lambda _, done: written(done))
+        await self._log.sync(lambda _, done: written(done), wal_bytes)
 
     def close(self) -> None:
         """Close the files without syncing them."""

@@ -59,6 +59,7 @@ class Wal:
         self._done: dict[int, Written] = {}
         self._dirty = asyncio.Event()
         self._is_ripe = False
+        self._worth_bytes = WORTH_BYTES
 
     def append(self, uid: int, entries: Sequence[Entry], done: Written) -> None:
         """Append entries of a group. Once they are durable `sync` hands on `done`, or a later one of the group."""
@@ -72,7 +73,7 @@ class Wal:
 
     def shorten(self) -> None:
         """Roll over soon, if it is worth it: what a node reads when it starts has just become less."""
-        if self._size > WORTH_BYTES:
+        if self._size > self._worth_bytes:
             self._is_ripe = True
             self._dirty.set()
 
@@ -82,6 +83,7 @@ class Wal:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
+        self._worth_bytes = min(WORTH_BYTES, max_bytes)
         while True:
             await self._dirty.wait()
             self._dirty.clear()

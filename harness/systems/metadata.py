@@ -23,7 +23,15 @@ from splitbrain.cluster.client import (
     NodeNotFoundError,
     connect,
 )
-from splitbrain.cluster.embedded import CHECKPOINT_INTERVAL, MARKS, SNAPSHOT_INTERVAL, Runtime, counted, start
+from splitbrain.cluster.embedded import (
+    CHECKPOINT_INTERVAL,
+    MARKS,
+    SNAPSHOT_INTERVAL,
+    WAL_BYTES,
+    Runtime,
+    counted,
+    start,
+)
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
@@ -154,6 +162,11 @@ class Metadata:
                     line="entries of the log between two snapshots",
                     default=SNAPSHOT_INTERVAL,
                     drawn=(16, 64, 512, SNAPSHOT_INTERVAL),
+                ),
+                "wal-bytes": Setting(
+                    line="bytes of the write-ahead log after which the next file is begun",
+                    default=WAL_BYTES,
+                    drawn=(1_000, 20_000, WAL_BYTES),
                 ),
             },
             simulation=self,

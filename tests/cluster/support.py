@@ -18,6 +18,7 @@ from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.storage import WAL_BYTES
 from tests.harness import virtual
 
 SECTOR = 32
@@ -237,6 +238,7 @@ class World:
         incarnations: of nodes that lost their data.
         snapshot_interval: entries that a node applies between two snapshots.
         checkpoint_interval: the same of checkpoints.
+        wal_bytes: a file of the write-ahead log that is longer is replaced.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -248,6 +250,7 @@ class World:
         self.incarnations: dict[str, int] = {}
         self.snapshot_interval = SNAPSHOT_INTERVAL
         self.checkpoint_interval = CHECKPOINT_INTERVAL
+        self.wal_bytes = WAL_BYTES
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -273,6 +276,7 @@ class World:
                 incarnation,
                 self.snapshot_interval,
                 self.checkpoint_interval,
+                self.wal_bytes,
             )
             node = Node(config, self.runtime(name))
             await node.start()

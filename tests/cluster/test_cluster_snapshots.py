@@ -13,16 +13,23 @@ from splitbrain.cluster.client import ClientError
 from splitbrain.cluster.log.snapshot import parse_name
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.members import member_id
+from splitbrain.cluster.storage import WAL_BYTES
 from tests.cluster.support import World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
 
 
-def in_cluster(check: Callable[[World], Awaitable[None]], interval: int = 20, checkpoint_interval: int = 0) -> None:
+def in_cluster(
+    check: Callable[[World], Awaitable[None]],
+    interval: int = 20,
+    checkpoint_interval: int = 0,
+    wal_bytes: int = WAL_BYTES,
+) -> None:
     async def run() -> None:
         world = World(THREE)
         world.snapshot_interval = interval
         world.checkpoint_interval = checkpoint_interval
+        world.wal_bytes = wal_bytes
         try:
             await world.start()
             await check(world)
@@ -240,6 +247,8 @@ EXPECTED = (
     "checkpoint thinned out",
     "snapshot written",
     "snapshot installed",
+    "segment written",
+    "write-ahead log rolled over",
 )
 """Marks that these runs must reach."""
 
@@ -252,8 +261,9 @@ def test_ra38_to_ra42_nodes_that_crash_at_any_moment_keep_what_was_acknowledged_
         for seed in seeds:
             rng = random.Random(seed)
             snapshots, checkpoints = rng.choice([4, 12, 40]), rng.choice([0, 1, 3, 8])
+            wal_bytes = rng.choice([500, 3_000, WAL_BYTES])
             try:
-                in_cluster(lambda world, rng=rng: crashes(world, rng), snapshots, checkpoints)
+                in_cluster(lambda world, rng=rng: crashes(world, rng), snapshots, checkpoints, wal_bytes)
             except Exception as error:
                 raise AssertionError(f"seed {seed}") from error
     assert [mark for mark in EXPECTED if not marks[mark]] == [], "what no run reached, none has tested"

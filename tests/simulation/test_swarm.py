@@ -106,6 +106,7 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert settings == {
         *(f"snapshot-interval={count}" for count in (16, 64, 512)),
         *(f"checkpoint-interval={count}" for count in (0, 4, 32, 256)),
+        *(f"wal-bytes={count}" for count in (1_000, 20_000)),
     }
     assert "" in {each.settings for each in drawn}
     assert {name for each in drawn for name in names("--nemesis", each.nemesis)} == set(NEMESES)
