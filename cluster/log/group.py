@@ -160,6 +160,7 @@ class GroupLog:
             OSError: it could not be written; the node must stop.
         """
         self._snapshots.checkpoint(meta, state)
+        self._forget(self._base)
         self._wal.shorten()
 
     def is_promotable(self, upto: int) -> bool:
@@ -223,7 +224,7 @@ class GroupLog:
     @property
     def _base(self) -> int:
         """Index of the snapshot, 0 if there is none."""
-        return 0 if self._snapshots.newest is None else self._snapshots.newest.index
+        return 0 if self._snapshots.covering is None else self._snapshots.covering.index
 
     def _forget(self, upto: int) -> None:
         """Drop the entries of up to an index; a segment that has later ones stays whole."""

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M44, M45, NO_BUGS, Bugs
 from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
 from splitbrain.cluster.log import segment, snapshot, vote
 from splitbrain.cluster.log.damage import corrupt
@@ -57,13 +57,14 @@ class NodeLog:
         found: of the groups that were there when it was opened, what each had made durable.
     """
 
-    def __init__(self, disk: Disk, rng: Rng, node: _Node, wal: Wal) -> None:
+    def __init__(self, disk: Disk, rng: Rng, node: _Node, wal: Wal, bugs: Bugs = NO_BUGS) -> None:
         self.groups: dict[str, GroupLog] = {}
         self.found: dict[str, Found] = {}
         self._disk = disk
         self._rng = rng
         self._node = node
         self._wal = wal
+        self._bugs = bugs
 
     async def create(self, name: str) -> GroupLog:
         """The log of a new group, durably known to the node.
@@ -72,11 +73,11 @@ class NodeLog:
             OSError: it is not known what is durable; the node must stop.
         """
         assert name not in self._node.groups, f"there is a group {name} already"
-        uid = self._node.next_uid
+        uid = self._node.next_uid if M45 not in self._bugs else len(self._node.groups) + 1
         # Before the group is known: a group without term and vote has lost them.
         await vote.write_vote(self._disk, uid, Vote())
         await self._save(_Node(self._node.node, {**self._node.groups, name: uid}, uid + 1))
-        snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None)
+        snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
         self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
         return self.groups[name]
 
@@ -162,11 +163,14 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
             "Give this node a directory of its own."
         )
     files = disk.names()
-    opened = await open_wal(disk, files, log)
+    opened = await open_wal(disk, files, log, bugs)
+    if opened is None and M44 in bugs:
+        await create_wal(disk)
+        opened = await open_wal(disk, disk.names(), log, bugs)
     if opened is None:
         raise corrupt("wal", 0, "the write-ahead log is gone")
     wal, place, changes = opened
-    found = NodeLog(disk, rng, stored, wal)
+    found = NodeLog(disk, rng, stored, wal, bugs)
     of_groups = _by_group(disk, files, stored)
     by_group: dict[int, list[Logged]] = {uid: [] for uid in stored.groups.values()}
     for each in changes:
@@ -242,7 +246,7 @@ class _Opening:
 
     def group(self, snapshots: list[SnapshotName]) -> tuple[GroupLog, Found]:
         """The log of the group, and what it had made durable."""
-        kept, state = open_snapshots(self.disk, self.rng, snapshots, self.log)
+        kept, state = open_snapshots(self.disk, self.rng, snapshots, self.log, self.bugs)
         meta, data = state or (None, b"")
         begin = 0 if meta is None else meta.index
         group = self._log(kept, begin)
@@ -257,11 +261,11 @@ class _Opening:
         return group, Found(last_vote, meta, data, group.read(begin + 1, group.last_index))
 
     def _log(self, kept: Snapshots, begin: int) -> GroupLog:
-        base = 0 if kept.newest is None else kept.newest.index
+        base = 0 if kept.covering is None else kept.covering.index
         segments = Segments(self.disk, self.segments)
         segments.forget(base)
         segments.require(base, begin + 1)
-        replay = Replay(self.place, segments.last, kept.newest)
+        replay = Replay(self.place, segments.last, kept.covering)
         for change in self.changes:
             replay.take(change)
         if replay.is_replaced and kept.newest is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from splitbrain.cluster.bugs import M40, M41, M42, NO_BUGS, Bugs
 from splitbrain.cluster.errors import CorruptStorageError
 from splitbrain.cluster.log import snapshot as form
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
@@ -35,14 +36,19 @@ class Snapshots:
         rng: Rng,
         newest: SnapshotName | None,
         checkpoints: list[SnapshotName],
-        max_checkpoints: int = MAX_CHECKPOINTS,
+        bugs: Bugs = NO_BUGS,
     ) -> None:
         self.newest = newest
         self.checkpoints = checkpoints
         self.base = newest
         self._disk = disk
         self._rng = rng
-        self._max = max_checkpoints
+        self._bugs = bugs
+
+    @property
+    def covering(self) -> SnapshotName | None:
+        """What stands for the log up to there; None if that is needed from the beginning."""
+        return self.checkpoints[-1] if M40 in self._bugs and self.checkpoints else self.newest
 
     async def write(self, meta: Meta, data: bytes) -> None:
         """Make a snapshot durable; then older snapshots and checkpoints are not needed any more.
@@ -73,7 +79,7 @@ class Snapshots:
         # Not the first, the last resort, and not the last, the shortest way; which one else is drawn, so that with time
         # they are ever further apart. What a follower gets that lacks what is before the log in memory stays as well.
         middle = [each for each in self.checkpoints[1:-1] if each != self.base]
-        if len(self.checkpoints) > self._max and middle:
+        if len(self.checkpoints) > MAX_CHECKPOINTS and middle:
             reached("checkpoint thinned out")
             chosen = middle[self._rng.between(0, len(middle) - 1)]
             self.checkpoints.remove(chosen)
@@ -93,7 +99,8 @@ class Snapshots:
         # Content before name: a snapshot that has its name must be whole (RA-38).
         file = self._disk.open(str(chosen))
         try:
-            await file.sync()
+            if M41 not in self._bugs:
+                await file.sync()
         finally:
             file.close()
         if chosen not in self.checkpoints:
@@ -131,7 +138,7 @@ class Snapshots:
 
 
 def open_snapshots(
-    disk: Disk, rng: Rng, names: list[SnapshotName], log: Callable[[str], None]
+    disk: Disk, rng: Rng, names: list[SnapshotName], log: Callable[[str], None], bugs: Bugs = NO_BUGS
 ) -> tuple[Snapshots, tuple[Meta, bytes] | None]:
     """The snapshots and checkpoints of a group, and the state of the newest one that is valid (RA-40).
 
@@ -143,6 +150,7 @@ def open_snapshots(
         rng: decides which checkpoints are thinned out.
         names: of the files of the group.
         log: the log of the node.
+        bugs: what is broken on purpose.
 
     Raises:
         CorruptStorageError: the snapshot is damaged.
@@ -157,12 +165,14 @@ def open_snapshots(
         if name not in kept:
             reached("former snapshot removed")
             disk.remove(str(name))
-    found = Snapshots(disk, rng, newest, checkpoints)
+    found = Snapshots(disk, rng, newest, checkpoints, bugs)
     state = None if newest is None else found.read(newest)
     while checkpoints:
         try:
             state = found.read(checkpoints[-1])
         except CorruptStorageError as error:
+            if M42 in bugs:
+                raise
             reached("checkpoint skipped")
             log(f"a checkpoint is removed, which was not whole: {error}")
             disk.remove(str(checkpoints.pop()))
