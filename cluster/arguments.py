@@ -10,13 +10,15 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.node import NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
-from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.storage import WAL_BYTES
 
 USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
                          [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
-                         [--snapshot-interval N] [--lease-reads 0|1]
+                         [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
+                         [--lease-reads 0|1]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -30,7 +32,10 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --heartbeat-ms  the longest time between messages of a leader (default 100)
   --election-ms   range of the random election timeout (default 600-1200; a single figure stands for N to 2N)
   --snapshot-interval
-                  log entries between two snapshots of the store (default 4096)
+                  log entries between two snapshots of the store, which let the log go (default 16384)
+  --checkpoint-interval
+                  log entries between two checkpoints of the store, which make a restart quick (default 4096; 0: none)
+  --wal-bytes     the write-ahead log is replaced when it is longer (default 33554432)
   --lease-reads   1: the leader answers reads on a lease, which trusts that clocks run at about one rate (default 0);
                   the same on all nodes
 """
@@ -48,6 +53,8 @@ _OPTIONS: Final = (
     "--election-ms",
     "--snapshot-interval",
     "--lease-reads",
+    "--checkpoint-interval",
+    "--wal-bytes",
 )
 
 
@@ -68,16 +75,17 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         raft = _raft_config(options)
     except (UnknownBugError, ValueError) as error:
         raise ArgumentError(str(error)) from error
-    interval = _whole_number(options.get("--snapshot-interval", str(SNAPSHOT_INTERVAL)), "--snapshot-interval")
     config = NodeConfig(
         node=options["--node"],
         listen=_address(options["--listen"], "--listen"),
         peers=peers,
         founders=tuple(name for name in options.get("--founders", "").split(",") if name),
-        incarnation=_whole_number(options.get("--incarnation", "0"), "--incarnation"),
+        incarnation=_number_of(options, "--incarnation", 0),
         raft=raft,
         bugs=bugs,
-        snapshot_interval=interval,
+        snapshot_interval=_number_of(options, "--snapshot-interval", SNAPSHOT_INTERVAL),
+        checkpoint_interval=_number_of(options, "--checkpoint-interval", CHECKPOINT_INTERVAL),
+        wal_bytes=_number_of(options, "--wal-bytes", WAL_BYTES),
     )
     return config, options["--data"]
 
@@ -128,7 +136,8 @@ def _raft_config(options: dict[str, str]) -> Config:
     return Config(heartbeat_ms=heartbeat_ms, election_min_ms=min_ms, election_max_ms=max_ms, lease_reads=leases)
 
 
-def _whole_number(text: str, option: str) -> int:
+def _number_of(options: dict[str, str], option: str, default: int) -> int:
+    text = options.get(option, str(default))
     if not (text.isascii() and text.isdecimal()):
         raise ArgumentError(f"{option} takes a whole number, not {text!r}.")
     return int(text)

@@ -261,6 +261,42 @@ M39: Final = Bug(
     "khepri 28bd581 (RabbitMQ 3.13.3)",
     ("replica-agreement",),
 )
+M40: Final = Bug(
+    "M40",
+    "a checkpoint lets the log go, though a loss of power may take it: the node then has neither, and does not start",
+    "S004; Ra pull request 415",
+    ("crashes", "recovery"),
+)
+M41: Final = Bug(
+    "M41",
+    "a checkpoint is renamed to be the snapshot before it is synced",
+    "ra_snapshot's order of promotion",
+    ("crashes", "recovery"),
+)
+M42: Final = Bug(
+    "M42",
+    "a checkpoint that is not whole after a loss of power is not skipped: the node does not start",
+    "ra find_checkpoints",
+    ("crashes", "recovery"),
+)
+M43: Final = Bug(
+    "M43",
+    "the rest of an unfinished write is taken for a record of the log, and damage to what was durable for such a rest",
+    "ra is_last_record; RedisRaft #43",
+    ("durability", "replica-agreement", "leader-completeness"),
+)
+M44: Final = Bug(
+    "M44",
+    "a file of the write-ahead log is removed before the next one is there, and a start without any goes on",
+    "ra f68c255a",
+    ("durability", "leader-completeness"),
+)
+M45: Final = Bug(
+    "M45",
+    "a group that is made again has the uid of the former one, and its entries (nothing deletes groups yet)",
+    "ra INTERNALS.md",
+    ("durability",),
+)
 M47: Final = Bug(
     "M47",
     "a change of members may begin before the one before it is committed",
@@ -314,7 +350,7 @@ ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values
 """Every bug by id, in the order of ids."""
 
 _LETS_COMMITTED_ENTRIES_GO: Final = frozenset(
-    {M01, M02, M03, M08, M09, M10, M11, M12, M13, M14, M15, M19, M20, M47, M48, M49, M50}
+    {M01, M02, M03, M08, M09, M10, M11, M12, M13, M14, M15, M19, M20, M43, M44, M47, M48, M49, M50}
 )
 
 

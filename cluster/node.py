@@ -30,8 +30,8 @@ from splitbrain.cluster.raft.membership import Configuration, decode_configurati
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.requests import Answering, Pending, Requests
 from splitbrain.cluster.runtime import Address, Connection, Runtime
-from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL, Snapshotting
-from splitbrain.cluster.storage import Storage, open_storage
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL, Snapshotting
+from splitbrain.cluster.storage import WAL_BYTES, Storage, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
@@ -64,6 +64,8 @@ class NodeConfig:
         incarnation: how often the node has lost its data before (`splitbrain.cluster.members`); beyond 0 it is no
             founder.
         snapshot_interval: entries that are applied between two snapshots.
+        checkpoint_interval: the same of checkpoints; 0 for none.
+        wal_bytes: a file of the write-ahead log that is longer is replaced.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -77,11 +79,15 @@ class NodeConfig:
     founders: tuple[str, ...] = ()
     incarnation: int = 0
     snapshot_interval: int = SNAPSHOT_INTERVAL
+    checkpoint_interval: int = CHECKPOINT_INTERVAL
+    wal_bytes: int = WAL_BYTES
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
         if self.snapshot_interval < 1:
             raise ArgumentError("the snapshot interval is at least 1 entry.")
+        if self.checkpoint_interval < 0:
+            raise ArgumentError("the checkpoint interval is 0, for none, or more.")
         if self.node in self.peers:
             raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
         nodes = (self.node, *self.peers)
@@ -152,11 +158,17 @@ class Node:
             OSError: the disk failed, or the address cannot be served.
         """
         config, runtime = self._config, self._runtime
-        opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
+        opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
         self._storage, recovered = opened.storage, opened.recovered
         self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         self._snapshots = Snapshotting(
-            self._storage, self._raft, runtime.spawn, self._submit, config.snapshot_interval, config.bugs
+            self._storage,
+            self._raft,
+            runtime.spawn,
+            self._submit,
+            config.snapshot_interval,
+            config.checkpoint_interval,
+            config.bugs,
         )
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
@@ -173,7 +185,7 @@ class Node:
             self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)
         )
         await runtime.network.listen(config.listen, self._accept)
-        runtime.spawn(self._storage.sync_log(self._submit), "sync log")
+        runtime.spawn(self._storage.sync_log(self._submit, config.wal_bytes), "sync log")
         runtime.spawn(self._handle_events(), "consensus")
         self._links.open(self._raft.members)
         self._submit(Start())

@@ -10,13 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.vote import Vote
+from splitbrain.cluster.log.wal import MAX_BYTES as WAL_BYTES
 from splitbrain.cluster.raft import Entry, Recovered
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Disk, Rng
+
+__all__ = ["GROUP", "WAL_BYTES", "Opened", "Storage", "open_storage"]
 
 GROUP: Final = "metadata"
 
@@ -53,6 +57,31 @@ class Storage:
         """
         await self._group.write_snapshot(self._meta(index, last_term, configurations), state)
 
+    def write_checkpoint(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+        """Write a checkpoint of an entry that was applied, and is durable, here. It is not synced (RA-38).
+
+        Raises:
+            OSError: it could not be written; the node must stop.
+        """
+        self._group.write_checkpoint(self._meta(index, last_term, configurations), state)
+
+    def is_promotable(self, upto: int) -> bool:
+        """Whether there is a checkpoint of up to this index."""
+        return self._group.is_promotable(upto)
+
+    async def promote(self, upto: int) -> None:
+        """Make the newest checkpoint of up to this index the snapshot, if there is still one (RA-38).
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        await self._group.promote(upto)
+
+    @property
+    def snapshot_index(self) -> int:
+        """Index of the snapshot, 0 if there is none."""
+        return 0 if self._group.snapshot is None else self._group.snapshot.index
+
     async def install(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
         """Make a snapshot of the leader durable; what the log has instead of it is void.
 
@@ -62,13 +91,13 @@ class Storage:
         await self._group.install(self._meta(index, last_term, configurations), state)
 
     def snapshot(self) -> tuple[Meta, bytes]:
-        """The snapshot; there must be one.
+        """The state at which the log in memory begins: a snapshot, or the checkpoint with which the node started.
 
         Raises:
             CorruptStorageError: it is damaged.
             OSError: the disk failed.
         """
-        name = self._group.snapshot
+        name = self._group.base
         assert name is not None, "the log was compacted without a snapshot"
         if self._read is None or self._read[0] != name:
             self._read = name, *self._group.read_snapshot(name)
@@ -81,13 +110,17 @@ class Storage:
         """Note that the log never changes up to an index."""
         self._group.committed = max(self._group.committed, index)
 
-    async def sync_log(self, written: Callable[[Written], None]) -> None:
+    async def sync_log(self, written: Callable[[Written], None], wal_bytes: int = WAL_BYTES) -> None:
         """For ever: make durable what was appended, then hand on the `done` of the last append that is.
+
+        Args:
+            written: takes it.
+            wal_bytes: a file of the write-ahead log that is longer is replaced.
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        await self._log.sync(lambda _, done: written(done))
+        await self._log.sync(lambda _, done: written(done), wal_bytes)
 
     def close(self) -> None:
         """Close the files without syncing them."""
@@ -109,7 +142,7 @@ class Opened:
     state: bytes | None
 
 
-async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> Opened:
+async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs = NO_BUGS) -> Opened:
     """Open a node's files, or make them for a new node.
 
     Everything returned is durable: what a killed process had appended or renamed and not synced is there, and is synced
@@ -120,6 +153,7 @@ async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], Non
         node: its id.
         rng: of the node.
         log: takes a line about an unfinished write that was cut off.
+        bugs: what is broken on purpose.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged or gone.
@@ -127,7 +161,7 @@ async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], Non
         StorageError: they are of another version.
         OSError: the disk failed.
     """
-    opened = await open_node_log(disk, node, rng, log)
+    opened = await open_node_log(disk, node, rng, log, bugs)
     group = opened.groups.get(GROUP)
     if group is None:
         return Opened(Storage(opened, await opened.create(GROUP)), Recovered(), None)

@@ -63,6 +63,13 @@ CHOSEN: Final[dict[str, str]] = {
     "M36": "--workload register --nemesis kill --nodes 3",
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
     "M38": "--workload register --nemesis membership,partition-one --nodes 4,5 --settings snapshot-interval=16",
+    "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
+    "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
+    "--settings checkpoint-interval=4,snapshot-interval=16",
+    "M42": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4",
+    "M43": "--workload register --nemesis power,disk-rot --nodes 3 --interval 1 --rate 200",
+    "M44": "--workload register --nemesis kill-all,kill --nodes 3 --interval 1 --rate 200 --settings wal-bytes=1000",
+    "M45": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
     "M47": "--workload register --nemesis membership,partition --nodes 4,5,6 --interval 1",
     "M48": "--workload register --nemesis membership,kill-leader,partition-leader --nodes 4,5 --interval 0.5",
     "M49": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",

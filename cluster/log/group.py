@@ -84,6 +84,11 @@ class GroupLog:
         """The snapshot, None if there is none."""
         return self._snapshots.newest
 
+    @property
+    def base(self) -> SnapshotName | None:
+        """The snapshot or checkpoint with which the node went on; None if that is the beginning."""
+        return self._snapshots.base
+
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry], done: Written) -> None:
@@ -155,7 +160,12 @@ class GroupLog:
             OSError: it could not be written; the node must stop.
         """
         self._snapshots.checkpoint(meta, state)
+        self._forget(self._base)
         self._wal.shorten()
+
+    def is_promotable(self, upto: int) -> bool:
+        """Whether there is a checkpoint of an index of at most `upto`."""
+        return any(name.index <= upto for name in self._snapshots.checkpoints)
 
     async def promote(self, upto: int) -> bool:
         """Make the newest checkpoint of an index of at most `upto` the snapshot; whether there is one (RA-38).
@@ -166,6 +176,7 @@ class GroupLog:
         name = await self._snapshots.promote(upto)
         if name is not None:
             self._forget(name.index)
+            self._wal.shorten()
         return name is not None
 
     async def install(self, meta: Meta, state: bytes) -> None:
@@ -213,7 +224,7 @@ class GroupLog:
     @property
     def _base(self) -> int:
         """Index of the snapshot, 0 if there is none."""
-        return 0 if self._snapshots.newest is None else self._snapshots.newest.index
+        return 0 if self._snapshots.covering is None else self._snapshots.covering.index
 
     def _forget(self, upto: int) -> None:
         """Drop the entries of up to an index; a segment that has later ones stays whole."""

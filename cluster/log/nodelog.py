@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
 import msgspec
 
+from splitbrain.cluster.bugs import M44, M45, NO_BUGS, Bugs
 from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
 from splitbrain.cluster.log import segment, snapshot, vote
 from splitbrain.cluster.log.damage import corrupt
@@ -25,7 +27,7 @@ from splitbrain.cluster.log.group import Found, GroupLog
 from splitbrain.cluster.log.replay import Replay
 from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import SnapshotName
-from splitbrain.cluster.log.snapshots import open_snapshots
+from splitbrain.cluster.log.snapshots import Snapshots, open_snapshots
 from splitbrain.cluster.log.vote import Vote
 from splitbrain.cluster.log.wal import MAX_BYTES, Wal, create_wal, open_wal
 from splitbrain.cluster.log.walfile import Beginning, Logged
@@ -55,13 +57,14 @@ class NodeLog:
         found: of the groups that were there when it was opened, what each had made durable.
     """
 
-    def __init__(self, disk: Disk, rng: Rng, node: _Node, wal: Wal) -> None:
+    def __init__(self, disk: Disk, rng: Rng, node: _Node, wal: Wal, bugs: Bugs = NO_BUGS) -> None:
         self.groups: dict[str, GroupLog] = {}
         self.found: dict[str, Found] = {}
         self._disk = disk
         self._rng = rng
         self._node = node
         self._wal = wal
+        self._bugs = bugs
 
     async def create(self, name: str) -> GroupLog:
         """The log of a new group, durably known to the node.
@@ -70,11 +73,11 @@ class NodeLog:
             OSError: it is not known what is durable; the node must stop.
         """
         assert name not in self._node.groups, f"there is a group {name} already"
-        uid = self._node.next_uid
+        uid = self._node.next_uid if M45 not in self._bugs else len(self._node.groups) + 1
         # Before the group is known: a group without term and vote has lost them.
         await vote.write_vote(self._disk, uid, Vote())
         await self._save(_Node(self._node.node, {**self._node.groups, name: uid}, uid + 1))
-        snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None)
+        snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
         self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
         return self.groups[name]
 
@@ -123,7 +126,7 @@ class NodeLog:
         self._node = node
 
 
-async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> NodeLog:
+async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs = NO_BUGS) -> NodeLog:
     """Open the files of a node, or make them for a new one.
 
     Everything that is found is durable before it is returned. Files of groups that were deleted are removed.
@@ -133,6 +136,7 @@ async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], No
         node: its name.
         rng: decides which checkpoints are thinned out.
         log: takes a line about what was cut off or removed.
+        bugs: what is broken on purpose.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged or gone.
@@ -141,13 +145,13 @@ async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], No
         OSError: the disk failed.
     """
     try:
-        return await _open(disk, node, rng, log)
+        return await _open(disk, node, rng, log, bugs)
     except CorruptStorageError:
         reached("corruption refused")
         raise
 
 
-async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> NodeLog:
+async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs) -> NodeLog:
     content = disk.read(NODE)
     if content is None:
         stored = await _begin(disk, node)
@@ -159,21 +163,22 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> 
             "Give this node a directory of its own."
         )
     files = disk.names()
-    opened = await open_wal(disk, files, log)
+    opened = await open_wal(disk, files, log, bugs)
+    if opened is None and M44 in bugs:
+        await create_wal(disk)
+        opened = await open_wal(disk, disk.names(), log, bugs)
     if opened is None:
         raise corrupt("wal", 0, "the write-ahead log is gone")
     wal, place, changes = opened
-    found = NodeLog(disk, rng, stored, wal)
+    found = NodeLog(disk, rng, stored, wal, bugs)
     of_groups = _by_group(disk, files, stored)
     by_group: dict[int, list[Logged]] = {uid: [] for uid in stored.groups.values()}
     for each in changes:
         if each.uid in by_group:
             by_group[each.uid].append(each)
     for name, uid in stored.groups.items():
-        segments, snapshots = of_groups[uid]
-        found.groups[name], found.found[name] = _open_group(
-            disk, rng, wal, uid, place, by_group[uid], segments, snapshots, log
-        )
+        opening = _Opening(disk, rng, wal, place, uid, by_group[uid], of_groups[uid][0], log, bugs)
+        found.groups[name], found.found[name] = opening.group(of_groups[uid][1])
     return found
 
 
@@ -225,32 +230,51 @@ def _beginning_with(names: Sequence[str], prefix: str) -> list[str]:
     return list(takewhile(lambda name: name.startswith(prefix), names[first:]))
 
 
-def _open_group(
-    disk: Disk,
-    rng: Rng,
-    wal: Wal,
-    uid: int,
-    place: str,
-    changes: Sequence[Logged],
-    segments: list[str],
-    snapshots: list[SnapshotName],
-    log: Callable[[str], None],
-) -> tuple[GroupLog, Found]:
-    kept, state = open_snapshots(disk, rng, snapshots, log)
-    meta, data = state or (None, b"")
-    begin = 0 if meta is None else meta.index
-    base = 0 if kept.newest is None else kept.newest.index
-    retired = Segments(disk, segments)
-    retired.forget(base)
-    retired.require(base, begin + 1)
-    replay = Replay(place, retired.last, kept.newest)
-    for change in changes:
-        replay.take(change)
-    if replay.is_replaced and kept.newest is not None:
-        wal.change(uid, Beginning(kept.newest.index, kept.newest.term))
-    group = GroupLog(disk, wal, uid, retired, replay.entries(), kept)
-    if begin > group.last_index:
-        raise corrupt(place, 0, f"the log ends at entry {group.last_index}, but there is a checkpoint of entry {begin}")
-    if group.last_index:
-        reached("recovered with a log")
-    return group, Found(vote.read_vote(disk, uid), meta, data, group.read(begin + 1, group.last_index))
+@dataclass(frozen=True)
+class _Opening:
+    """One group whose files are opened: what there is of it, and where what is found goes."""
+
+    disk: Disk
+    rng: Rng
+    wal: Wal
+    place: str
+    uid: int
+    changes: Sequence[Logged]
+    segments: list[str]
+    log: Callable[[str], None]
+    bugs: Bugs
+
+    def group(self, snapshots: list[SnapshotName]) -> tuple[GroupLog, Found]:
+        """The log of the group, and what it had made durable."""
+        kept, state = open_snapshots(self.disk, self.rng, snapshots, self.log, self.bugs)
+        meta, data = state or (None, b"")
+        begin = 0 if meta is None else meta.index
+        group = self._log(kept, begin)
+        if begin > group.last_index:
+            if self.bugs.lets_committed_entries_go:
+                return self.group(self._without_what_hides(group.last_index, snapshots))
+            ends = f"the log ends at entry {group.last_index}, but there is a checkpoint of entry {begin}"
+            raise corrupt(self.place, 0, ends)
+        if group.last_index:
+            reached("recovered with a log")
+        last_vote = vote.read_vote(self.disk, self.uid)
+        return group, Found(last_vote, meta, data, group.read(begin + 1, group.last_index))
+
+    def _log(self, kept: Snapshots, begin: int) -> GroupLog:
+        base = 0 if kept.covering is None else kept.covering.index
+        segments = Segments(self.disk, self.segments)
+        segments.forget(base)
+        segments.require(base, begin + 1)
+        replay = Replay(self.place, segments.last, kept.covering)
+        for change in self.changes:
+            replay.take(change)
+        if replay.is_replaced and kept.newest is not None:
+            self.wal.change(self.uid, Beginning(kept.newest.index, kept.newest.term))
+        return GroupLog(self.disk, self.wal, self.uid, segments, replay.entries(), kept)
+
+    def _without_what_hides(self, last: int, snapshots: list[SnapshotName]) -> list[SnapshotName]:
+        """Remove the checkpoints of entries that a bug has lost: a checker must see that these are gone."""
+        hiding = [name for name in snapshots if name.sort == "checkpoint" and name.index > last]
+        for name in hiding:
+            self.disk.remove(str(name))
+        return [name for name in snapshots if name not in hiding]

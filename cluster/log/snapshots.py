@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from splitbrain.cluster.bugs import M40, M41, M42, NO_BUGS, Bugs
 from splitbrain.cluster.errors import CorruptStorageError
 from splitbrain.cluster.log import snapshot as form
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
@@ -26,6 +27,7 @@ class Snapshots:
     Attributes:
         newest: the snapshot, None if there is none.
         checkpoints: in order of their indexes, all of them beyond the snapshot.
+        base: the one with which the node went on, at its start or since: its log in memory begins behind it.
     """
 
     def __init__(
@@ -34,13 +36,19 @@ class Snapshots:
         rng: Rng,
         newest: SnapshotName | None,
         checkpoints: list[SnapshotName],
-        max_checkpoints: int = MAX_CHECKPOINTS,
+        bugs: Bugs = NO_BUGS,
     ) -> None:
         self.newest = newest
         self.checkpoints = checkpoints
+        self.base = newest
         self._disk = disk
         self._rng = rng
-        self._max = max_checkpoints
+        self._bugs = bugs
+
+    @property
+    def covering(self) -> SnapshotName | None:
+        """What stands for the log up to there; None if that is needed from the beginning."""
+        return self.checkpoints[-1] if M40 in self._bugs and self.checkpoints else self.newest
 
     async def write(self, meta: Meta, data: bytes) -> None:
         """Make a snapshot durable; then older snapshots and checkpoints are not needed any more.
@@ -67,14 +75,18 @@ class Snapshots:
         finally:
             file.close()
         self.checkpoints.append(name)
-        if len(self.checkpoints) > max(2, self._max):
-            # Not the first, the last resort, and not the last, the shortest way; which one else is drawn, so that with
-            # time they are ever further apart.
+        reached("checkpoint written")
+        # Not the first, the last resort, and not the last, the shortest way; which one else is drawn, so that with time
+        # they are ever further apart. What a follower gets that lacks what is before the log in memory stays as well.
+        middle = [each for each in self.checkpoints[1:-1] if each != self.base]
+        if len(self.checkpoints) > MAX_CHECKPOINTS and middle:
             reached("checkpoint thinned out")
-            self._disk.remove(str(self.checkpoints.pop(self._rng.between(1, len(self.checkpoints) - 2))))
+            chosen = middle[self._rng.between(0, len(middle) - 1)]
+            self.checkpoints.remove(chosen)
+            self._disk.remove(str(chosen))
 
     async def promote(self, upto: int) -> SnapshotName | None:
-        """Make the newest checkpoint of an index of at most `upto` the snapshot; None if there is none.
+        """Make the newest checkpoint of an index of at most `upto` the snapshot; None if there is none (any more).
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
@@ -87,15 +99,18 @@ class Snapshots:
         # Content before name: a snapshot that has its name must be whole (RA-38).
         file = self._disk.open(str(chosen))
         try:
-            await file.sync()
+            if M41 not in self._bugs:
+                await file.sync()
         finally:
             file.close()
+        if chosen not in self.checkpoints:
+            # The leader's snapshot was installed meanwhile.
+            return None
+        self.checkpoints.remove(chosen)
         self._disk.rename(str(chosen), str(name))
         await self._disk.sync_names()
-        self.checkpoints.remove(chosen)
         reached("checkpoint promoted")
-        self._became(name)
-        return name
+        return name if self._became(name) else None
 
     def read(self, name: SnapshotName) -> tuple[Meta, bytes]:
         """What a snapshot or checkpoint holds.
@@ -105,24 +120,25 @@ class Snapshots:
         """
         return form.decode(self._disk.read(str(name)) or b"", name)
 
-    def _became(self, name: SnapshotName) -> None:
-        """Remove what a new snapshot replaces; it must be durable."""
+    def _became(self, name: SnapshotName) -> bool:
+        """Remove what a new snapshot replaces; it must be durable. False if there is a newer one by now."""
         former = self.newest
         if former is not None and former.index > name.index:
             # The leader's snapshot was installed while this one was written.
             self._disk.remove(str(name))
-            return
-        self.newest = name
+            return False
+        self.newest = self.base = name
         if former is not None and former != name:
             self._disk.remove(str(former))
         for each in self.checkpoints:
             if each.index <= name.index:
                 self._disk.remove(str(each))
         self.checkpoints = [each for each in self.checkpoints if each.index > name.index]
+        return True
 
 
 def open_snapshots(
-    disk: Disk, rng: Rng, names: list[SnapshotName], log: Callable[[str], None]
+    disk: Disk, rng: Rng, names: list[SnapshotName], log: Callable[[str], None], bugs: Bugs = NO_BUGS
 ) -> tuple[Snapshots, tuple[Meta, bytes] | None]:
     """The snapshots and checkpoints of a group, and the state of the newest one that is valid (RA-40).
 
@@ -134,6 +150,7 @@ def open_snapshots(
         rng: decides which checkpoints are thinned out.
         names: of the files of the group.
         log: the log of the node.
+        bugs: what is broken on purpose.
 
     Raises:
         CorruptStorageError: the snapshot is damaged.
@@ -146,16 +163,23 @@ def open_snapshots(
     kept = {*checkpoints, newest}
     for name in names:
         if name not in kept:
+            reached("former snapshot removed")
             disk.remove(str(name))
-    found = Snapshots(disk, rng, newest, checkpoints)
+    found = Snapshots(disk, rng, newest, checkpoints, bugs)
     state = None if newest is None else found.read(newest)
     while checkpoints:
         try:
-            return found, found.read(checkpoints[-1])
+            state = found.read(checkpoints[-1])
         except CorruptStorageError as error:
+            if M42 in bugs:
+                raise
             reached("checkpoint skipped")
             log(f"a checkpoint is removed, which was not whole: {error}")
             disk.remove(str(checkpoints.pop()))
+        else:
+            found.base = checkpoints[-1]
+            reached("recovered from a checkpoint")
+            break
     return found, state
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from splitbrain.cluster.bugs import M44, NO_BUGS, Bugs
 from splitbrain.cluster.log import walfile
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.walfile import Change, Logged
@@ -49,16 +50,18 @@ class Owner(Protocol):
 class Wal:
     """The write-ahead log of a node. Open it with `open_wal`."""
 
-    def __init__(self, disk: Disk, number: int, file: File, size: int) -> None:
+    def __init__(self, disk: Disk, number: int, file: File, size: int, bugs: Bugs = NO_BUGS) -> None:
         self._disk = disk
         self._number = number
         self._file = file
         self._size = size
+        self._bugs = bugs
         self._first_size = 0
         self._waiting: list[bytes] = []
         self._done: dict[int, Written] = {}
         self._dirty = asyncio.Event()
         self._is_ripe = False
+        self._worth_bytes = WORTH_BYTES
 
     def append(self, uid: int, entries: Sequence[Entry], done: Written) -> None:
         """Append entries of a group. Once they are durable `sync` hands on `done`, or a later one of the group."""
@@ -72,7 +75,7 @@ class Wal:
 
     def shorten(self) -> None:
         """Roll over soon, if it is worth it: what a node reads when it starts has just become less."""
-        if self._size > WORTH_BYTES:
+        if self._size > self._worth_bytes:
             self._is_ripe = True
             self._dirty.set()
 
@@ -82,6 +85,7 @@ class Wal:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
+        self._worth_bytes = min(WORTH_BYTES, max_bytes)
         while True:
             await self._dirty.wait()
             self._dirty.clear()
@@ -109,6 +113,8 @@ class Wal:
         content = _first_content(self._number + 1, owner.remaining())
         done = self._take_waiting()[1]
         former, self._number = self._number, self._number + 1
+        if M44 in self._bugs:
+            self._disk.remove(_name_of(former))
         await self._disk.replace(_name_of(self._number), content)
         self._file.close()
         # If the power is lost now, the former file may be there again: the highest number counts.
@@ -139,7 +145,7 @@ async def create_wal(disk: Disk) -> None:
 
 
 async def open_wal(
-    disk: Disk, names: Iterable[str], log: Callable[[str], None]
+    disk: Disk, names: Iterable[str], log: Callable[[str], None], bugs: Bugs = NO_BUGS
 ) -> tuple[Wal, str, list[Logged]] | None:
     """Open the write-ahead log of a node: it, the name of its file, and what that says; None if there is none.
 
@@ -150,6 +156,7 @@ async def open_wal(
         disk: of the node.
         names: of all its files.
         log: takes a line about what was cut off.
+        bugs: what is broken on purpose.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged.
@@ -166,7 +173,7 @@ async def open_wal(
         disk.remove(former)
     content = disk.read(name)
     assert content is not None, f"{name} was listed and is not there"
-    found = walfile.decode(content, name, number)
+    found = walfile.decode(content, name, number, bugs)
     file = disk.open(name)
     if found.torn:
         reached("torn tail cut off")
@@ -178,7 +185,7 @@ async def open_wal(
     await disk.sync_names()
     mark = walfile.encode_mark(found.size, found.size)
     file.append(mark)
-    return Wal(disk, number, file, found.size + len(mark)), name, found.changes
+    return Wal(disk, number, file, found.size + len(mark), bugs), name, found.changes
 
 
 def _first_content(number: int, remaining: Mapping[int, Iterable[Change]]) -> bytes:

@@ -25,7 +25,15 @@ from splitbrain.cluster.client import (
     connect,
     retrying,
 )
-from splitbrain.cluster.embedded import MARKS, SNAPSHOT_INTERVAL, Runtime, counted, start
+from splitbrain.cluster.embedded import (
+    CHECKPOINT_INTERVAL,
+    MARKS,
+    SNAPSHOT_INTERVAL,
+    WAL_BYTES,
+    Runtime,
+    counted,
+    start,
+)
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
@@ -192,10 +200,21 @@ class Metadata:
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),
             settings={
+                "checkpoint-interval": Setting(
+                    line="entries of the log between two checkpoints; 0 for none",
+                    default=CHECKPOINT_INTERVAL,
+                    least=0,
+                    drawn=(0, 4, 32, 256, CHECKPOINT_INTERVAL),
+                ),
                 "snapshot-interval": Setting(
                     line="entries of the log between two snapshots",
                     default=SNAPSHOT_INTERVAL,
-                    drawn=(16, 64, 512, 4096),
+                    drawn=(16, 64, 512, SNAPSHOT_INTERVAL),
+                ),
+                "wal-bytes": Setting(
+                    line="bytes of the write-ahead log after which the next file is begun",
+                    default=WAL_BYTES,
+                    drawn=(1_000, 20_000, WAL_BYTES),
                 ),
                 "lease-reads": Setting(
                     line="1: the leader answers reads on a lease",

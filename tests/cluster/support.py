@@ -17,7 +17,8 @@ from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
-from splitbrain.cluster.snapshotting import SNAPSHOT_INTERVAL
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.storage import WAL_BYTES
 from tests.harness import virtual
 
 SECTOR = 32
@@ -236,6 +237,8 @@ class World:
         founders: the nodes with which the cluster begins; none stands for all.
         incarnations: of nodes that lost their data.
         snapshot_interval: entries that a node applies between two snapshots.
+        checkpoint_interval: the same of checkpoints.
+        wal_bytes: a file of the write-ahead log that is longer is replaced.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -246,6 +249,8 @@ class World:
         self.founders: tuple[str, ...] = ()
         self.incarnations: dict[str, int] = {}
         self.snapshot_interval = SNAPSHOT_INTERVAL
+        self.checkpoint_interval = CHECKPOINT_INTERVAL
+        self.wal_bytes = WAL_BYTES
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -270,6 +275,8 @@ class World:
                 self.founders,
                 incarnation,
                 self.snapshot_interval,
+                self.checkpoint_interval,
+                self.wal_bytes,
             )
             node = Node(config, self.runtime(name))
             await node.start()

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from splitbrain.cluster import snapshotting
+from splitbrain.cluster.client import ClientError
+from splitbrain.cluster.log.snapshot import parse_name
+from splitbrain.cluster.marks import counted
 from splitbrain.cluster.members import member_id
+from splitbrain.cluster.storage import WAL_BYTES
 from tests.cluster.support import World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
 
 
-def in_cluster(check: Callable[[World], Awaitable[None]], interval: int = 20) -> None:
+def in_cluster(
+    check: Callable[[World], Awaitable[None]],
+    interval: int = 20,
+    checkpoint_interval: int = 0,
+    wal_bytes: int = WAL_BYTES,
+) -> None:
     async def run() -> None:
         world = World(THREE)
         world.snapshot_interval = interval
+        world.checkpoint_interval = checkpoint_interval
+        world.wal_bytes = wal_bytes
         try:
             await world.start()
             await check(world)
@@ -97,6 +110,163 @@ def test_a_follower_that_was_cut_off_takes_over_the_leaders_snapshot(
         await alike(world)
 
     in_cluster(check)
+
+
+def kept(world: World, name: str, sort: str) -> list[int]:
+    return [parse_name(file).index for file in world.disks[name].names() if file.startswith(f"{sort}-")]
+
+
+def test_ra38_checkpoints_let_nothing_of_the_log_go_and_make_a_restart_quick() -> None:
+    async def check(world: World) -> None:
+        await write(world, await world.leader(), 1, 90)
+        await alike(world)
+        assert kept(world, "n2", "snapshot") == []
+        assert len(kept(world, "n2", "checkpoint")) >= 8
+        await world.kill("n2")
+        await world.start("n2")
+        entries, base = started(world, "n2").split(" entries behind entry ")
+        assert int(entries.split()[-1]) <= 10
+        assert int(base.split(";")[0]) == kept(world, "n2", "checkpoint")[-1]
+        await write(world, await world.leader(), 91, 95)
+        await alike(world)
+
+    in_cluster(check, interval=1000, checkpoint_interval=10)
+
+
+def test_ra38_the_snapshot_is_a_checkpoint_that_leaves_the_log_of_one_interval() -> None:
+    async def check(world: World) -> None:
+        with counted() as marks:
+            await write(world, await world.leader(), 1, 120)
+            await alike(world)
+        assert marks["checkpoint promoted"] > 0
+        assert marks["snapshot written"] == 0
+        for name in THREE:
+            [index] = kept(world, name, "snapshot")
+            assert world.nodes[name].status().applied_index - index >= 5
+
+    in_cluster(check, interval=20, checkpoint_interval=5)
+
+
+def test_ra38_without_a_checkpoint_that_may_be_promoted_a_snapshot_is_written() -> None:
+    async def check(world: World) -> None:
+        with counted() as marks:
+            await write(world, await world.leader(), 1, 60)
+            await alike(world)
+        assert (marks["checkpoint promoted"], marks["checkpoint written"]) == (0, 0)
+        assert marks["snapshot written"] > 0
+
+    in_cluster(check, interval=10, checkpoint_interval=50)
+
+
+def test_ra38_nothing_that_is_not_durable_here_is_in_a_checkpoint() -> None:
+    """The other two commit without the disk of this leader."""
+
+    async def check(world: World) -> None:
+        leader = await world.leader()
+        await write(world, leader, 1, 4)
+        gate = world.disks[leader].gate = asyncio.Event()
+        before = kept(world, leader, "checkpoint")
+        await write(world, leader, 5, 40)
+        assert world.nodes[leader].status().applied_index > 40
+        assert kept(world, leader, "checkpoint") == before
+        others = [name for name in THREE if name != leader]
+        assert all(kept(world, name, "checkpoint")[-1] > 30 for name in others)
+        gate.set()
+        await write(world, leader, 41, 60)
+        assert kept(world, leader, "checkpoint")[-1] > 40
+
+    in_cluster(check, interval=1000, checkpoint_interval=5)
+
+
+def test_ra38_a_leader_that_restarted_from_a_checkpoint_sends_it_to_a_follower_that_lacks_what_is_before() -> None:
+    async def check(world: World) -> None:
+        leader = await world.leader()
+        lagging = next(name for name in THREE if name != leader)
+        await write(world, leader, 1, 5)
+        world.isolate(lagging)
+        await write(world, leader, 6, 60)
+        for name in THREE:
+            await world.kill(name)
+        await world.start()
+        world.cut.clear()
+        await alike(world)
+        assert any("took over the leader's snapshot" in line for line in world.logs[lagging])
+        await write(world, lagging, 61, 70)
+        await alike(world)
+
+    in_cluster(check, interval=1000, checkpoint_interval=10)
+
+
+async def put_somewhere(world: World, rng: random.Random, number: int, acknowledged: dict[str, int]) -> None:
+    """Write at a node that runs, and note it if that is acknowledged."""
+    path = f"/k{rng.randint(0, 5)}"
+    client = await world.client(rng.choice(sorted(world.nodes)))
+    try:
+        await client.put(path, number, timeout_ms=200)
+        acknowledged[path] = number
+    except ClientError:
+        # It may have happened, or happen later: the next write decides.
+        acknowledged.pop(path, None)
+    await client.close()
+
+
+async def crash_some(world: World, rng: random.Random) -> None:
+    for name in rng.sample(THREE, rng.randint(1, 3)):
+        if name in world.nodes:
+            await world.kill(name)
+            if rng.random() < 0.5:
+                world.disks[name] = world.disks[name].crash(rng)
+
+
+async def start_down(world: World, names: list[str]) -> None:
+    for name in names:
+        if name not in world.nodes:
+            await world.start(name)
+
+
+async def crashes(world: World, rng: random.Random) -> None:
+    """Writes between kills and losses of power of any nodes; what was acknowledged is there in the end."""
+    acknowledged: dict[str, int] = {}
+    for number in range(60):
+        if world.nodes:
+            await put_somewhere(world, rng, number, acknowledged)
+        if rng.random() < 0.25:
+            await crash_some(world, rng)
+        await start_down(world, [name for name in THREE if rng.random() < 0.5])
+    await start_down(world, THREE)
+    client = await world.client(await world.leader())
+    for path, number in acknowledged.items():
+        assert (await client.get(path, timeout_ms=5000)).value == number
+    await alike(world)
+
+
+EXPECTED = (
+    "checkpoint written",
+    "checkpoint promoted",
+    "recovered from a checkpoint",
+    "checkpoint thinned out",
+    "snapshot written",
+    "snapshot installed",
+    "segment written",
+    "write-ahead log rolled over",
+)
+"""Marks that these runs must reach."""
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(30), pytest.param(range(30, 200), marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_ra38_to_ra42_nodes_that_crash_at_any_moment_keep_what_was_acknowledged_and_agree(seeds: range) -> None:
+    with counted() as marks:
+        for seed in seeds:
+            rng = random.Random(seed)
+            snapshots, checkpoints = rng.choice([4, 12, 40]), rng.choice([0, 1, 3, 8])
+            wal_bytes = rng.choice([500, 3_000, WAL_BYTES])
+            try:
+                in_cluster(lambda world, rng=rng: crashes(world, rng), snapshots, checkpoints, wal_bytes)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}") from error
+    assert [mark for mark in EXPECTED if not marks[mark]] == [], "what no run reached, none has tested"
 
 
 def test_a_node_that_lost_its_data_joins_by_a_snapshot() -> None:

@@ -102,7 +102,13 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
-    assert {each.settings for each in drawn} == {"", *(f"snapshot-interval={count}" for count in (16, 64, 512))}
+    settings = {word for each in drawn for word in names("--settings", each.settings)}
+    assert settings == {
+        *(f"snapshot-interval={count}" for count in (16, 64, 512)),
+        *(f"checkpoint-interval={count}" for count in (0, 4, 32, 256)),
+        *(f"wal-bytes={count}" for count in (1_000, 20_000)),
+    }
+    assert "" in {each.settings for each in drawn}
     assert {name for each in drawn for name in names("--nemesis", each.nemesis)} == set(NEMESES)
 
 

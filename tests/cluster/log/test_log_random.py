@@ -28,8 +28,11 @@ EXPECTED = (
     "write-ahead log rolled over",
     "former write-ahead file removed",
     "segment written",
+    "checkpoint written",
     "checkpoint promoted",
     "checkpoint skipped",
+    "recovered from a checkpoint",
+    "former snapshot removed",
     "log replaced by a snapshot",
     "torn tail cut off",
 )
@@ -159,9 +162,10 @@ class World:
         index = model.committed + self.rng.randint(1, 6)
         entries = [*model.log[: model.committed]]
         entries += [Entry(i, self.term, "command", b"theirs") for i in range(len(entries) + 1, index + 1)]
-        await group.install(Meta(uid=group.uid, index=index, term=self.term), state_of(entries))
-        # It replaces all that there was, at once and durably.
+        # From here on the log may be either, until it is durably this one.
         model.moments.append(tuple(entries))
+        await group.install(Meta(uid=group.uid, index=index, term=self.term), state_of(entries))
+        # It replaces all that there was.
         model.durable = len(model.moments) - 1
         model.committed = model.snapshot = group.committed = index
 
@@ -169,6 +173,15 @@ class World:
         vote = Vote(self.term, self.rng.choice([None, "n1", "n2"]))
         await self.log.groups[name].save_vote(vote)
         self.models[name].vote = vote
+
+    async def interrupt(self, operation: str, name: str, turns: int, power: bool) -> None:
+        """Crash the node while it makes a snapshot, promotes a checkpoint, or takes over a snapshot."""
+        begun = asyncio.get_running_loop().create_task(getattr(self, operation)(name))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        begun.cancel()
+        await asyncio.gather(begun, return_exceptions=True)
+        await self.crash(power=power)
 
     async def crash(self, *, power: bool) -> None:
         await self.stop()
@@ -217,8 +230,15 @@ def steps_of(seed: int) -> list[Step]:
                     (rng.choice(["checkpoint", "checkpoint", "promote", "snapshot", "install", "vote"]), group),
                     ("wait", rng.choice([1, 3, 20])),
                     ("crash", rng.random() < 0.6),
+                    (
+                        "interrupt",
+                        rng.choice(["promote", "promote", "snapshot", "install"]),
+                        group,
+                        rng.randint(1, 5),
+                        rng.random() < 0.6,
+                    ),
                 ],
-                [35, 7, 16, 20, 15, 7],
+                [35, 7, 16, 20, 15, 5, 4],
             )[0]
         )
     return steps

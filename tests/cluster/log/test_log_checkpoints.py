@@ -1,0 +1,121 @@
+"""Checkpoints are promoted by a new name and thinned out from the middle; the log stays until then (RA-38, RA-39)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from splitbrain.cluster.log.group import GroupLog
+from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
+from splitbrain.cluster.log.snapshot import Meta, SnapshotName, parse_name
+from splitbrain.cluster.log.snapshots import MAX_CHECKPOINTS
+from tests.cluster.support import Draws, FakeDisk, entry, written
+
+GROUP = "tree"
+
+
+async def opened(disk: FakeDisk, seed: int = 0) -> NodeLog:
+    return await open_node_log(disk, "n1", Draws(seed), lambda _: None)
+
+
+def with_log(check: Callable[[FakeDisk, GroupLog], Awaitable[None]], last: int = 40) -> None:
+    """A group with this many durable and committed entries."""
+
+    async def main() -> None:
+        disk = FakeDisk()
+        log = await opened(disk)
+        group = await log.create(GROUP)
+        entries = [entry(index, data=b"x") for index in range(1, last + 1)]
+        syncing = asyncio.ensure_future(log.sync(lambda _, __: None))
+        group.append(entries, written(*entries))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        syncing.cancel()
+        await asyncio.gather(syncing, return_exceptions=True)
+        group.committed = last
+        await check(disk, group)
+
+    asyncio.run(main())
+
+
+def checkpoint(group: GroupLog, index: int) -> None:
+    group.write_checkpoint(Meta(uid=group.uid, index=index, term=1), b"state %d" % index)
+
+
+def kept(disk: FakeDisk, sort: str) -> list[int]:
+    names: list[SnapshotName] = [parse_name(name) for name in disk.names() if name.startswith(f"{sort}-")]
+    return [name.index for name in names]
+
+
+def test_ra38_a_checkpoint_leaves_the_log_and_its_promotion_lets_it_go() -> None:
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        for index in (10, 20, 30):
+            checkpoint(group, index)
+        assert group.first_index == 1
+        assert not await group.promote(9)
+        assert await group.promote(25)
+        assert (kept(disk, "snapshot"), kept(disk, "checkpoint"), group.first_index) == ([20], [30], 21)
+
+    with_log(check)
+
+
+def test_ra38_a_promotion_writes_no_state_and_syncs_before_it_renames() -> None:
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        checkpoint(group, 10)
+        disk.calls.clear()
+        disk.gate = asyncio.Event()
+        promoting = asyncio.ensure_future(group.promote(10))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (kept(disk, "checkpoint"), kept(disk, "snapshot")) == ([10], [])
+        disk.gate.set()
+        assert await promoting
+        assert disk.calls == ["sync"]
+
+    with_log(check)
+
+
+def test_ra38_a_snapshot_that_is_installed_during_a_promotion_stays_the_newest() -> None:
+    """At each point of it: while the checkpoint is synced, and while its new name is."""
+
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        for turns in range(6):
+            index = group.last_index
+            checkpoint(group, index)
+            promoting = asyncio.ensure_future(group.promote(index))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await group.install(Meta(uid=group.uid, index=index + 10, term=2 + turns), b"theirs")
+            assert await promoting in (True, False)
+            assert (kept(disk, "snapshot"), kept(disk, "checkpoint")) == ([index + 10], [])
+            assert group.last_index == index + 10
+            found = (await opened(disk)).found[GROUP]
+            assert found.state == b"theirs"
+
+    with_log(check)
+
+
+def thinned_out(seed: int) -> set[int]:
+    """Checkpoints 1 to 30 are written, and the node restarts after the fifth: which ones are removed meanwhile."""
+    removed: set[int] = set()
+
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        for index in range(1, 6):
+            checkpoint(group, index)
+        again = (await opened(disk, seed)).groups[GROUP]
+        assert again.base is not None
+        for index in range(6, 31):
+            before = kept(disk, "checkpoint")
+            checkpoint(again, index)
+            left = kept(disk, "checkpoint")
+            assert len(left) == min(len(before) + 1, MAX_CHECKPOINTS)
+            assert (left[0], left[-1]) == (1, index)
+            assert again.base.index in left
+            removed.update(set(before) - set(left))
+
+    with_log(check)
+    return removed
+
+
+def test_ra39_thinning_takes_any_one_from_the_middle_but_that_from_which_the_node_went_on() -> None:
+    assert set[int]().union(*map(thinned_out, range(30))) == set(range(2, 30)) - {5}
