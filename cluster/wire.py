@@ -22,7 +22,7 @@ from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
 from splitbrain.cluster.raft.messages import encode as encode_message
-from splitbrain.cluster.tree import Command, Query, Result
+from splitbrain.cluster.tree import Command, Project, Query, Result
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag="remove_mem
 
 MemberChange: TypeAlias = AddMember | RemoveMember
 
-Body: TypeAlias = Command | Protected | Query | MemberChange | StatusQuery | MembersQuery
+Body: TypeAlias = Command | Protected | Query | MemberChange | StatusQuery | MembersQuery | Project
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -127,7 +127,8 @@ class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"
 
 
 Reason: TypeAlias = (
-    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"] | ChangeRefusal
+    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request", "unavailable"]
+    | ChangeRefusal
 )
 
 
