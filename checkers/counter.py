@@ -217,13 +217,13 @@ class _Judge:
             elif each.value > most:
                 yield Finding(
                     "counted-twice",
-                    f"Counted twice: {self._answer(each)} answered {each.value} for {self.key}, but no more than {most} "
-                    "can have been added by then.",
+                    f"Counted twice: {self._answer(each)} answered {each.value} for {self.key}, but no more than "
+                    f"{most} can have been added by then.",
                     (each.complete,),
                 )
 
     def _backwards(self) -> Iterator[Finding]:
-        highest = list(accumulate(self.sums, lambda one, other: other if other.value > one.value else one))
+        highest = list(accumulate(self.sums, _higher))
         ended = [each.complete for each in self.sums]
         for each in self.sums:
             before = bisect_left(ended, each.invoke)
@@ -302,6 +302,10 @@ class _Bounds:
         least = self._initial + more_ended + max(each.by, 0) + less_begun
         most = self._initial + more_begun + less_ended + min(each.by, 0)
         return least, most
+
+
+def _higher(one: Sum, other: Sum) -> Sum:
+    return other if other.value > one.value else one
 
 
 def _sums_of(changes: Iterable[Change], sign: int) -> list[int]:

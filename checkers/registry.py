@@ -42,7 +42,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "replica-agreement": (
             "splitbrain.checkers.consensus:ReplicaAgreement",
-            "replicas agree on log and state at equal index",
+            "replicas agree on log and state at equal index, and projections with the state",
         ),
         "commit-monotonic": (
             "splitbrain.checkers.consensus:CommitMonotonic",

@@ -256,6 +256,17 @@ class Client:
             case _:
                 raise _error(answer.outcome, answer.term)
 
+    async def projected(self, projection: str, path: str) -> TreeNode:
+        """The record of a tree node in a projection, as the node that is asked holds it: at once, and maybe old.
+
+        It is never older than what this node has shown before, also if it was started again meanwhile (KH-15).
+
+        Raises:
+            NodeNotFoundError: it holds no record of that path.
+            UnavailableError: the node has not caught up since it started; ask again.
+        """
+        return await self._tree_node(tree.Project(projection, parse_path(path)), DEFAULT_TIMEOUT_MS)
+
     async def put(
         self,
         path: str,

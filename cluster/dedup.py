@@ -24,7 +24,7 @@ import msgspec
 
 from splitbrain.cluster.bugs import M32C, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.tree import Command, Forgotten, InvalidCommand, Result, TooManyRefs
+from splitbrain.cluster.tree import HASH_MASK, Command, Forgotten, InvalidCommand, Result, TooManyRefs
 
 KEEP_MS: Final = 15 * 60 * 1000
 """How long a ref is kept after its client's last protected command, if the client does not say (KH-9)."""
@@ -42,7 +42,6 @@ MAX_CLIENT_LENGTH: Final = 64
 MAX_NUMBER: Final = 2**63 - 1
 
 _HASH_BYTES: Final = 16
-_HASH_MASK: Final = (1 << (8 * _HASH_BYTES)) - 1
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True):
@@ -167,7 +166,7 @@ class Table:
                 reached("record of a silent client dropped")
                 del self._records[client]
                 self._bytes -= sum(map(len, record.results.values()))
-                self.hash = (self.hash - record.hash) & _HASH_MASK
+                self.hash = (self.hash - record.hash) & HASH_MASK
 
     def ages(self) -> Iterator[tuple[str, int, int]]:
         """Of each client its name, the index of the entry that last changed its record, and its `keep_ms`."""
@@ -201,7 +200,7 @@ class Table:
     def _count(self, record: _Record) -> None:
         content = _encoder.encode(record.content())
         share = int.from_bytes(blake2b(content, digest_size=_HASH_BYTES, person=b"refs").digest(), "big")
-        self.hash = (self.hash - record.hash + share) & _HASH_MASK
+        self.hash = (self.hash - record.hash + share) & HASH_MASK
         record.hash = share
 
 

@@ -66,6 +66,7 @@ MARKS: Final[Mapping[str, str]] = {
     "repeated request ignored": "a client's request arrived twice",
     "protected command came again": "a command was answered with the result of its first copy",
     "late copy of a protected command refused": "a copy came when its client had no more need of the result",
+    "projection asked before it was built": "a node that had not caught up since its start was asked for a record",
     "record of a silent client dropped": "results were dropped, as their client had sent nothing for long",
     # links
     "link broke": "a connection to a peer broke",

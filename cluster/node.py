@@ -22,6 +22,7 @@ from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
+from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
 from splitbrain.cluster.raft import Config, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
@@ -35,6 +36,7 @@ from splitbrain.cluster.storage import WAL_BYTES, Storage, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
+from splitbrain.cluster.tree import Done, NodeNotFound, Project
 from splitbrain.cluster.waits import Waits
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
@@ -126,7 +128,9 @@ class Node:
             clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
         )
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
-        self._telemetry = Telemetry(runtime, lambda: names(self._raft.configuration.voters), self.status)
+        self._telemetry = Telemetry(
+            runtime, lambda: names(self._raft.configuration.voters), self.status, self.projections
+        )
         self._links = Links(runtime, config.member, config.peers, self._link_came_up, config.bugs)
         self._life = runtime.rng.between(1, _LIFE_LIMIT)
         self._waits = Waits(
@@ -146,6 +150,7 @@ class Node:
         )
         self._executors = self._executors_by_effect()
         self._expiry = Expiry(config.bugs)
+        self._catching_up: CatchingUp
         self._storage: Storage
         self._raft: Raft
         self._snapshots: Snapshotting
@@ -173,6 +178,8 @@ class Node:
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
             self._snapshots.begins_at(recovered.base_index, len(opened.state))
+        self._catching_up = CatchingUp(self._raft.last_index)
+        self._catching_up.applied(recovered.base_index, recovered.base_term)
         runtime.log(
             f"starts in term {recovered.term} with {len(recovered.entries)} entries"
             f"{f' behind entry {recovered.base_index}' if recovered.base_index else ''}; "
@@ -208,6 +215,10 @@ class Node:
             store.chain_hash,
             store.state_hash,
         )
+
+    def projections(self) -> tuple[str, str]:
+        """Hashes of what the projections hold, and of what they should."""
+        return self._store.projection_hash, self._store.projected_hash
 
     def members(self) -> wire.MemberList:
         """The configuration that the node has in force, committed or not."""
@@ -294,6 +305,7 @@ class Node:
 
     def _truncate(self, effect: fx.TruncateLog) -> None:
         self._telemetry.cut(effect.from_index - 1)
+        self._catching_up.cut(effect.from_index - 1)
         self._storage.truncate(effect.from_index)
 
     def _send(self, effect: fx.Send) -> None:
@@ -309,6 +321,8 @@ class Node:
         self._telemetry.cut(effect.index)
         await self._snapshots.install(effect)
         self._store = self._store.reset(effect.state)
+        self._catching_up.cut(effect.index)
+        self._catching_up.applied(effect.index, effect.last_term)
         self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.event("snapshot")
         self._waits.advanced()
@@ -352,6 +366,7 @@ class Node:
                 self._requests.done(request, result, entry.index)
         self._waits.advanced()
         self._telemetry.commit_advanced()
+        self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
         self._snapshots.applied(effect.entries[-1], self._store.dump)
 
     def _read(self, effect: fx.ReadReady) -> None:
@@ -364,6 +379,8 @@ class Node:
         self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
         # Without its own no-op: checkers compare the log that it was elected with.
         self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
+        if effect.leader is not None:
+            self._catching_up.leader_is_known(effect.term)
         self._requests.leader_changed(effect.leader)
         self._expiry.reset()
 
@@ -460,8 +477,20 @@ class Node:
             answer(self._raft.term, self.status())
         elif isinstance(body, wire.MembersQuery):
             answer(self._raft.term, self.members())
+        elif isinstance(body, Project):
+            answer(self._raft.term, self._projected(body))
         else:
             self._requests.from_client(body, request.timeout_ms, answer, request.reply_from)
+
+    def _projected(self, query: Project) -> wire.Outcome:
+        """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""
+        if query.projection not in PROJECTIONS:
+            return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
+        if not self._catching_up.done:
+            reached("projection asked before it was built")
+            return wire.Failure("unavailable", True, f"{self._config.node} has not caught up yet: try again later")
+        found = self._store.projected(query.projection, query.path)
+        return NodeNotFound(query.path) if found is None else Done(found)
 
     def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome, index: int) -> None:
         connection.send(_bounded(lambda outcome: wire.encode(wire.Answer(request_id, term, outcome, index)), outcome))

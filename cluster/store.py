@@ -1,4 +1,7 @@
-"""The state machine of a node: the tree, results by ref, and the hash chain over everything that was applied to it."""
+"""The state machine of a node: the tree, results by ref, and the hash chain over everything that was applied to it.
+
+Beside the state it holds projections of it (`splitbrain.cluster.projection`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,24 @@ from typing import Final
 
 import msgspec
 
-from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, M39, NO_BUGS, Bugs
 from splitbrain.cluster.dedup import DropRefs, Protected, Table, decode_command
+from splitbrain.cluster.projection import PROJECTIONS, Projection
 from splitbrain.cluster.raft import Entry
-from splitbrain.cluster.tree import Done, InvalidCommand, NodeNotFound, Put, Query, Result, Tree
+from splitbrain.cluster.tree import (
+    HASH_MASK,
+    Done,
+    InvalidCommand,
+    NodeNotFound,
+    Path,
+    Properties,
+    Put,
+    Query,
+    Result,
+    Tree,
+)
 
 _HASH_BYTES: Final = 16
-_HASH_MASK: Final = (1 << (8 * _HASH_BYTES)) - 1
 _EMPTY_CHAIN: Final = bytes(_HASH_BYTES)
 
 _M35_INTERVAL: Final = 64
@@ -48,7 +62,8 @@ class Store:
         self.applied_index: int = 0
         self._node = node
         self._bugs = bugs
-        self._tree = Tree()
+        self._tree = Tree(PROJECTIONS.values())
+        self._by_parent = {parent: Projection() for parent in PROJECTIONS.values()}
         self._refs = Table(bugs)
         self._chain = _EMPTY_CHAIN
         self._ignores_refs = M31 in bugs
@@ -61,7 +76,7 @@ class Store:
     @property
     def state_hash(self) -> str:
         """32 hexadecimal digits; equal for equal trees and results."""
-        return f"{(self._tree.hash + self._refs.hash) & _HASH_MASK:0{2 * _HASH_BYTES}x}"
+        return _hex(self._tree.hash + self._refs.hash)
 
     def apply(self, entry: Entry) -> Result | None:
         """Apply the next entry; a no-op gives no result."""
@@ -72,6 +87,8 @@ class Store:
         if entry.kind != "command":
             return None
         result = self._carry_out(entry)
+        if self._tree.touched:
+            self._project()
         if M35 in self._bugs and entry.index % _M35_INTERVAL == 0:
             self._tree.execute(Put(("written-by",), self._node.encode()))
         if M36 in self._bugs and isinstance(result, NodeNotFound):
@@ -101,6 +118,13 @@ class Store:
         self._refs.keep(protected.ref, result, index)
         return result
 
+    def _project(self) -> None:
+        """Bring projections up to what the last command changed."""
+        tree = self._tree
+        for path in tree.touched:
+            self._by_parent[path[:-1]].update(path, tree.properties(path))
+        tree.touched.clear()
+
     def dump(self) -> bytes:
         """All of the state, for a snapshot; equal bytes for equal stores."""
         index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
@@ -118,14 +142,40 @@ class Store:
         if dump.version > _DUMP_VERSION:
             raise msgspec.ValidationError(f"a dump of version {dump.version}, later than this program's")
         store = cls(node, bugs)
-        store.applied_index, store._chain, store._tree = dump.applied_index, dump.chain, Tree.load(dump.tree)
+        store.applied_index, store._chain = dump.applied_index, dump.chain
+        store._tree = Tree.load(dump.tree, PROJECTIONS.values())
+        store._by_parent = {parent: Projection(store._tree.below(parent)) for parent in PROJECTIONS.values()}
         if dump.refs is not None:
             store._refs = Table.load(dump.refs, bugs)
         return store
 
     def reset(self, dump: bytes | None) -> Store:
         """This store as it was at its snapshot, or in the beginning."""
-        return Store(self._node, self._bugs) if dump is None else Store.load(dump, self._node, self._bugs)
+        if dump is None:
+            return Store(self._node, self._bugs)
+        store = Store.load(dump, self._node, self._bugs)
+        if M39 in self._bugs and self.applied_index:
+            store._by_parent = self._by_parent
+        return store
+
+    @property
+    def tree(self) -> Tree:
+        """The tree; it is changed by `apply` alone."""
+        return self._tree
+
+    def projected(self, projection: str, path: Path) -> Properties | None:
+        """The record of a node in a projection that there is, None if it has none."""
+        return self._by_parent[PROJECTIONS[projection]].find(path)
+
+    @property
+    def projection_hash(self) -> str:
+        """32 hexadecimal digits: what the projections hold."""
+        return _hex(sum(projection.hash for projection in self._by_parent.values()))
+
+    @property
+    def projected_hash(self) -> str:
+        """The same, from the tree: what they should hold."""
+        return _hex(sum(map(self._tree.sum_below, PROJECTIONS.values())))
 
     @property
     def refs(self) -> Table:
@@ -135,3 +185,7 @@ class Store:
     def query(self, query: Query) -> Result:
         """Answer a query from what was applied so far."""
         return self._tree.query(query)
+
+
+def _hex(number: int) -> str:
+    return f"{number & HASH_MASK:0{2 * _HASH_BYTES}x}"

@@ -2,11 +2,13 @@
 
     {"wall": ns since the epoch, "mono": ns, "group": "metadata", "event": "role", "term": 3, "role": "leader",
      "leader": "n1", "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
-     "last": null}
+     "last": null, "projection": "hex", "projected": "hex"}
 
 `mono` is the monotonic clock: a reader that knows its offset to the host's can place the line in time, although the
 wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is the leader that the node knows, and
-`voters` are the nodes whose members are in the configuration that it has in force. Events:
+`voters` are the nodes whose members are in the configuration that it has in force. `projection` is the hash of what the
+node's projections hold, `projected` that of what they should hold by its tree (`splitbrain.cluster.projection`).
+Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
                   with nothing (`splitbrain.cluster.members`); comes before the "start" of its first process
@@ -58,20 +60,29 @@ class _Line(msgspec.Struct, frozen=True):
     chain: str
     state: str
     last: int | None
+    projection: str
+    projected: str
 
 
 class Telemetry:
-    """Writes lines about what `status` and `voters` say when called.
+    """Writes lines about what `status`, `voters` and `projections` say when called.
 
     Attributes:
         durable: the index up to which the node has said that its log is durable.
     """
 
-    def __init__(self, runtime: Runtime, voters: Callable[[], tuple[str, ...]], status: Callable[[], Status]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        voters: Callable[[], tuple[str, ...]],
+        status: Callable[[], Status],
+        projections: Callable[[], tuple[str, str]],
+    ) -> None:
         self.durable = 0
         self._runtime = runtime
         self._voters = voters
         self._status = status
+        self._projections = projections
         self._encoder = msgspec.json.Encoder()
         self._timer: Timer | None = None
         self._commit_is_news = False
@@ -86,6 +97,7 @@ class Telemetry:
 
     def _line(self, event: str, voted_for: str | None, last: int | None) -> bytes:
         status = self._status()
+        projection, projected = self._projections()
         line = _Line(
             wall=self._runtime.clock.wall_ns(),
             mono=self._runtime.clock.monotonic_ns(),
@@ -100,6 +112,8 @@ class Telemetry:
             chain=status.chain_hash,
             state=status.state_hash,
             last=last,
+            projection=projection,
+            projected=projected,
         )
         return self._encoder.encode(line)
 

@@ -14,7 +14,7 @@ and Micciancio, 1997).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -26,7 +26,7 @@ Path: TypeAlias = tuple[str, ...]
 """Names from the root down; the root itself is the empty tuple."""
 
 _HASH_BYTES: Final = 16
-_HASH_MASK: Final = (1 << (8 * _HASH_BYTES)) - 1
+HASH_MASK: Final = (1 << (8 * _HASH_BYTES)) - 1
 
 
 def parse_path(text: str) -> Path:
@@ -110,6 +110,13 @@ class Get(msgspec.Struct, frozen=True, array_like=True, tag="get"):
 class Children(msgspec.Struct, frozen=True, array_like=True, tag="children"):
     """Query the names of a node's direct children."""
 
+    path: Path
+
+
+class Project(msgspec.Struct, frozen=True, array_like=True, tag="project"):
+    """Look up the record of a node in a projection, as the member that is asked holds it."""
+
+    projection: str
     path: Path
 
 
@@ -198,9 +205,10 @@ def encode_command(command: msgspec.Struct) -> bytes:
 class _Node:
     """One tree node. `hash` is its share of the state hash as it was last counted."""
 
-    __slots__ = ("child_list_version", "children", "hash", "path", "payload", "payload_version")
+    __slots__ = ("child_list_version", "children", "hash", "is_watched", "path", "payload", "payload_version")
 
-    def __init__(self, path: Path, payload: bytes | None) -> None:
+    def __init__(self, path: Path, payload: bytes | None, *, is_watched: bool) -> None:
+        self.is_watched = is_watched
         self.path = path
         self.payload = payload
         self.payload_version = 1
@@ -213,10 +221,19 @@ class _Node:
 
 
 class Tree:
-    """The state of the store after the commands that were applied so far."""
+    """The state of the store after the commands that were applied so far.
 
-    def __init__(self) -> None:
-        self._root = _Node((), None)
+    Args:
+        watched: parents whose direct children are watched: what changes of them is noted, and their shares are summed.
+
+    Attributes:
+        touched: paths of the watched nodes that were changed, added or removed since someone last emptied this list.
+    """
+
+    def __init__(self, watched: Iterable[Path] = ()) -> None:
+        self.touched: list[Path] = []
+        self._sums: dict[Path, int] = dict.fromkeys(watched, 0)
+        self._root = _Node((), None, is_watched=False)
         self._hash = 0
         self._count(self._root)
 
@@ -271,28 +288,47 @@ class Tree:
         # By name: an answer must not depend on the order in which children were made.
         return Names(tuple(sorted(found.children)))
 
+    def properties(self, path: Path) -> Properties | None:
+        """Those of a node, None if there is none."""
+        found = self._find(path)
+        return None if found is None else found.properties()
+
+    def below(self, parent: Path) -> Iterator[tuple[Path, Properties]]:
+        """The direct children of a node, if there is such a node."""
+        found = self._find(parent)
+        if found is not None:
+            yield from ((child.path, child.properties()) for child in found.children.values())
+
+    def sum_below(self, parent: Path) -> int:
+        """The sum, modulo 2**128, of the shares of the direct children of a watched parent."""
+        return self._sums[parent]
+
     def dump(self) -> bytes:
         """All of the state; equal bytes for equal trees."""
         return _encoder.encode([_content(node) for node in self._nodes()])
 
     @classmethod
-    def load(cls, data: bytes) -> Tree:
-        """The tree whose `dump` this is.
+    def load(cls, data: bytes, watched: Iterable[Path] = ()) -> Tree:
+        """The tree whose `dump` this is; nothing counts as touched.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
-        tree = cls()
+        tree = cls(watched)
         for path, payload, payload_version, child_list_version in _dump_decoder.decode(data):
             node = tree._root
             if path:
                 parent = tree._find(path[:-1])
                 if parent is None:
                     raise msgspec.ValidationError(f"node {path} has no parent")
-                node = parent.children[path[-1]] = _Node(path, None)
+                node = parent.children[path[-1]] = tree._new(path, None)
             node.payload, node.payload_version, node.child_list_version = payload, payload_version, child_list_version
             tree._count(node)
+        tree.touched.clear()
         return tree
+
+    def _new(self, path: Path, payload: bytes | None) -> _Node:
+        return _Node(path, payload, is_watched=path[:-1] in self._sums)
 
     def _nodes(self) -> Iterator[_Node]:
         """All nodes, parents before their children, and these by name: not in the order in which they were made."""
@@ -308,9 +344,9 @@ class Tree:
         pending = [self._root]
         while pending:
             node = pending.pop()
-            total += _share(node)
+            total += share(_content(node))
             pending.extend(node.children.values())
-        return f"{total & _HASH_MASK:0{2 * _HASH_BYTES}x}"
+        return f"{total & HASH_MASK:0{2 * _HASH_BYTES}x}"
 
     def _find(self, path: Path) -> _Node | None:
         node = self._root
@@ -340,7 +376,7 @@ class Tree:
         self._count(parent)
         node = parent
         for end in range(depth, len(path) + 1):
-            child = _Node(path[:end], payload if end == len(path) else None)
+            child = self._new(path[:end], payload if end == len(path) else None)
             node.children[path[end - 1]] = child
             self._count(child)
             node = child
@@ -383,16 +419,38 @@ class Tree:
         self._count(root)
 
     def _count(self, node: _Node) -> None:
-        share = _share(node)
-        self._hash = (self._hash - node.hash + share) & _HASH_MASK
-        node.hash = share
+        now = share(_content(node))
+        self._hash = (self._hash - node.hash + now) & HASH_MASK
+        if node.is_watched:
+            self._note(node, now - node.hash)
+        node.hash = now
 
     def _discount(self, top: _Node) -> None:
         pending = [top]
         while pending:
             node = pending.pop()
-            self._hash = (self._hash - node.hash) & _HASH_MASK
+            self._hash = (self._hash - node.hash) & HASH_MASK
+            if node.is_watched:
+                self._note(node, -node.hash)
             pending.extend(node.children.values())
+
+    def _note(self, node: _Node, change: int) -> None:
+        parent = node.path[:-1]
+        self._sums[parent] = (self._sums[parent] + change) & HASH_MASK
+        self.touched.append(node.path)
+
+
+Content: TypeAlias = tuple[Path, bytes | None, int, int]
+"""What is hashed of a node, and dumped: its path, payload, payload version and child list version."""
+
+
+def share(content: Content) -> int:
+    """The share in the state hash of a node with this content."""
+    return int.from_bytes(blake2b(_encoder.encode(content), digest_size=_HASH_BYTES).digest(), "big")
+
+
+def _content(node: _Node) -> Content:
+    return node.path, node.payload, node.payload_version, node.child_list_version
 
 
 def _integer(payload: bytes | None) -> int | None:
@@ -401,12 +459,3 @@ def _integer(payload: bytes | None) -> int | None:
         return None if payload is None else _integer_decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-def _content(node: _Node) -> tuple[Path, bytes | None, int, int]:
-    return node.path, node.payload, node.payload_version, node.child_list_version
-
-
-def _share(node: _Node) -> int:
-    content = _encoder.encode(_content(node))
-    return int.from_bytes(blake2b(content, digest_size=_HASH_BYTES).digest(), "big")

@@ -24,7 +24,7 @@ from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
 from splitbrain.cluster.raft.messages import encode as encode_message
-from splitbrain.cluster.tree import Command, Query, Result
+from splitbrain.cluster.tree import Command, Project, Query, Result
 
 T = TypeVar("T")
 
@@ -123,6 +123,7 @@ Body: TypeAlias = (
     | ForceShrinkMembers
     | StatusQuery
     | MembersQuery
+    | Project
 )
 
 ReplyFrom: TypeAlias = Literal["leader", "local"]
@@ -178,7 +179,7 @@ class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"
 
 
 Reason: TypeAlias = (
-    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"]
+    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request", "unavailable"]
     | ChangeRefusal
     | TransferRefusal
 )

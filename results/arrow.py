@@ -74,6 +74,8 @@ TELEMETRY_SCHEMA: Final = pa.schema(
         pa.field("chain_hash", pa.string()),
         pa.field("state_hash", pa.string()),
         pa.field("last_index", pa.int64()),
+        pa.field("projection_hash", pa.string()),
+        pa.field("projected_hash", pa.string()),
     ]
 )
 """The columns of the nodes' telemetry (`splitbrain.results.telemetry`); `time` is in ns since the test began."""

@@ -23,7 +23,7 @@ _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 _FAR_NS: Final = 2**62
 """No run is 146 years from its start; times beyond that overflow when they are subtracted."""
 
-_LATER: Final = frozenset({"due", "last_index"})
+_LATER: Final = frozenset({"due", "last_index", "projection_hash", "projected_hash"})
 """Columns that runs of earlier versions lack. Every run has the others, also those that may be null: a history without
 keys, or telemetry without commit indexes, would be judged as if nothing of the kind had happened."""
 

@@ -1,11 +1,12 @@
 """The nodes' telemetry: from the raw lines that each node appended to one table per run.
 
 A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `mono`, `at`,
-`group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`. In an event "vote" `leader`
-is the node that it voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended
-when it was elected, before it appended anything; in the event "start" that at which the log ends which the node
-recovered (and `leader` its vote in `term`); in any other event that up to which the node has said that its log is
-durable.
+`group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`, `projection`, `projected`.
+In an event "vote" `leader` is the node that it voted for in `term`. In the event "role" of a new leader `last` is the
+index at which its log ended when it was elected, before it appended anything; in the event "start" that at which the
+log ends which the node recovered (and `leader` its vote in `term`); in any other event that up to which the node has
+said that its log is durable. `projection` is a hash of what the node holds in tables that it derives from its state,
+`projected` the hash of what its state says that they should hold.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -58,6 +59,8 @@ class _Raw(msgspec.Struct, frozen=True):
     chain: str | int | None = None
     state: str | int | None = None
     last: _Int64 | None = None
+    projection: str | None = None
+    projected: str | None = None
 
 
 class _Row(NamedTuple):
@@ -203,6 +206,8 @@ def _table(unordered: list[_Row]) -> pa.Table:
         [_text(row.raw.chain) for row in rows],
         [_text(row.raw.state) for row in rows],
         [row.raw.last for row in rows],
+        [row.raw.projection for row in rows],
+        [row.raw.projected for row in rows],
     ]
     fields = cast("Iterable[Any]", TELEMETRY_SCHEMA)
     arrays = [array(column, field.type) for column, field in zip(columns, fields, strict=True)]

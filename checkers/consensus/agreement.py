@@ -1,7 +1,10 @@
 """Replicas must be equal at equal applied index: the same hashes, on all nodes and in all their lives.
 
+What a replica derives from its state, in projections, must be equal to what that state says.
+
     divergence        two hash chains differ at one index: different entries were applied (Raft's state machine safety)
     non-determinism   the chains agree and the states differ: the same entries led to different states
+    projection        a node's projections do not hold what its own state says that they should
 
 A hash chain covers everything that was applied up to its index. So two replicas that diverged differ at every later
 index: the first index of disagreement that was seen is at or after the entry that caused it. (The idea is that of
@@ -33,11 +36,12 @@ _HASH_SHOWN = 12
 
 
 class ReplicaAgreement:
-    """Judges every row with an applied index and a chain hash or a state hash. No options.
+    """Judges every row with an applied index and a chain hash or a state hash, or hashes of projections. No options.
 
     The figures: `indexes` that were reported, `compared` (at least two nodes reported a hash of the same kind; index 0,
-    where nothing is applied, does not count), `highest_compared`, `nodes`, and `broken` indexes. If several nodes
-    reported rows and no two can be compared, the verdict is unknown.
+    where nothing is applied, does not count), `highest_compared`, `nodes`, `broken` indexes, and `projections`: rows
+    in which a node's projections were compared with its state. If several nodes reported rows and no two can be
+    compared, the verdict is unknown.
     """
 
     name = "replica-agreement"
@@ -48,15 +52,20 @@ class ReplicaAgreement:
         refuse_options(self.name, options)
         places: dict[Place, Sightings] = {}
         nodes: dict[str, None] = {}
+        projections, lost = 0, list[Row]()
         for row in rows(telemetry):
             nodes[row.node] = None
+            if row.projection_hash is not None and row.projected_hash is not None:
+                projections += 1
+                if row.projection_hash != row.projected_hash:
+                    lost.append(row)
             hashes = (row.chain_hash, row.state_hash)
             if row.applied_index is not None and hashes != (None, None):
                 place = places.setdefault((row.group, row.applied_index), {})
                 place.setdefault(hashes, {}).setdefault((row.node, row.life), row)
         compared = [place for place, sightings in places.items() if place[1] > 0 and _comparable(sightings)]
         broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
-        findings = _first_of_each(places, compared, broken)
+        findings = [*_first_of_each(places, compared, broken), *_projections(lost)]
         valid: Valid = "false" if findings else "true" if compared or len(nodes) < 2 else "unknown"
         verdict = Verdict(
             checker=self.name,
@@ -71,6 +80,7 @@ class ReplicaAgreement:
                 "highest_compared": max((index for _, index in compared), default=0),
                 "nodes": len(nodes),
                 "broken": len(broken),
+                "projections": projections,
             },
         )
         return with_reason(verdict)
@@ -122,6 +132,27 @@ def _first_of_each(
                 "replicas": [row.shown() for seen in places[place].values() for row in seen.values()],
             }
     return list(found.values())
+
+
+def _projections(lost: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """The first row of each node whose projections differ from its state."""
+    of_nodes: dict[tuple[str | None, str], Row] = {}
+    for row in lost:
+        of_nodes.setdefault((row.group, row.node), row)
+    for row in of_nodes.values():
+        shown = [(text or "")[:_HASH_SHOWN] for text in (row.projection_hash, row.projected_hash)]
+        yield {
+            "anomaly": "projection",
+            "sentence": (
+                f"Projection differs from tree: at applied index {row.applied_index}{of_group(row.group)} what "
+                f"{row.node} projects has hash {shown[0]}, and its own state says {shown[1]} "
+                f"(event {row.event!r} {row.at})."
+            ),
+            "group": row.group,
+            "applied_index": row.applied_index,
+            "last_agreed_index": None,
+            "replicas": [row.shown()],
+        }
 
 
 def _sentence(anomaly: str, one: Row, other: Row, last_agreed: int | None) -> str:

@@ -33,6 +33,8 @@ class Row(NamedTuple):
     chain_hash: str | None
     state_hash: str | None
     last_index: int | None = None
+    projection_hash: str | None = None
+    projected_hash: str | None = None
 
     @property
     def at(self) -> str:

@@ -119,7 +119,8 @@ def test_an_increment_that_counts_twice_is_more_than_was_ever_added() -> None:
 
 
 def test_an_increment_of_unknown_outcome_may_count_once_and_a_failed_one_may_not() -> None:
-    for how, sums in (("info", {0: True, 5: True, 6: False}), ("fail", {0: True, 5: False})):
+    possible: dict[OpType, dict[int, bool]] = {"info": {0: True, 5: True, 6: False}, "fail": {0: True, 5: False}}
+    for how, sums in possible.items():
         for value, fine in sums.items():
             script = Script()
             script.call(0, "increment", 5, how=how)

@@ -42,13 +42,37 @@ def test_chains_that_differ_are_shown_at_their_first_index_with_the_nodes_and_th
         ("n3", 1, 5.0, "b1"),
         ("n2", 2, 4.0, "c1"),
     ]
-    assert verdict.figures == {"indexes": 4, "compared": 3, "highest_compared": 192, "nodes": 3, "broken": 2}
+    figures = {"indexes": 4, "compared": 3, "highest_compared": 192, "nodes": 3, "broken": 2, "projections": 0}
+    assert verdict.figures == figures
 
 
 def test_equal_chains_with_different_states_are_non_determinism() -> None:
     verdict = judge(at(1, "n1", 64, "a", "s1"), at(2, "n2", 64, "a", "s2"))
     assert (verdict.valid, verdict.anomalies) == ("false", ("non-determinism",))
     assert "the same entries led to different states: n1 reported state hash s1" in verdict.sentence
+
+
+def test_m39_what_a_node_projects_must_be_what_its_own_state_says() -> None:
+    fine = {"projection_hash": "p", "projected_hash": "p"}
+    lost = {"projection_hash": "p", "projected_hash": "q"}
+    rows = [at(1, "n1", 64, "a", "s", **fine), at(2, "n2", 64, "a", "s", **fine), at(4, "n2", 70, "b", "t", **lost)]
+    assert judge(*rows[:2]).figures["projections"] == 2
+    verdict = judge(*rows, at(5, "n2", 71, "c", "u", **lost))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("projection",))
+    assert verdict.sentence == (
+        "Projection differs from tree: at applied index 70 of group 'g' what n2 projects has hash p, and its own state "
+        "says q (event 'hash' at 4.000 s in life 1)."
+    )
+    assert len(verdict.evidence["findings"]) == 1
+
+
+def test_projections_are_not_compared_between_nodes_nor_where_one_hash_is_missing() -> None:
+    verdict = judge(
+        at(1, "n1", 64, "a", "s", projection_hash="p", projected_hash="p"),
+        at(2, "n2", 64, "a", "s", projection_hash="q", projected_hash="q"),
+        at(3, "n2", 65, "b", "t", projection_hash="q"),
+    )
+    assert (verdict.valid, verdict.figures["projections"]) == ("true", 2)
 
 
 def test_a_node_must_agree_with_its_own_other_lives_too() -> None:
