@@ -7,7 +7,7 @@ from typing import Final
 
 from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.node import NodeConfig
+from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
@@ -18,7 +18,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
                          [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
-                         [--lease-reads 0|1]
+                         [--lease-reads 0|1] [--groups NAME[,NAME]...]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -38,6 +38,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --wal-bytes     the write-ahead log is replaced when it is longer (default 33554432)
   --lease-reads   1: the leader answers reads on a lease, which trusts that clocks run at about one rate (default 0);
                   the same on all nodes
+  --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
+                  all nodes
 """
 
 _REPEATABLE: Final = "--peer"
@@ -53,6 +55,7 @@ _OPTIONS: Final = (
     "--election-ms",
     "--snapshot-interval",
     "--lease-reads",
+    "--groups",
     "--checkpoint-interval",
     "--wal-bytes",
 )
@@ -83,6 +86,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         incarnation=_number_of(options, "--incarnation", 0),
         raft=raft,
         bugs=bugs,
+        groups=tuple(name for name in options.get("--groups", "").split(",") if name),
         snapshot_interval=_number_of(options, "--snapshot-interval", SNAPSHOT_INTERVAL),
         checkpoint_interval=_number_of(options, "--checkpoint-interval", CHECKPOINT_INTERVAL),
         wal_bytes=_number_of(options, "--wal-bytes", WAL_BYTES),

@@ -17,13 +17,14 @@ Values are what msgpack can carry. They are encoded with sorted keys: equal valu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from splitbrain.cluster import tree, wire
+from splitbrain.cluster import tree
 from splitbrain.cluster.bugs import ALL
+from splitbrain.cluster.channel import Channel, MessageConnection
 from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.errors import (
     ChangeRefusedError,
@@ -37,6 +38,7 @@ from splitbrain.cluster.errors import (
     RefusedError,
     UnavailableError,
 )
+from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.members import incarnation_of, member_id, node_of
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
@@ -48,9 +50,11 @@ from splitbrain.cluster.wire import (
     AddMember,
     Answer,
     Body,
-    ClientHello,
+    DeleteGroup,
     Failure,
     ForceShrinkMembers,
+    GroupList,
+    GroupsQuery,
     LeaderQuery,
     LocalQuery,
     MemberList,
@@ -58,7 +62,7 @@ from splitbrain.cluster.wire import (
     Outcome,
     RemoveMember,
     ReplyFrom,
-    Request,
+    StartGroup,
     Status,
     StatusQuery,
     TransferLeadership,
@@ -124,22 +128,6 @@ class MismatchingNodeError(RefusedError):
         self.properties = properties
 
 
-class MessageConnection(Protocol):
-    """An ordered connection that carries whole messages (see `splitbrain.cluster.runtime.Connection`)."""
-
-    def send(self, message: bytes) -> None:
-        """Queue a message."""
-        ...
-
-    async def receive(self) -> bytes:
-        """The next message; ConnectionError when the other side is gone."""
-        ...
-
-    def close(self) -> None:
-        """Close both directions."""
-        ...
-
-
 class TreeNode(msgspec.Struct, frozen=True):
     """A tree node as it was when the request was carried out.
 
@@ -191,13 +179,13 @@ async def connect(endpoint: socket.socket | MessageConnection) -> Client:
         UnavailableError: the connection is gone already.
     """
     if hasattr(endpoint, "receive"):
-        return Client(cast(MessageConnection, endpoint))
+        return Client(Channel(cast(MessageConnection, endpoint)))
     sock = cast("socket.socket", endpoint)
     try:
         _, connection = await asyncio.get_running_loop().create_connection(StreamConnection, sock=sock)
     except OSError as error:
         raise UnavailableError(f"the connection cannot be used: {error}.") from error
-    return Client(connection)
+    return Client(Channel(connection))
 
 
 class Client:
@@ -207,15 +195,36 @@ class Client:
     carried out once, however often it is sent, and answered each time with the result of the first time.
     """
 
-    def __init__(self, connection: MessageConnection) -> None:
-        self._connection = connection
-        self._in_flight: dict[int, asyncio.Future[Answer]] = {}
-        self._last_id = 0
-        self._broken: str | None = None
+    def __init__(self, channel: Channel, group: str = METADATA) -> None:
+        self._channel = channel
+        self._group = group
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._decoder = msgspec.msgpack.Decoder()
-        connection.send(wire.encode(ClientHello(wire.PROTOCOL_VERSION)))
-        self._reading = asyncio.get_running_loop().create_task(self._read_answers())
+
+    def of_group(self, name: str) -> Client:
+        """The same connection, for requests to another group; to close one is to close both."""
+        return Client(self._channel, name)
+
+    async def start_group(self, name: str, founders: Sequence[str]) -> tuple[str, ...]:
+        """Have this node take part in a group from now on; the groups that it is in. Each founder must be asked so.
+
+        Args:
+            name: of the group.
+            founders: ids of the members with which it begins, the same on all of them.
+        """
+        return (await self._groups(name, StartGroup(tuple(founders)))).groups
+
+    async def delete_group(self, name: str) -> tuple[str, ...]:
+        """Have this node forget its member of a group, with all its data; the groups that are left here."""
+        return (await self._groups(name, DeleteGroup())).groups
+
+    async def groups(self) -> tuple[str, ...]:
+        """The groups that this node takes part in."""
+        return (await self._groups(METADATA, GroupsQuery())).groups
+
+    async def stopped_groups(self) -> Mapping[str, str]:
+        """The groups whose member stopped here, because something happened that their rules exclude; and what."""
+        return (await self._groups(METADATA, GroupsQuery())).failed
 
     async def get(
         self,
@@ -394,12 +403,11 @@ class Client:
 
     def abort(self) -> None:
         """Drop the connection. Requests in flight fail as indefinite."""
-        self._connection.close()
+        self._channel.abort()
 
     async def close(self) -> None:
         """Drop the connection, and return when everything in flight has failed."""
-        self.abort()
-        await self._reading
+        await self._channel.close()
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -434,40 +442,14 @@ class Client:
             answer.index,
         )
 
-    async def _ask(self, body: Body, timeout_ms: int, reply_from: ReplyFrom = "leader") -> Answer:
-        if self._broken is not None:
-            raise UnavailableError(f"nothing was sent, the connection is broken: {self._broken}.")
-        self._last_id += 1
-        request_id = self._last_id
-        data = wire.encode(Request(request_id, timeout_ms, body, reply_from))
-        if len(data) > wire.MAX_REQUEST_BYTES:
-            raise InvalidRequestError(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {len(data)}.")
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._in_flight[request_id] = answer
-        self._connection.send(data)
-        try:
-            return await answer
-        finally:
-            self._in_flight.pop(request_id, None)
+    async def _groups(self, name: str, body: Body) -> GroupList:
+        answer = await self._channel.ask(body, DEFAULT_TIMEOUT_MS, group=name)
+        if not isinstance(answer.outcome, GroupList):
+            raise _error(answer.outcome, answer.term)
+        return answer.outcome
 
-    async def _read_answers(self) -> None:
-        try:
-            while True:
-                answer = wire.decode_answer(await self._connection.receive())
-                waiting = self._in_flight.get(answer.id)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
-        except ConnectionError as error:
-            self._broken = str(error)
-        except msgspec.DecodeError as error:
-            self._broken = f"what came on it is no answer: {error}"
-        finally:
-            self._broken = self._broken or "its reader was stopped"
-            self._connection.close()
-            for waiting in list(self._in_flight.values()):
-                if not waiting.done():
-                    reason = f"the connection broke before the answer came: {self._broken}."
-                    waiting.set_exception(OutcomeUnknownError(reason))
+    async def _ask(self, body: Body, timeout_ms: int, reply_from: ReplyFrom = "leader") -> Answer:
+        return await self._channel.ask(body, timeout_ms, reply_from, self._group)
 
 
 def _in_mode(query: tree.Query, mode: ReadMode, after: tuple[int, int] | None) -> Body:

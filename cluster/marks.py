@@ -74,6 +74,10 @@ MARKS: Final[Mapping[str, str]] = {
     "dial not answered": "a peer did not answer in time when it was dialled",
     "messages for a peer were thrown away": "too many waited for a connection, so the oldest were dropped",
     "connection made no sense": "what came on a connection was none of the protocol's, or not in its place",
+    "message for a group that is not here": "a peer's member of a group spoke to a node that has none",
+    # groups
+    "group stopped alone": "something happened in a group that its rules exclude, and the node went on",
+    "write-ahead log flooded": "a leader refused a command, because too much waited to be written",
     # the disk
     "recovered with a log": "a node started with entries that it had stored before",
     "write-ahead log rolled over": "a file of the write-ahead log was replaced by the next one",

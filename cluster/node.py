@@ -1,159 +1,56 @@
-"""One node: it carries out what consensus asks for, in order, and brings to it what peers, clients, disk and time say.
+"""One node: a process that serves clients and peers, and takes part in one or more groups.
 
-Everything that happens goes through one inbox and one task. The only effect that this task waits for is Persist: while
-term and vote become durable, nothing else is begun, as the contract of `splitbrain.cluster.raft.effects` demands.
+Every group is a cluster of its own, with its own leader, log and state (`splitbrain.cluster.group`); all of them share
+the node's links, its disk and its write-ahead log. One is the metadata store, which every node has.
+
+A group in which something happens that its rules exclude stops alone, and says so: the others go on. Only the metadata
+store, and a disk that failed, take the node with them.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
-from splitbrain.cluster.bugs import M29, NO_BUGS, Bugs
-from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.expiry import Expiry
+from splitbrain.cluster.errors import StorageError
+from splitbrain.cluster.group import APPLY_AT_ONCE, Group, Place
+from splitbrain.cluster.groupnames import METADATA, group_problem
 from splitbrain.cluster.links import Links
+from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
-from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
-from splitbrain.cluster.raft import Config, Raft
-from splitbrain.cluster.raft import effects as fx
-from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
-from splitbrain.cluster.raft.membership import Configuration, decode_configuration
+from splitbrain.cluster.members import is_member_id
+from splitbrain.cluster.nodeconfig import NodeConfig
+from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.messages import NodeId
-from splitbrain.cluster.requests import Answering, Pending, Requests
-from splitbrain.cluster.runtime import Address, Connection, Runtime
-from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL, Snapshotting
-from splitbrain.cluster.storage import WAL_BYTES, Storage, open_storage
-from splitbrain.cluster.store import Store
-from splitbrain.cluster.telemetry import Telemetry
-from splitbrain.cluster.timers import ElectionTimer, Heartbeat
-from splitbrain.cluster.tree import Done, NodeNotFound, Project
-from splitbrain.cluster.waits import Waits
+from splitbrain.cluster.requests import Answering
+from splitbrain.cluster.runtime import Connection, Runtime
+from splitbrain.cluster.storage import open_group
 
-StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
+__all__ = ["APPLY_AT_ONCE", "Node", "NodeConfig"]
 
 _LIFE_LIMIT: Final = 2**48
 
-APPLY_AT_ONCE: Final = 512
-"""Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
-
-After a restart the whole log is committed by one event. A node that applied it in one go would be silent for seconds:
-as a leader it would be replaced meanwhile, and so would its successors until each node had done the same.
-"""
-
-
-@dataclass(frozen=True)
-class NodeConfig:
-    """The configuration of a node at its start.
-
-    Attributes:
-        node: its name.
-        listen: the address that it serves.
-        peers: for every other node that is a member or may become one, the address under which this node reaches it.
-        raft: times and limits, the same on all members.
-        bugs: what is broken on purpose.
-        founders: names of the nodes with which the cluster begins, the same on all nodes; this one and all peers if
-            none are given. A node that is none of them waits until it is taken in.
-        incarnation: how often the node has lost its data before (`splitbrain.cluster.members`); beyond 0 it is no
-            founder.
-        snapshot_interval: entries that are applied between two snapshots.
-        checkpoint_interval: the same of checkpoints; 0 for none.
-        wal_bytes: a file of the write-ahead log that is longer is replaced.
-
-    Raises:
-        ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
-    """
-
-    node: str
-    listen: Address
-    peers: Mapping[str, Address]
-    raft: Config = field(default_factory=Config)
-    bugs: Bugs = NO_BUGS
-    founders: tuple[str, ...] = ()
-    incarnation: int = 0
-    snapshot_interval: int = SNAPSHOT_INTERVAL
-    checkpoint_interval: int = CHECKPOINT_INTERVAL
-    wal_bytes: int = WAL_BYTES
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no cluster."""
-        if self.snapshot_interval < 1:
-            raise ArgumentError("the snapshot interval is at least 1 entry.")
-        if self.checkpoint_interval < 0:
-            raise ArgumentError("the checkpoint interval is 0, for none, or more.")
-        if self.node in self.peers:
-            raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
-        nodes = (self.node, *self.peers)
-        for node in nodes:
-            if SEPARATOR in node:
-                raise ArgumentError(f"{node!r} cannot be the name of a node: {SEPARATOR!r} is for ids of members.")
-        unknown = sorted(set(self.founders) - set(nodes))
-        if unknown or len(set(self.founders)) != len(self.founders):
-            named = ", ".join(self.founders)
-            raise ArgumentError(f"each founder is named once, and is this node or a --peer, unlike those of {named}.")
-
-    @property
-    def member(self) -> NodeId:
-        """This node's id."""
-        return member_id(self.node, self.incarnation)
-
-    @property
-    def voters(self) -> tuple[NodeId, ...]:
-        """The members with which the cluster begins, sorted."""
-        return tuple(sorted(self.founders or [self.node, *self.peers]))
+MAX_GROUPS: Final = 1024
+"""In one node: a member costs two timers and some kilobytes."""
 
 
 class Node:
-    """A member of the metadata cluster."""
+    """A process of the cluster."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime) -> None:
         self._config = config
         self._runtime = runtime
-        self._store = Store(config.node, config.bugs)
-        self._inbox: deque[Callable[[], Event | None]] = deque()
-        self._wake = asyncio.Event()
-        self._store_work: deque[StoreEffect] = deque()  # Applies in slices of at most APPLY_AT_ONCE
         self._inbound: dict[str, Connection] = {}
-        clock, raft = runtime.clock, config.raft
-        self._election_timer = ElectionTimer(
-            clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
-        )
-        self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
-        self._telemetry = Telemetry(
-            runtime, lambda: names(self._raft.configuration.voters), self.status, self.projections
-        )
-        self._links = Links(runtime, config.member, config.peers, self._link_came_up, config.bugs)
-        self._life = runtime.rng.between(1, _LIFE_LIMIT)
-        self._waits = Waits(
-            lambda: self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs
-        )
-        self._requests = Requests(
-            config.member,
-            self._life,
-            clock,
-            self._links,
-            self._submit,
-            lambda: self._raft.term,
-            lambda query: (self._store.query(query), self._store.applied_index),
-            self._waits,
-            reads_on_lease=raft.lease_reads,
-            bugs=config.bugs,
-        )
-        self._executors = self._executors_by_effect()
-        self._expiry = Expiry(config.bugs)
-        self._catching_up: CatchingUp
-        self._storage: Storage
-        self._raft: Raft
-        self._snapshots: Snapshotting
+        links = Links(runtime, config.member, config.peers, self._link_came_up, config.bugs)
+        self._place = Place(config, runtime, links, runtime.rng.between(1, _LIFE_LIMIT))
+        self._groups: dict[str, Group] = {}
+        self._failed: dict[str, str] = {}
+        self._changing: dict[str, None] = {}
+        self._log: NodeLog
 
     async def start(self) -> None:
         """Recover what is on disk, join the cluster, serve. Returns when the node listens.
@@ -163,237 +60,104 @@ class Node:
             OSError: the disk failed, or the address cannot be served.
         """
         config, runtime = self._config, self._runtime
-        opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
-        self._storage, recovered = opened.storage, opened.recovered
-        self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
-        self._snapshots = Snapshotting(
-            self._storage,
-            self._raft,
-            runtime.spawn,
-            self._submit,
-            config.snapshot_interval,
-            config.checkpoint_interval,
-            config.bugs,
-        )
-        if opened.state is not None:
-            self._store = self._store.reset(opened.state)
-            self._snapshots.begins_at(recovered.base_index, len(opened.state))
-        self._catching_up = CatchingUp(self._raft.last_index)
-        self._catching_up.applied(recovered.base_index, recovered.base_term)
-        runtime.log(
-            f"starts in term {recovered.term} with {len(recovered.entries)} entries"
-            f"{f' behind entry {recovered.base_index}' if recovered.base_index else ''}; "
-            f"members {', '.join(self._raft.members)}"
-            + (f"; bugs {', '.join(config.bugs.ids)}" if config.bugs.ids else "")
-        )
-        if config.incarnation and not recovered.term and not recovered.entries:
-            self._telemetry.event("new-member")
-        self._telemetry.start(
-            self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)
-        )
+        self._log = await open_node_log(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
+        for name in dict.fromkeys([METADATA, *self._log.groups, *config.groups]):
+            await self._open(name, config.voters)
         await runtime.network.listen(config.listen, self._accept)
-        runtime.spawn(self._storage.sync_log(self._submit, config.wal_bytes), "sync log")
-        runtime.spawn(self._handle_events(), "consensus")
-        self._links.open(self._raft.members)
-        self._submit(Start())
+        runtime.spawn(self._log.sync(self._written, config.wal_bytes), "sync log")
+        for name, group in self._groups.items():
+            self._run(name, group)
 
     def stopped(self) -> None:
         """Note in the telemetry that the node stops in good order. What it promised is durable already."""
-        self._telemetry.event("stop")
-        self._storage.close()
+        for group in self._groups.values():
+            group.stopped()
+        self._log.close()
 
-    def status(self) -> wire.Status:
-        """What the node says of itself."""
-        raft, store = self._raft, self._store
-        return wire.Status(
-            self._config.node,
-            raft.role,
-            raft.term,
-            None if raft.leader is None else node_of(raft.leader),
-            raft.commit_index,
-            store.applied_index,
-            store.chain_hash,
-            store.state_hash,
-        )
+    def status(self, group: str = METADATA) -> wire.Status:
+        """What the node says of its member of a group."""
+        return self._groups[group].status()
 
-    def projections(self) -> tuple[str, str]:
-        """Hashes of what the projections hold, and of what they should."""
-        return self._store.projection_hash, self._store.projected_hash
+    def members(self, group: str = METADATA) -> wire.MemberList:
+        """The configuration of a group that the node has in force, committed or not."""
+        return self._groups[group].members()
 
-    def members(self) -> wire.MemberList:
-        """The configuration that the node has in force, committed or not."""
-        return _member_list(self._raft.configuration)
+    # --- groups -----------------------------------------------------------------------------------------------
 
-    # --- events -----------------------------------------------------------------------------------------------
+    async def _open(self, name: str, founders: Sequence[NodeId]) -> None:
+        opened = await open_group(self._log, name, founders)
+        self._groups[name] = Group(name, self._place, opened, opened.founders or founders)
 
-    def _submit(self, event: Event) -> None:
-        self._enqueue(lambda: event)
+    def _run(self, name: str, group: Group) -> None:
+        self._runtime.spawn(self._supervised(name, group), f"consensus of {name}")
 
-    def _enqueue(self, due: Callable[[], Event | None]) -> None:
-        self._inbox.append(due)
-        self._wake.set()
+    async def _supervised(self, name: str, group: Group) -> None:
+        try:
+            await group.run()
+        except (OSError, StorageError):
+            raise
+        except Exception as error:
+            if name == METADATA:
+                raise
+            reached("group stopped alone")
+            self._failed[name] = f"{type(error).__name__}: {error}"
+            self._runtime.log(f"group {name} stops: {self._failed[name]}")
+            if self._groups.get(name) is group:
+                self._end(name)
 
-    def _election_timer_ran_out(self, token: int) -> None:
-        # Asked when the event is taken out: a message before it in the inbox may have restarted the timer.
-        self._enqueue(lambda: ElectionTimeout() if self._election_timer.holds(token) else None)
+    def _end(self, name: str) -> None:
+        group = self._groups.pop(name)
+        group.halt()
+        group.requests.give_up()
+        group.stopped()
 
-    def _heartbeat_ticked(self, token: int) -> None:
-        now_ns = self._runtime.clock.monotonic_ns()
-        if self._heartbeat.holds(token):
-            self._drop_unused_refs()
-        self._enqueue(lambda: HeartbeatTick(now_ns) if self._heartbeat.holds(token) else None)
-
-    def _drop_unused_refs(self) -> None:
-        """As the leader: have all members forget what clients will not ask for any more (KH-9)."""
-        store = self._store
-        command = self._expiry.due(self._runtime.clock.monotonic_ns(), store.applied_index, store.refs.ages())
-        if command is not None:
-            self._requests.from_node(command, self._expiry.answered)
+    def _written(self, name: str, done: Written) -> None:
+        group = self._groups.get(name)
+        if group is not None:
+            group.submit(done)
 
     def _link_came_up(self) -> None:
-        self._requests.route_waiting()
+        for group in list(self._groups.values()):
+            group.requests.route_waiting()
 
-    async def _handle_events(self) -> None:
-        while True:
-            while self._inbox:
-                event = self._inbox.popleft()()
-                if event is None:
-                    continue
-                for effect in self._raft.handle(event):
-                    if isinstance(effect, fx.Persist):
-                        await self._storage.save_vote(effect.term, effect.voted_for)
-                    elif isinstance(effect, fx.InstallSnapshot):
-                        await self._install(effect)
-                    else:
-                        self._executors[type(effect)](effect)
-                self._telemetry.durable = self._raft.written_index
-            if self._store_work:
-                reached("log applied in slices")
-                await self._runtime.clock.sleep(0)
-                self._use_store()
-                continue
-            self._wake.clear()
-            await self._wake.wait()
+    async def _change_groups(self, name: str, body: wire.StartGroup | wire.DeleteGroup, answer: Answering) -> None:
+        """Begin a group here, or forget it; durable before it is answered."""
+        self._changing[name] = None
+        try:
+            if isinstance(body, wire.DeleteGroup):
+                if name in self._groups:
+                    self._end(name)
+                self._failed.pop(name, None)
+                if name in self._log.groups:
+                    await self._log.delete(name)
+            elif name not in self._groups:
+                await self._open(name, body.founders)
+                self._run(name, self._groups[name])
+        finally:
+            del self._changing[name]
+        answer(0, self._list(), 0)
 
-    # --- effects ----------------------------------------------------------------------------------------------
+    def _list(self) -> wire.GroupList:
+        return wire.GroupList(tuple(self._groups), self._failed)
 
-    def _executors_by_effect(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """How each effect is carried out, except for Persist, which is waited for."""
-        requests = self._requests
-        return {
-            fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
-            fx.TruncateLog: self._truncate,
-            fx.Send: self._send,
-            fx.SendChunk: self._send_chunk,
-            fx.Apply: self._apply_in_slices,
-            fx.ReadReady: self._to_store if M29 not in self._config.bugs else self._read,
-            fx.Rejected: requests.rejected,
-            fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
-            fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
-            fx.Dropped: requests.dropped,
-            fx.StartElectionTimer: lambda _: self._election_timer.start(),
-            fx.StopElectionTimer: lambda _: self._election_timer.stop(),
-            fx.StartHeartbeat: lambda _: self._heartbeat.start(),
-            fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
-            fx.Voted: lambda effect: self._telemetry.vote(node_of(effect.candidate)),
-            fx.RoleChanged: self._role_changed,
-            fx.MembersChanged: self._members_changed,
-            # The Apply that follows reports it, with its hashes.
-            fx.CommitAdvanced: lambda effect: self._storage.committed(effect.index),
-            fx.Rebuild: self._to_store,
-        }
-
-    def _truncate(self, effect: fx.TruncateLog) -> None:
-        self._telemetry.cut(effect.from_index - 1)
-        self._catching_up.cut(effect.from_index - 1)
-        self._storage.truncate(effect.from_index)
-
-    def _send(self, effect: fx.Send) -> None:
-        self._links.send(effect.to, wire.encode_peer(effect.message))
-
-    def _send_chunk(self, effect: fx.SendChunk) -> None:
-        self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect)))
-
-    async def _install(self, effect: fx.InstallSnapshot) -> None:
-        """Put the store where a snapshot of the leader is."""
-        while self._store_work:
-            self._use_store()  # it may answer what was asked here
-        self._telemetry.cut(effect.index)
-        await self._snapshots.install(effect)
-        self._store = self._store.reset(effect.state)
-        self._catching_up.cut(effect.index)
-        self._catching_up.applied(effect.index, effect.last_term)
-        self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
-        self._telemetry.event("snapshot")
-        self._waits.advanced()
-
-    def _apply_in_slices(self, effect: fx.Apply) -> None:
-        entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
-        self._to_store(*(fx.Apply(entries[first : first + APPLY_AT_ONCE], effect.refs) for first in slices))
-
-    def _to_store(self, *effects: StoreEffect) -> None:
-        """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
-        idle = not self._store_work
-        self._store_work.extend(effects)
-        if idle:
-            self._use_store()
-
-    def _use_store(self) -> None:
-        """Carry out as much of what waits for the store as the event loop can bear at once."""
-        budget = APPLY_AT_ONCE
-        while self._store_work and budget > 0:
-            effect = self._store_work.popleft()
-            budget -= 1
-            match effect:
-                case fx.Apply(entries):
-                    budget -= len(entries)
-                    self._apply(effect)
-                case fx.ReadReady():
-                    self._read(effect)
-                case fx.Rebuild():
-                    self._rebuild()
-
-    def _apply(self, effect: fx.Apply) -> None:
-        for entry in effect.entries:
-            result = self._store.apply(entry)
-            self._telemetry.applied(entry.index)
-            request: Pending | None = effect.refs.get(entry.index)
-            if request is None:
-                continue
-            if entry.kind == "config":
-                self._requests.done(request, _member_list(decode_configuration(entry)), entry.index)
-            elif result is not None:
-                self._requests.done(request, result, entry.index)
-        self._waits.advanced()
-        self._telemetry.commit_advanced()
-        self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
-        self._snapshots.applied(effect.entries[-1], self._store.dump)
-
-    def _read(self, effect: fx.ReadReady) -> None:
-        is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
-        assert is_current, "a read would miss what was committed before it"
-        request: Pending = effect.ref
-        self._requests.done(request, self._store.query(request.query), self._store.applied_index)
-
-    def _role_changed(self, effect: fx.RoleChanged) -> None:
-        self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
-        # Without its own no-op: checkers compare the log that it was elected with.
-        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
-        if effect.leader is not None:
-            self._catching_up.leader_is_known(effect.term)
-        self._requests.leader_changed(effect.leader)
-        self._expiry.reset()
-
-    def _members_changed(self, effect: fx.MembersChanged) -> None:
-        learners = effect.configuration.learners
-        voters = f"members {', '.join(effect.configuration.voters)}"
-        self._runtime.log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
-        self._links.open(effect.configuration.members)
-        self._telemetry.event("members")
-
-    def _rebuild(self) -> None:
-        self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
-        self._telemetry.event("rebuild")
+    def _group_refusal(self, name: str, body: wire.StartGroup | wire.DeleteGroup) -> str | None:
+        problem = group_problem(name)
+        if problem is not None:
+            return problem
+        if name == METADATA:
+            return "every node has the metadata store, from its start to its end"
+        if name in self._changing:
+            return f"group {name} is being changed already: try again"
+        if isinstance(body, wire.DeleteGroup):
+            return None
+        if name in self._failed:
+            return f"group {name} stopped here ({self._failed[name]}): delete it, or start the node again"
+        if len(self._groups) >= MAX_GROUPS:
+            return f"a node has at most {MAX_GROUPS} groups"
+        strangers = [member for member in body.founders if member != self._config.member and not self._is_peer(member)]
+        if strangers or not body.founders or len(set(body.founders)) != len(body.founders):
+            return f"founders are ids of known nodes, each once, unlike those of {', '.join(body.founders) or 'none'}"
+        return None
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -405,7 +169,7 @@ class Node:
                 self._runtime.log(f"a caller of protocol version {hello.version} was turned away: {hello}")
             elif isinstance(hello, wire.ClientHello):
                 await self._serve_client(connection)
-            elif hello.to != self._config.member or not (is_member_id(hello.node) and self._links.knows(hello.node)):
+            elif hello.to != self._config.member or not self._is_peer(hello.node):
                 self._runtime.log(f"a caller that is no peer was turned away: {hello}")
             else:
                 await self._serve_peer(hello.node, connection)
@@ -422,29 +186,35 @@ class Node:
         if former is not None:
             former.close()
         self._inbound[peer] = connection
-        # One for each connection is enough: a request is forwarded at most once, and so on one connection only.
-        forwards = Arrivals()
+        # For each group, which counts its own. One for each connection is enough: a request is forwarded at most once,
+        # and so on one connection only.
+        forwards: dict[str, Arrivals] = {}
         while True:
             frame = await connection.receive()
             if frame == wire.ALIVE:
                 continue
-            message = wire.decode_peer(frame)
+            name, message = wire.decode_peer(frame)
+            group = self._groups.get(name)
             if isinstance(message, wire.Forward):
-                if forwards.is_first(message.ref):
-                    self._requests.from_peer(message.body, self._answer_to_peer(peer, message))
-                else:
+                if not forwards.setdefault(name, Arrivals()).is_first(message.ref):
                     reached("repeated forward ignored")
+                elif group is None:
+                    self._answer_to_peer(peer, message)(0, self._no_group(name), 0)
+                else:
+                    group.requests.from_peer(message.body, self._answer_to_peer(peer, message))
+            elif group is None:
+                reached("message for a group that is not here")
             elif isinstance(message, wire.Forwarded):
-                self._requests.answered_by_peer(message)
+                group.requests.answered_by_peer(message)
             else:
-                self._submit(Received(peer, message))
+                group.received(peer, message)
 
     def _answer_to_peer(self, peer: str, message: wire.Forward) -> Answering:
         def answer(term: int, outcome: wire.Outcome, index: int) -> None:
             def encode(outcome: wire.Outcome) -> bytes:
-                return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome, index))
+                return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome, index, message.group))
 
-            self._links.send(peer, _bounded(encode, outcome))
+            self._place.links.send(peer, _bounded(encode, outcome))
 
         return answer
 
@@ -459,7 +229,7 @@ class Node:
                 if request_id is None:
                     raise
                 nonsense = _invalid(f"the request makes no sense: {error}")
-                self._answer(connection, request_id, self._raft.term, nonsense, 0)
+                self._answer(connection, request_id, 0, nonsense, 0)
                 continue
             if requests.is_first(request.id):
                 self._serve_request(connection, request, len(data))
@@ -467,37 +237,36 @@ class Node:
                 reached("repeated request ignored")
 
     def _serve_request(self, connection: Connection, request: wire.Request, size: int) -> None:
-        def answer(term: int, outcome: wire.Outcome, index: int = 0) -> None:
+        def answer(term: int, outcome: wire.Outcome, index: int) -> None:
             self._answer(connection, request.id, term, outcome, index)
 
-        body = request.body
+        body, group = request.body, self._groups.get(request.group)
         if size > wire.MAX_REQUEST_BYTES:
-            answer(self._raft.term, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"))
-        elif isinstance(body, wire.StatusQuery):
-            answer(self._raft.term, self.status())
-        elif isinstance(body, wire.MembersQuery):
-            answer(self._raft.term, self.members())
-        elif isinstance(body, Project):
-            answer(self._raft.term, self._projected(body))
+            answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
+        elif isinstance(body, wire.GroupsQuery):
+            answer(0, self._list(), 0)
+        elif isinstance(body, wire.StartGroup | wire.DeleteGroup):
+            problem = self._group_refusal(request.group, body)
+            if problem is not None:
+                answer(0, _invalid(problem), 0)
+            else:
+                change = self._change_groups(request.group, body, answer)
+                self._runtime.spawn(change, f"change of group {request.group}")
+        elif group is None:
+            answer(0, self._no_group(request.group), 0)
         else:
-            self._requests.from_client(body, request.timeout_ms, answer, request.reply_from)
+            group.serve(request, answer)
 
-    def _projected(self, query: Project) -> wire.Outcome:
-        """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""
-        if query.projection not in PROJECTIONS:
-            return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
-        if not self._catching_up.done:
-            reached("projection asked before it was built")
-            return wire.Failure("unavailable", True, f"{self._config.node} has not caught up yet: try again later")
-        found = self._store.projected(query.projection, query.path)
-        return NodeNotFound(query.path) if found is None else Done(found)
+    def _is_peer(self, member: NodeId) -> bool:
+        return is_member_id(member) and self._place.links.knows(member)
+
+    def _no_group(self, name: str) -> wire.Failure:
+        failed = self._failed.get(name)
+        detail = f"{self._config.node} has no group {name!r}" if failed is None else f"group {name} stopped: {failed}"
+        return wire.Failure("no_group", True, detail)
 
     def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome, index: int) -> None:
         connection.send(_bounded(lambda outcome: wire.encode(wire.Answer(request_id, term, outcome, index)), outcome))
-
-
-def _member_list(configuration: Configuration) -> wire.MemberList:
-    return wire.MemberList(configuration.voters, tuple(configuration.learners))
 
 
 def _bounded(encode: Callable[[wire.Outcome], bytes], outcome: wire.Outcome) -> bytes:

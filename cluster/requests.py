@@ -112,10 +112,11 @@ class Pending:
 
 
 class Requests:
-    """The requests that are under way in one node."""
+    """The requests to one group that are under way in one node."""
 
     def __init__(
         self,
+        group: str,
         member: NodeId,
         life: int,
         clock: Clock,
@@ -133,6 +134,7 @@ class Requests:
         `query` answers from what this node has applied, and says up to which index that is; without consensus it proves
         nothing. `waits` are those for entries to be applied here.
         """
+        self._group = group
         self._node = member
         self._life = life
         self._clock = clock
@@ -218,6 +220,14 @@ class Requests:
         for request in list(self._waiting.values()):
             self._route(request)
 
+    def give_up(self) -> None:
+        """The group is no more on this node."""
+        for request in list(self._waiting.values()):
+            self._finish(request, Failure("no_group", True, f"group {self._group} is no more on {self._node}"))
+        for request in list(self._forwarded.values()):
+            detail = f"group {self._group} is no more on {self._node}, which passed it on: it may have happened"
+            self._finish(request, Failure("no_group", request.is_query, detail))
+
     def done(self, request: Pending, result: Result | MemberList, index: int) -> None:
         """The request was carried out by the entry of this index, or when everything up to there was applied."""
         self._finish(request, result, index=index)
@@ -287,7 +297,7 @@ class Requests:
         if leader == self._node:
             del self._waiting[request.number]
             self._propose(request)
-        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, body))):
+        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, body, self._group))):
             del self._waiting[request.number]
             reached("request forwarded")
             request.stage = "forwarded"

@@ -160,5 +160,5 @@ class Runtime:
     log: Callable[[str], None]
     """Append one line to the node's log."""
     last_words: Callable[[Callable[[], bytes]], None] = lambda _: None
-    """Take what gives the last line of telemetry. A simulation calls it when the process ends, also if it is killed; a
-    real process that is killed says nothing, and there it is never called."""
+    """Take what gives a last line of telemetry, one for each group. A simulation calls it when the process ends, killed
+    or not; a real process that is killed says nothing, and there it is never called."""

@@ -1,4 +1,4 @@
-"""What a node keeps on disk of its one group: term and vote, and the log.
+"""What a node keeps on disk of one group: term and vote, and the log.
 
 A promise to others is durable before it is sent.
 See `splitbrain.cluster.log` for the files.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
@@ -18,15 +19,17 @@ from splitbrain.cluster.log.vote import Vote
 from splitbrain.cluster.log.wal import MAX_BYTES as WAL_BYTES
 from splitbrain.cluster.raft import Entry, Recovered
 from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Disk, Rng
 
-__all__ = ["GROUP", "WAL_BYTES", "Opened", "Storage", "open_storage"]
+__all__ = ["WAL_BYTES", "Opened", "Storage", "open_group", "open_storage"]
 
-GROUP: Final = "metadata"
+MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
+"""While more waits to be written, for all groups of a node together, leaders take no further commands."""
 
 
 class Storage:
-    """The files of one node. Open it with `open_storage`."""
+    """The files of one group. Open it with `open_group`."""
 
     def __init__(self, log: NodeLog, group: GroupLog) -> None:
         self._log = log
@@ -110,6 +113,11 @@ class Storage:
         """Note that the log never changes up to an index."""
         self._group.committed = max(self._group.committed, index)
 
+    @property
+    def is_flooded(self) -> bool:
+        """Whether the disk is so far behind that more should not be begun."""
+        return self._log.waiting_bytes > MAX_WAITING_BYTES
+
     async def sync_log(self, written: Callable[[Written], None], wal_bytes: int = WAL_BYTES) -> None:
         """For ever: make durable what was appended, then hand on the `done` of the last append that is.
 
@@ -135,15 +143,41 @@ class Opened:
         storage: its files.
         recovered: what consensus needs of them.
         state: the state machine at the base of the recovered log, None if that is the beginning.
+        founders: ids of the members with which the group began; none where that was not stored.
     """
 
     storage: Storage
     recovered: Recovered
     state: bytes | None
+    founders: tuple[NodeId, ...] = ()
+
+
+async def open_group(log: NodeLog, name: str, founders: Sequence[NodeId]) -> Opened:
+    """What a node had made durable of a group; or its files, for a group that is new to the node.
+
+    Args:
+        log: of the node.
+        name: of the group.
+        founders: of a new group.
+
+    Raises:
+        OSError: it is not known what is durable; the node must stop.
+    """
+    group = log.groups.get(name)
+    if group is None:
+        return Opened(Storage(log, await log.create(name, founders)), Recovered(), None, tuple(founders))
+    # What was found is not needed twice: consensus drops it with the log.
+    found = log.found.pop(name)
+    vote, meta, storage = found.vote, found.meta, Storage(log, group)
+    if meta is None:
+        recovered = Recovered(vote.term, vote.voted_for, found.entries)
+        return Opened(storage, recovered, None, log.founders(name))
+    recovered = Recovered(vote.term, vote.voted_for, found.entries, meta.index, meta.term, meta.configurations)
+    return Opened(storage, recovered, found.state, log.founders(name))
 
 
 async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs = NO_BUGS) -> Opened:
-    """Open a node's files, or make them for a new node.
+    """Open a node's files, or make them for a new node; of its groups, that of the metadata store.
 
     Everything returned is durable: what a killed process had appended or renamed and not synced is there, and is synced
     here before it is used.
@@ -162,12 +196,4 @@ async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], Non
         OSError: the disk failed.
     """
     opened = await open_node_log(disk, node, rng, log, bugs)
-    group = opened.groups.get(GROUP)
-    if group is None:
-        return Opened(Storage(opened, await opened.create(GROUP)), Recovered(), None)
-    found = opened.found[GROUP]
-    vote, meta = found.vote, found.meta
-    if meta is None:
-        return Opened(Storage(opened, group), Recovered(vote.term, vote.voted_for, found.entries), None)
-    recovered = Recovered(vote.term, vote.voted_for, found.entries, meta.index, meta.term, meta.configurations)
-    return Opened(Storage(opened, group), recovered, found.state)
+    return await open_group(opened, METADATA, ())

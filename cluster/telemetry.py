@@ -40,7 +40,6 @@ import msgspec
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
 
-GROUP: Final = "metadata"
 COMMIT_INTERVAL_NS: Final = 100_000_000
 HASH_INTERVAL: Final = 64
 """The number of entries between two indexes at which every node reports its hashes."""
@@ -74,12 +73,14 @@ class Telemetry:
     def __init__(
         self,
         runtime: Runtime,
+        group: str,
         voters: Callable[[], tuple[str, ...]],
         status: Callable[[], Status],
         projections: Callable[[], tuple[str, str]],
     ) -> None:
         self.durable = 0
         self._runtime = runtime
+        self._group = group
         self._voters = voters
         self._status = status
         self._projections = projections
@@ -101,7 +102,7 @@ class Telemetry:
         line = _Line(
             wall=self._runtime.clock.wall_ns(),
             mono=self._runtime.clock.monotonic_ns(),
-            group=GROUP,
+            group=self._group,
             event=event,
             term=status.term,
             role=status.role,

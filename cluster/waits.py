@@ -21,7 +21,7 @@ class Waits:
         bugs: what is broken on purpose.
     """
 
-    def __init__(self, log: Callable[[], Log], applied: Callable[[], int], term: Callable[[], int], bugs: Bugs) -> None:
+    def __init__(self, log: Log, applied: Callable[[], int], term: Callable[[], int], bugs: Bugs) -> None:
         self._log = log
         self._applied = applied
         self._term = term
@@ -45,7 +45,7 @@ class Waits:
             self._settle(index, term, due)
 
     def _settle(self, index: int, term: int, due: Callable[[], None]) -> None:
-        log = self._log()
+        log = self._log
         # Of entries in a snapshot the term is not known any more. What was answered to a client is there: no entry of
         # another leader can have taken its place.
         if index <= log.base_index or self._is_wrongly_due(term) or log.term(index) == term:

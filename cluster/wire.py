@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from splitbrain.cluster.dedup import Protected
+from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
@@ -111,6 +112,26 @@ class ForceShrinkMembers(msgspec.Struct, frozen=True, array_like=True, tag="forc
     """Make the node that is asked the only member (RA-32); what only others have is lost."""
 
 
+class StartGroup(msgspec.Struct, frozen=True, array_like=True, tag="start_group"):
+    """Have the node that is asked take part in the request's group from now on, also after a restart.
+
+    Each founder is asked so; answered with the groups of the node. It is no error if the group is there already.
+
+    Attributes:
+        founders: ids of the members with which the group begins.
+    """
+
+    founders: tuple[NodeId, ...]
+
+
+class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag="delete_group"):
+    """Have the node that is asked forget its member of the request's group, with all data; no error if it has none."""
+
+
+class GroupsQuery(msgspec.Struct, frozen=True, array_like=True, tag="groups"):
+    """Query which groups the node takes part in; answered at once."""
+
+
 MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
 
 Body: TypeAlias = (
@@ -124,6 +145,9 @@ Body: TypeAlias = (
     | StatusQuery
     | MembersQuery
     | Project
+    | StartGroup
+    | DeleteGroup
+    | GroupsQuery
 )
 
 ReplyFrom: TypeAlias = Literal["leader", "local"]
@@ -139,12 +163,21 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
         timeout_ms: how long after its arrival the node gives up and says so.
         body: what is wanted.
         reply_from: of a command.
+        group: which group it is for.
     """
 
     id: int
     timeout_ms: int
     body: Body
     reply_from: ReplyFrom = "leader"
+    group: str = METADATA
+
+
+class GroupList(msgspec.Struct, frozen=True, array_like=True, tag="group_list"):
+    """The groups of a node: those that it takes part in, and those that stopped here, with what happened."""
+
+    groups: tuple[str, ...]
+    failed: dict[str, str] = {}
 
 
 class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
@@ -179,7 +212,9 @@ class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"
 
 
 Reason: TypeAlias = (
-    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request", "unavailable"]
+    Literal[
+        "timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request", "unavailable", "no_group"
+    ]
     | ChangeRefusal
     | TransferRefusal
 )
@@ -199,7 +234,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
     detail: str
 
 
-Outcome: TypeAlias = Result | Status | MemberList | Failure
+Outcome: TypeAlias = Result | Status | MemberList | GroupList | Failure
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -235,6 +270,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
     life: int
     ref: int
     body: Command | Protected | Query | LeaderQuery | MemberChange
+    group: str = METADATA
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
@@ -245,6 +281,7 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
     term: int
     outcome: Outcome
     index: int = 0
+    group: str = METADATA
 
 
 PeerFrame: TypeAlias = Message | Forward | Forwarded
@@ -253,6 +290,7 @@ ALIVE: Final = b""
 """The frame that says nothing but that the connection works."""
 
 _CONSENSUS: Final = b"c"
+_CONSENSUS_OF_GROUP: Final = b"g"
 _REQUEST: Final = b"r"
 
 _encoder = msgspec.msgpack.Encoder()
@@ -267,11 +305,14 @@ def encode(message: Hello | Request | Answer) -> bytes:
     return _encoder.encode(message)
 
 
-def encode_peer(frame: PeerFrame) -> bytes:
-    """A frame of a peer's connection."""
+def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
+    """A frame of a peer's connection; `group` is that of a message of consensus."""
     if isinstance(frame, Forward | Forwarded):
         return _REQUEST + _encoder.encode(frame)
-    return _CONSENSUS + encode_message(frame)
+    if group == METADATA:
+        return _CONSENSUS + encode_message(frame)
+    name = group.encode()
+    return _CONSENSUS_OF_GROUP + bytes([len(name)]) + name + encode_message(frame)
 
 
 def decode_hello(data: bytes) -> Hello:
@@ -301,17 +342,21 @@ def decode_answer(data: bytes) -> Answer:
     return _checked(_answer_decoder.decode, data)
 
 
-def decode_peer(data: bytes) -> PeerFrame:
-    """A frame of a peer's connection, which must not be empty.
+def decode_peer(data: bytes) -> tuple[str, PeerFrame]:
+    """A frame of a peer's connection, which must not be empty, and the group that it is for.
 
     Raises:
         msgspec.DecodeError: it is none.
     """
     kind, body = data[:1], data[1:]
     if kind == _REQUEST:
-        return _checked(_forward_decoder.decode, body)
+        request = _checked(_forward_decoder.decode, body)
+        return request.group, request
     if kind == _CONSENSUS:
-        return _checked(decode_message, body)
+        return METADATA, _checked(decode_message, body)
+    if kind == _CONSENSUS_OF_GROUP and body:
+        end = 1 + body[0]
+        return _checked(bytes.decode, body[1:end]), _checked(decode_message, body[end:])
     raise msgspec.DecodeError(f"a frame of unknown kind {kind!r}")
 
 

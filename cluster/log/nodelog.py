@@ -34,7 +34,7 @@ from splitbrain.cluster.log.walfile import Beginning, Logged
 from splitbrain.cluster.log.whole import Form
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.events import Written
-from splitbrain.cluster.raft.messages import Entry
+from splitbrain.cluster.raft.messages import Entry, NodeId
 from splitbrain.cluster.runtime import Disk, Rng
 
 NODE: Final = "node"
@@ -47,6 +47,7 @@ class _Node(msgspec.Struct, frozen=True):
     node: str
     groups: dict[str, int]
     next_uid: int
+    founders: dict[str, tuple[NodeId, ...]] = {}
 
 
 class NodeLog:
@@ -66,8 +67,21 @@ class NodeLog:
         self._wal = wal
         self._bugs = bugs
 
-    async def create(self, name: str) -> GroupLog:
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits to be written to the write-ahead log, for all groups."""
+        return self._wal.waiting_bytes
+
+    def founders(self, name: str) -> tuple[NodeId, ...]:
+        """The members with which a group began, as `create` was given them."""
+        return self._node.founders.get(name, ())
+
+    async def create(self, name: str, founders: Sequence[NodeId] = ()) -> GroupLog:
         """The log of a new group, durably known to the node.
+
+        Args:
+            name: of the group.
+            founders: ids of the members with which it begins.
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
@@ -76,7 +90,9 @@ class NodeLog:
         uid = self._node.next_uid if M45 not in self._bugs else len(self._node.groups) + 1
         # Before the group is known: a group without term and vote has lost them.
         await vote.write_vote(self._disk, uid, Vote())
-        await self._save(_Node(self._node.node, {**self._node.groups, name: uid}, uid + 1))
+        node = self._node
+        known = {**node.founders, name: tuple(founders)} if founders else node.founders
+        await self._save(_Node(node.node, {**node.groups, name: uid}, uid + 1, known))
         snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
         self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
         return self.groups[name]
@@ -88,8 +104,10 @@ class NodeLog:
             OSError: it is not known what is durable; the node must stop.
         """
         uid = self.groups.pop(name).uid
-        left = {other: number for other, number in self._node.groups.items() if other != name}
-        await self._save(_Node(self._node.node, left, self._node.next_uid))
+        node = self._node
+        left = {other: number for other, number in node.groups.items() if other != name}
+        known = {other: founders for other, founders in node.founders.items() if other != name}
+        await self._save(_Node(node.node, left, node.next_uid, known))
         for file in self._disk.names():
             if _uid_of(file) == uid:
                 self._disk.remove(file)

@@ -48,7 +48,11 @@ class Owner(Protocol):
 
 
 class Wal:
-    """The write-ahead log of a node. Open it with `open_wal`."""
+    """The write-ahead log of a node. Open it with `open_wal`.
+
+    Attributes:
+        waiting_bytes: what was appended and is not written yet; to be read only.
+    """
 
     def __init__(self, disk: Disk, number: int, file: File, size: int, bugs: Bugs = NO_BUGS) -> None:
         self._disk = disk
@@ -58,6 +62,7 @@ class Wal:
         self._bugs = bugs
         self._first_size = 0
         self._waiting: list[bytes] = []
+        self.waiting_bytes = 0
         self._done: dict[int, Written] = {}
         self._dirty = asyncio.Event()
         self._is_ripe = False
@@ -65,13 +70,13 @@ class Wal:
 
     def append(self, uid: int, entries: Sequence[Entry], done: Written) -> None:
         """Append entries of a group. Once they are durable `sync` hands on `done`, or a later one of the group."""
-        self._waiting.append(walfile.encode_entries(uid, entries))
+        self._wait(walfile.encode_entries(uid, entries))
         self._done[uid] = done
         self._dirty.set()
 
     def change(self, uid: int, change: Change) -> None:
         """Change the log of a group. Durable once a later append to any group is."""
-        self._waiting.append(walfile.encode_changes(uid, (change,)))
+        self._wait(walfile.encode_changes(uid, (change,)))
 
     def shorten(self) -> None:
         """Roll over soon, if it is worth it: what a node reads when it starts has just become less."""
@@ -125,9 +130,13 @@ class Wal:
         return done
 
     def _take_waiting(self) -> tuple[bytes, dict[int, Written]]:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
         done, self._done = self._done, {}
         return b"".join(waiting), done
+
+    def _wait(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self.waiting_bytes += len(data)
 
     def _write(self, data: bytes) -> None:
         self._file.append(data)

@@ -87,7 +87,7 @@ class SimHost:
         self._strobed = 0
         self._cpu: CpuLimit | None = None
         self._last_line = ""
-        self._last_words: Callable[[], bytes] | None = None
+        self._last_words: list[Callable[[], bytes]] = []
         self.node = node
         self.process: SimProcess | None = None
         self.oscillator = Oscillator(loop, drift_ppm, offset_ns)
@@ -98,7 +98,7 @@ class SimHost:
         life = 1 if self.process is None else self.process.life + 1
         process = self.process = SimProcess(self._loop, life, self._ended)
         process.limit(self._cpu)
-        self._last_words = None
+        self._last_words = []
         self._network.process_started(self.node)
         self._note("process", f"start {life}")
         clock = ProcessClock(self._loop, self.oscillator, process)
@@ -111,9 +111,6 @@ class SimHost:
             if process.alive():
                 self._say(line)
 
-        def last_words(words: Callable[[], bytes]) -> None:
-            self._last_words = words
-
         return process, ProcessWorld(
             process=process,
             clock=clock,
@@ -124,7 +121,7 @@ class SimHost:
             spawn=process.spawn,
             telemetry=telemetry,
             log=log,
-            last_words=last_words,
+            last_words=self._last_words.append,
         )
 
     def kill(self) -> None:
@@ -212,8 +209,8 @@ class SimHost:
         assert process is not None, "a process ended that never began"
         if process.failure is not None:
             self._say(f"stops: {type(process.failure).__name__}: {process.failure}")
-        if self._last_words is not None:
-            self._outputs.telemetry(self.node, self._loop.now_ns, self._last_words())
+        for words in self._last_words:
+            self._outputs.telemetry(self.node, self._loop.now_ns, words())
         self._note("process", f"end {process.life}")
         self._network.process_ended(self.node, process)
 

@@ -235,6 +235,7 @@ class World:
         cut: directed links (source, destination) that swallow everything.
         carriage: how messages fare on connections that are made from now on, clients' included; None: well.
         founders: the nodes with which the cluster begins; none stands for all.
+        groups: beside that of the metadata store.
         incarnations: of nodes that lost their data.
         snapshot_interval: entries that a node applies between two snapshots.
         checkpoint_interval: the same of checkpoints.
@@ -247,6 +248,7 @@ class World:
         self.config = config
         self.bugs = bugs
         self.founders: tuple[str, ...] = ()
+        self.groups: tuple[str, ...] = ()
         self.incarnations: dict[str, int] = {}
         self.snapshot_interval = SNAPSHOT_INTERVAL
         self.checkpoint_interval = CHECKPOINT_INTERVAL
@@ -277,6 +279,7 @@ class World:
                 self.snapshot_interval,
                 self.checkpoint_interval,
                 self.wal_bytes,
+                self.groups,
             )
             node = Node(config, self.runtime(name))
             await node.start()

@@ -393,7 +393,7 @@ class FakePeer:
         wire.decode_hello(await connection.receive())
         while True:
             data = await connection.receive()
-            frame = wire.decode_peer(data) if data != wire.ALIVE else None
+            frame = wire.decode_peer(data)[1] if data != wire.ALIVE else None
             if isinstance(frame, wire.Forward):
                 self.requests.append(frame)
             elif isinstance(frame, wire.Forwarded):

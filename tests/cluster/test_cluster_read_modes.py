@@ -130,7 +130,7 @@ class Place:
         self.applied = applied
         self.term = max(terms, default=0)
         self.called: list[str] = []
-        self.waits = Waits(lambda: self.log, lambda: self.applied, lambda: self.term, bugs)
+        self.waits = Waits(self.log, lambda: self.applied, lambda: self.term, bugs)
 
     def add(self, index: int, term: int, name: str = "x") -> None:
         self.waits.add(index, term, lambda: self.called.append(name))

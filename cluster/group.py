@@ -1,0 +1,407 @@
+"""This node's member of one group: it carries out what consensus asks for, in order, and brings events to it.
+
+Everything that happens in a group goes through one inbox and one task. The only effects that this task waits for are
+Persist and InstallSnapshot: while they become durable, nothing else of the group is begun, as the contract of
+`splitbrain.cluster.raft.effects` demands. Other groups of the node go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from splitbrain.cluster import wire
+from splitbrain.cluster.bugs import M29
+from splitbrain.cluster.expiry import Expiry
+from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.links import Links
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.members import names, node_of
+from splitbrain.cluster.nodeconfig import NodeConfig
+from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
+from splitbrain.cluster.raft import Raft
+from splitbrain.cluster.raft import effects as fx
+from splitbrain.cluster.raft.effects import Effect
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
+from splitbrain.cluster.raft.membership import Configuration, decode_configuration
+from splitbrain.cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.requests import Pending, Requests
+from splitbrain.cluster.runtime import Runtime
+from splitbrain.cluster.snapshotting import Snapshotting
+from splitbrain.cluster.storage import Opened
+from splitbrain.cluster.store import Store
+from splitbrain.cluster.telemetry import Telemetry
+from splitbrain.cluster.timers import ElectionTimer, Heartbeat
+from splitbrain.cluster.tree import Done, NodeNotFound, Project
+from splitbrain.cluster.waits import Waits
+
+StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
+
+APPLY_AT_ONCE: Final = 512
+"""Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
+
+After a restart the whole log is committed by one event. A node that applied it in one go would be silent for seconds:
+as a leader it would be replaced meanwhile, and so would its successors until each node had done the same.
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all groups of a node share.
+
+    Attributes:
+        config: of the node.
+        runtime: of the node.
+        links: to the other nodes.
+        life: distinguishes this process from the node's earlier ones.
+    """
+
+    config: NodeConfig
+    runtime: Runtime
+    links: Links
+    life: int
+
+
+class Group:
+    """This node's member of one group.
+
+    Args:
+        name: of the group.
+        place: what it shares with the node's other groups.
+        opened: what it had stored.
+        founders: ids of the members with which the group begins, the same on all nodes.
+
+    Attributes:
+        requests: those of clients that are under way.
+    """
+
+    def __init__(self, name: str, place: Place, opened: Opened, founders: Sequence[NodeId]) -> None:
+        config, runtime = place.config, place.runtime
+        self._name = name
+        self._config = config
+        self._runtime = runtime
+        self._links = place.links
+        self._store = Store(config.node, config.bugs)
+        self._inbox: deque[Callable[[], Event | None]] = deque()
+        self._wake = asyncio.Event()
+        self._halted = False
+        self._store_work: deque[StoreEffect] = deque()  # Applies in slices of at most APPLY_AT_ONCE
+        clock, raft = runtime.clock, config.raft
+        self._election_timer = ElectionTimer(
+            clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
+        )
+        self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
+        self._storage = opened.storage
+        self._raft = Raft(config.member, founders, opened.recovered, config=raft, bugs=config.bugs)
+        self._telemetry = Telemetry(
+            runtime, name, lambda: names(self._raft.configuration.voters), self.status, self.projections
+        )
+        self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
+        self.requests = Requests(
+            name,
+            config.member,
+            place.life,
+            clock,
+            self._links,
+            self._propose,
+            lambda: self._raft.term,
+            lambda query: (self._store.query(query), self._store.applied_index),
+            self._waits,
+            reads_on_lease=raft.lease_reads,
+            bugs=config.bugs,
+        )
+        self._snapshots = Snapshotting(
+            self._storage,
+            self._raft,
+            runtime.spawn,
+            self.submit,
+            config.snapshot_interval,
+            config.checkpoint_interval,
+            config.bugs,
+        )
+        self._expiry = Expiry(config.bugs)
+        self._catching_up = CatchingUp(self._raft.last_index)
+        self._executors = self._executors_by_effect()
+        self._recover(opened)
+
+    def _recover(self, opened: Opened) -> None:
+        recovered = opened.recovered
+        if opened.state is not None:
+            self._store = self._store.reset(opened.state)
+            self._snapshots.begins_at(recovered.base_index, len(opened.state))
+        self._catching_up.applied(recovered.base_index, recovered.base_term)
+        bugs = self._config.bugs
+        self._log(
+            f"starts in term {recovered.term} with {len(recovered.entries)} entries"
+            f"{f' behind entry {recovered.base_index}' if recovered.base_index else ''}; "
+            f"members {', '.join(self._raft.members)}" + (f"; bugs {', '.join(bugs.ids)}" if bugs.ids else "")
+        )
+        if self._config.incarnation and not recovered.term and not recovered.entries:
+            self._telemetry.event("new-member")
+        self._telemetry.start(
+            self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)
+        )
+
+    async def run(self) -> None:
+        """Take part in the group, until `halt`.
+
+        Raises:
+            OSError: the disk failed; the node must stop.
+            InvariantError: something happened that consensus rules out; the group must stop.
+        """
+        self._links.open(self._raft.members)
+        self.submit(Start())
+        await self._handle_events()
+
+    def stopped(self) -> None:
+        """Note in the telemetry that the member stops in good order. What it promised is durable already."""
+        self._telemetry.event("stop")
+
+    def halt(self) -> None:
+        """Take part no more, while the node goes on: what is begun with the disk comes to its end."""
+        self._halted = True
+        self._wake.set()
+        self._election_timer.stop()
+        self._heartbeat.stop()
+
+    def status(self) -> wire.Status:
+        """What this member says of itself."""
+        raft, store = self._raft, self._store
+        return wire.Status(
+            self._config.node,
+            raft.role,
+            raft.term,
+            None if raft.leader is None else node_of(raft.leader),
+            raft.commit_index,
+            store.applied_index,
+            store.chain_hash,
+            store.state_hash,
+        )
+
+    def projections(self) -> tuple[str, str]:
+        """Hashes of what the projections hold, and of what they should."""
+        return self._store.projection_hash, self._store.projected_hash
+
+    def members(self) -> wire.MemberList:
+        """The configuration that it has in force, committed or not."""
+        return _member_list(self._raft.configuration)
+
+    def serve(self, request: wire.Request, answer: Callable[[int, wire.Outcome, int], None]) -> None:
+        """A client of this node wants something of the group; `answer` is called once, now or later."""
+        body, term = request.body, self._raft.term
+        match body:
+            case wire.StatusQuery():
+                answer(term, self.status(), 0)
+            case wire.MembersQuery():
+                answer(term, self.members(), 0)
+            case Project():
+                answer(term, self._projected(body), 0)
+            case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery():
+                raise AssertionError("a request about groups is the node's")
+            case _:
+                self.requests.from_client(body, request.timeout_ms, answer, request.reply_from)
+
+    def received(self, peer: NodeId, message: Message) -> None:
+        """A peer's member of the group says something."""
+        self.submit(Received(peer, message))
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def submit(self, event: Event) -> None:
+        """An event happened; it is handled in its turn."""
+        self._enqueue(lambda: event)
+
+    def _propose(self, event: Event) -> None:
+        """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together."""
+        if isinstance(event, Propose) and self._storage.is_flooded:
+            reached("write-ahead log flooded")
+            self.requests.rejected(fx.Rejected(event.ref, self._raft.leader, "busy"))
+        else:
+            self.submit(event)
+
+    def _enqueue(self, due: Callable[[], Event | None]) -> None:
+        self._inbox.append(due)
+        self._wake.set()
+
+    def _election_timer_ran_out(self, token: int) -> None:
+        # Asked when the event is taken out: a message before it in the inbox may have restarted the timer.
+        self._enqueue(lambda: ElectionTimeout() if self._election_timer.holds(token) else None)
+
+    def _heartbeat_ticked(self, token: int) -> None:
+        now_ns = self._runtime.clock.monotonic_ns()
+        if self._heartbeat.holds(token):
+            self._drop_unused_refs()
+        self._enqueue(lambda: HeartbeatTick(now_ns) if self._heartbeat.holds(token) else None)
+
+    def _drop_unused_refs(self) -> None:
+        """As the leader: have all members forget what clients will not ask for any more (KH-9)."""
+        store = self._store
+        command = self._expiry.due(self._runtime.clock.monotonic_ns(), store.applied_index, store.refs.ages())
+        if command is not None:
+            self.requests.from_node(command, self._expiry.answered)
+
+    async def _handle_events(self) -> None:
+        while not self._halted:
+            while self._inbox and not self._halted:
+                event = self._inbox.popleft()()
+                if event is None:
+                    continue
+                for effect in self._raft.handle(event):
+                    if isinstance(effect, fx.Persist):
+                        await self._storage.save_vote(effect.term, effect.voted_for)
+                    elif isinstance(effect, fx.InstallSnapshot):
+                        await self._install(effect)
+                    else:
+                        self._executors[type(effect)](effect)
+                self._telemetry.durable = self._raft.written_index
+            if self._store_work:
+                reached("log applied in slices")
+                await self._runtime.clock.sleep(0)
+                self._use_store()
+                continue
+            self._wake.clear()
+            await self._wake.wait()
+
+    # --- effects ----------------------------------------------------------------------------------------------
+
+    def _executors_by_effect(self) -> dict[type[Effect], Callable[[Any], None]]:
+        """How each effect is carried out, except for Persist, which is waited for."""
+        requests = self.requests
+        return {
+            fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
+            fx.TruncateLog: self._truncate,
+            fx.Send: self._send,
+            fx.SendChunk: self._send_chunk,
+            fx.Apply: self._apply_in_slices,
+            fx.ReadReady: self._to_store if M29 not in self._config.bugs else self._read,
+            fx.Rejected: requests.rejected,
+            fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
+            fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
+            fx.Dropped: requests.dropped,
+            fx.StartElectionTimer: lambda _: self._election_timer.start(),
+            fx.StopElectionTimer: lambda _: self._election_timer.stop(),
+            fx.StartHeartbeat: lambda _: self._heartbeat.start(),
+            fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
+            fx.Voted: lambda effect: self._telemetry.vote(node_of(effect.candidate)),
+            fx.RoleChanged: self._role_changed,
+            fx.MembersChanged: self._members_changed,
+            # The Apply that follows reports it, with its hashes.
+            fx.CommitAdvanced: lambda effect: self._storage.committed(effect.index),
+            fx.Rebuild: self._to_store,
+        }
+
+    def _truncate(self, effect: fx.TruncateLog) -> None:
+        self._telemetry.cut(effect.from_index - 1)
+        self._catching_up.cut(effect.from_index - 1)
+        self._storage.truncate(effect.from_index)
+
+    def _send(self, effect: fx.Send) -> None:
+        self._links.send(effect.to, wire.encode_peer(effect.message, self._name))
+
+    def _send_chunk(self, effect: fx.SendChunk) -> None:
+        self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect), self._name))
+
+    async def _install(self, effect: fx.InstallSnapshot) -> None:
+        """Put the store where a snapshot of the leader is."""
+        while self._store_work:
+            self._use_store()  # it may answer what was asked here
+        self._telemetry.cut(effect.index)
+        await self._snapshots.install(effect)
+        self._store = self._store.reset(effect.state)
+        self._catching_up.cut(effect.index)
+        self._catching_up.applied(effect.index, effect.last_term)
+        self._log(f"took over the leader's snapshot of entry {effect.index}")
+        self._telemetry.event("snapshot")
+        self._waits.advanced()
+
+    def _apply_in_slices(self, effect: fx.Apply) -> None:
+        entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
+        self._to_store(*(fx.Apply(entries[first : first + APPLY_AT_ONCE], effect.refs) for first in slices))
+
+    def _to_store(self, *effects: StoreEffect) -> None:
+        """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
+        idle = not self._store_work
+        self._store_work.extend(effects)
+        if idle:
+            self._use_store()
+
+    def _use_store(self) -> None:
+        """Carry out as much of what waits for the store as the event loop can bear at once."""
+        budget = APPLY_AT_ONCE
+        while self._store_work and budget > 0:
+            effect = self._store_work.popleft()
+            budget -= 1
+            match effect:
+                case fx.Apply(entries):
+                    budget -= len(entries)
+                    self._apply(effect)
+                case fx.ReadReady():
+                    self._read(effect)
+                case fx.Rebuild():
+                    self._rebuild()
+
+    def _apply(self, effect: fx.Apply) -> None:
+        for entry in effect.entries:
+            result = self._store.apply(entry)
+            self._telemetry.applied(entry.index)
+            request: Pending | None = effect.refs.get(entry.index)
+            if request is None:
+                continue
+            if entry.kind == "config":
+                self.requests.done(request, _member_list(decode_configuration(entry)), entry.index)
+            elif result is not None:
+                self.requests.done(request, result, entry.index)
+        self._waits.advanced()
+        self._telemetry.commit_advanced()
+        self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
+        self._snapshots.applied(effect.entries[-1], self._store.dump)
+
+    def _read(self, effect: fx.ReadReady) -> None:
+        is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
+        assert is_current, "a read would miss what was committed before it"
+        request: Pending = effect.ref
+        self.requests.done(request, self._store.query(request.query), self._store.applied_index)
+
+    def _role_changed(self, effect: fx.RoleChanged) -> None:
+        self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
+        # Without its own no-op: checkers compare the log that it was elected with.
+        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
+        if effect.leader is not None:
+            self._catching_up.leader_is_known(effect.term)
+        self.requests.leader_changed(effect.leader)
+        self._expiry.reset()
+
+    def _members_changed(self, effect: fx.MembersChanged) -> None:
+        learners = effect.configuration.learners
+        voters = f"members {', '.join(effect.configuration.voters)}"
+        self._log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
+        self._links.open(effect.configuration.members)
+        self._telemetry.event("members")
+
+    def _rebuild(self) -> None:
+        self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
+        self._telemetry.event("rebuild")
+
+    def _projected(self, query: Project) -> wire.Outcome:
+        """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""
+        if query.projection not in PROJECTIONS:
+            return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
+        if not self._catching_up.done:
+            reached("projection asked before it was built")
+            return wire.Failure("unavailable", True, f"{self._config.node} has not caught up yet: try again later")
+        found = self._store.projected(query.projection, query.path)
+        return NodeNotFound(query.path) if found is None else Done(found)
+
+    def _log(self, line: str) -> None:
+        self._runtime.log(line if self._name == METADATA else f"group {self._name}: {line}")
+
+
+def _member_list(configuration: Configuration) -> wire.MemberList:
+    return wire.MemberList(configuration.voters, tuple(configuration.learners))
+
+
+def _invalid(detail: str) -> wire.Failure:
+    return wire.Failure("invalid_request", True, detail)

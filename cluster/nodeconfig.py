@@ -1,0 +1,83 @@
+"""The configuration of a node at its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.errors import ArgumentError
+from splitbrain.cluster.groupnames import METADATA, group_problem
+from splitbrain.cluster.members import SEPARATOR, member_id
+from splitbrain.cluster.raft import Config
+from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.runtime import Address
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.storage import WAL_BYTES
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """The configuration of a node at its start.
+
+    Attributes:
+        node: its name.
+        listen: the address that it serves.
+        peers: for every other node that is a member or may become one, the address under which this node reaches it.
+        raft: times and limits, the same on all members.
+        bugs: what is broken on purpose.
+        founders: names of the nodes with which the cluster begins, the same on all nodes; this one and all peers if
+            none are given. A node that is none of them waits until it is taken in.
+        incarnation: how often the node has lost its data before (`splitbrain.cluster.members`); beyond 0 it is no
+            founder.
+        snapshot_interval: entries that are applied between two snapshots.
+        checkpoint_interval: the same of checkpoints; 0 for none.
+        wal_bytes: a file of the write-ahead log that is longer is replaced.
+        groups: names of groups beside that of the metadata store, which every node has from the start.
+
+    Raises:
+        ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
+    """
+
+    node: str
+    listen: Address
+    peers: Mapping[str, Address]
+    raft: Config = field(default_factory=Config)
+    bugs: Bugs = NO_BUGS
+    founders: tuple[str, ...] = ()
+    incarnation: int = 0
+    snapshot_interval: int = SNAPSHOT_INTERVAL
+    checkpoint_interval: int = CHECKPOINT_INTERVAL
+    wal_bytes: int = WAL_BYTES
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no cluster."""
+        if self.snapshot_interval < 1:
+            raise ArgumentError("the snapshot interval is at least 1 entry.")
+        if self.checkpoint_interval < 0:
+            raise ArgumentError("the checkpoint interval is 0, for none, or more.")
+        for group in self.groups:
+            problem = group_problem(group)
+            if problem is not None or group == METADATA or self.groups.count(group) > 1:
+                raise ArgumentError(f"group {group!r}: {problem or 'each is named once, and the store needs no name'}.")
+        if self.node in self.peers:
+            raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
+        nodes = (self.node, *self.peers)
+        for node in nodes:
+            if SEPARATOR in node:
+                raise ArgumentError(f"{node!r} cannot be the name of a node: {SEPARATOR!r} is for ids of members.")
+        unknown = sorted(set(self.founders) - set(nodes))
+        if unknown or len(set(self.founders)) != len(self.founders):
+            named = ", ".join(self.founders)
+            raise ArgumentError(f"each founder is named once, and is this node or a --peer, unlike those of {named}.")
+
+    @property
+    def member(self) -> NodeId:
+        """This node's id."""
+        return member_id(self.node, self.incarnation)
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """The members with which the cluster begins, sorted."""
+        return tuple(sorted(self.founders or [self.node, *self.peers]))
