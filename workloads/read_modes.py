@@ -20,6 +20,7 @@ from splitbrain.harness.contract.read_modes import (
     READ_AFTER,
     READ_LEADER,
     READ_LOCAL,
+    SESSION_READS,
     ReadPromise,
     answered_alone,
 )
@@ -46,7 +47,7 @@ KEYS: Final = 5
 """Few, so that a session comes back to each of them often."""
 
 WRITE_SHARE: Final = 0.4
-"""Of the ops of clients that write and read."""
+"""Of the ops of clients that write and read, without those that read back what they wrote."""
 
 RAFT: Final[Mapping[str, ReadPromise]] = {
     READ: ReadPromise(line="a majority", linearizable="always", follows=(READ, READ_LOCAL), needs_quorum=True),
@@ -68,35 +69,57 @@ class ReadModesClient(SessionClient[ReadModes]):
         if op.f == "write":
             answer = await self.session.write(key, op.value)
             return op.complete("ok", op.value, term=answer.term)
-        if op.f in test.system.capabilities.session_reads:
+        if op.f in SESSION_READS:
             answer = await self.session.read_as(key, op.f)
             return op.complete("ok", answer.value, term=answer.term)
-        raise ProtocolError(f"the read-modes workload knows no op {op.f!r}, only write and the reads of the system.")
+        raise ProtocolError(f"the read-modes workload knows no op {op.f!r}, only write, {', '.join(SESSION_READS)}.")
 
 
-class Writes(msgspec.Struct, frozen=True):
-    """Writes of the numbers 1, 2, 3 and so on, each once, to a key at random, by any free client."""
+class Mixed(msgspec.Struct, frozen=True):
+    """Writes of the numbers 1, 2, 3 and so on, each once, and reads, of keys at random, by any free client.
 
+    A client whose write was acknowledged reads its key next: a moment later its node has caught up.
+
+    Attributes:
+        reads: the kinds of reads.
+        back: those with which a client reads what it wrote.
+        number: the next one to be written.
+        owed: clients that read back next, by process, and the keys that they wrote.
+    """
+
+    reads: tuple[str, ...]
+    back: tuple[str, ...]
     number: int = 1
+    owed: tuple[tuple[int, str], ...] = ()
 
     def op(self, ctx: Context) -> Result:
-        """The next write."""
+        """The next op."""
         if not ctx.free:
             return PENDING, self
-        op = assign(invoke("write", self.number, key=_key(ctx)), ctx)
-        return (PENDING, self) if op is None else (op, Writes(self.number + 1))
+        for place, (process, key) in enumerate(self.owed):
+            if ctx.free >> ctx.thread_of(process) & 1:
+                f = self.back[ctx.rng.below(len(self.back))]
+                rest = (*self.owed[:place], *self.owed[place + 1 :])
+                read = msgspec.structs.replace(invoke(f, key=key), process=process)
+                return read, msgspec.structs.replace(self, owed=rest)
+        key = str(ctx.rng.below(KEYS))
+        if ctx.rng.random() >= WRITE_SHARE:
+            op = assign(invoke(self.reads[ctx.rng.below(len(self.reads))], key=key), ctx)
+            return (PENDING, self) if op is None else (op, self)
+        op = assign(invoke("write", self.number, key=key), ctx)
+        return (PENDING, self) if op is None else (op, msgspec.structs.replace(self, number=self.number + 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Numbers do not depend on what became of earlier ones: each is written at most once."""
+        """Remember whose write was acknowledged; a client that crashed owes nothing any more."""
+        if event.type == "ok" and event.f == "write" and self.back:
+            return msgspec.structs.replace(self, owed=(*self.owed, (event.process, event.key or "")))
+        if event.type == "info" and any(process == event.process for process, _ in self.owed):
+            return msgspec.structs.replace(self, owed=tuple(each for each in self.owed if each[0] != event.process))
         return self
 
 
-def _key(ctx: Context) -> str:
-    return str(ctx.rng.below(KEYS))
-
-
 def _reads(f: str) -> Generator:
-    return each(lambda ctx: invoke(f, key=_key(ctx)))
+    return each(lambda ctx: invoke(f, key=str(ctx.rng.below(KEYS))))
 
 
 def read_modes(
@@ -120,8 +143,7 @@ def read_modes(
     """
     if not reads:
         raise UsageError("workload 'read-modes' needs a system whose sessions read in several modes: choose another.")
-    share = (1 - WRITE_SHARE) / len(reads)
-    mixed = mix(Writes(), *map(_reads, reads), weights=[WRITE_SHARE, *[share] * len(reads)])
+    mixed = Mixed(tuple(reads), tuple(f for f, promise in reads.items() if "write" in promise.follows))
     alone = sorted(answered_alone(reads) - {READ_LEADER})
     apart = concurrency >= 2 * len(nodes) and alone
     fs = ("write", *reads)

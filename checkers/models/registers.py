@@ -81,16 +81,16 @@ class CasRegister(AssignmentModel):
 
 
 class ReadModes(CasRegister):
-    """A register that is read in several modes (workload `read-modes`).
+    """A register with modes of reading.
 
-    Reads must be linearizable with all changes; those in another mode (`read-leader`, `read-local`, `read-after`) say
-    nothing, except in the modes of the parameter. It is null at first.
+    A `read` must be linearizable with all changes. One in another mode (`read-leader`, `read-local`, `read-after`) says
+    nothing, except in the modes of the parameter, a list. It is null at first.
     """
 
     name = "read-modes"
     fs = CasRegister.fs | {"read-leader", "read-local", "read-after"}
     opaque = frozenset({"read", "read-leader", "read-local", "read-after"})
-    parameter = "modes that are linearizable, too"
+    parameter = "modes"
 
     def __init__(self, modes: Hashable = ()) -> None:
         known = self.fs - CasRegister.fs

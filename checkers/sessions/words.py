@@ -152,4 +152,4 @@ class Words:
 
 
 def _time(time_ns: int) -> str:
-    return f"{seconds(time_ns):.3f} s"
+    return f"{seconds(max(time_ns, 0)):.3f} s"  # a history without times has negative ones

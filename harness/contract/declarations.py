@@ -13,7 +13,7 @@ from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
-from splitbrain.harness.contract.read_modes import READ, ReadMode, ReadPromise
+from splitbrain.harness.contract.read_modes import READ, SESSION_READS, ReadMode, ReadPromise
 from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.results.errors import UsageError
@@ -149,6 +149,8 @@ def _session_reads(value: object) -> bool:
         return False
     reads = cast("Mapping[str, ReadPromise]", value)
     known = {*reads, "write"}
+    if not set(reads) <= set(SESSION_READS):
+        return False
     return not reads or (READ in reads and all(known.issuperset(promise.follows) for promise in reads.values()))
 
 
@@ -184,7 +186,9 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "operations": _Rule(_texts(frozenset), 'a frozenset of names, such as frozenset({"key-value"})'),
     "read_modes": _Rule(_modes, f"a tuple of one or more of {', '.join(get_args(ReadMode))}"),
     "session_reads": _Rule(
-        _session_reads, f'a mapping from functions, {READ!r} among them, to ReadPromise(...)s that follow these, or {{}}'
+        _session_reads,
+        f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which follow these "
+        "or 'write'",
     ),
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),

@@ -22,7 +22,9 @@ READ: Final = "read"
 READ_LEADER: Final = "read-leader"
 READ_LOCAL: Final = "read-local"
 READ_AFTER: Final = "read-after"
-"""Reads that one session may mix (operations `read-modes`), by the functions of their ops."""
+
+SESSION_READS: Final = (READ, READ_LEADER, READ_LOCAL, READ_AFTER)
+"""Kinds of reads that one session may mix (operations `read-modes`), by the functions of their ops."""
 
 Linearizable: TypeAlias = Literal["always", "one leader", "never"]
 

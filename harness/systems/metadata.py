@@ -95,7 +95,7 @@ READS: Final = {
         follows=("write", READ_LOCAL),
     ),
 }
-"""RA-25 to RA-27. A leader answers writes: the node of the client may apply one later, so that local reads do not follow
+"""A leader answers writes: the node of the client may apply one later, so that local reads do not follow
 writes. They follow each other while the node lives, since what it has applied only grows. A new leader may have applied
 less than the last one had."""
 RECOVERY_S: Final = 6 * ELECTION_S
