@@ -1,8 +1,8 @@
 """Are the reads that a leader answers by itself linearizable? Promised only while one leader leads all the time.
 
-A node that takes itself for the leader, and asks nobody, is right as long as no other one was elected. So a run is judged
-if it has no fault, and all its answers are of one term; any other run is true, and the sentence says that such reads
-promise no more there than sessions are promised (checker `session`).
+A node that takes itself for the leader, and asks nobody, is right as long as no other one was elected. So a run is
+judged if it has no fault, and all its answers are of one term; any other run is true, and the sentence says that such
+reads promise no more there than sessions are promised (checker `session`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class LeaderReads:
         if why_not := _why_not(history):
             sentence = f"{counted(reads, 'read')} of the leader promised no linearizability: {why_not}."
             return Verdict(
-                checker=self.name, valid="true", algorithm="none", sentence=sentence, figures={"reads": reads, "judged": 0}
+                checker=self.name,
+                valid="true",
+                algorithm="none",
+                sentence=sentence,
+                figures={"reads": reads, "judged": 0},
             )
         wanted = {"model": f'read-modes(["{f}"])'}
         linearizable = Linearizable()

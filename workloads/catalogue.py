@@ -20,7 +20,6 @@ from splitbrain.workloads.read_modes import RAFT, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 
-
 Builder: TypeAlias = Callable[..., Workload]
 """Makes a workload of those arguments of `build` that it takes."""
 

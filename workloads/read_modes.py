@@ -1,7 +1,7 @@
 """Reads in every mode that a system has, mixed in each session with writes; each mode is judged by its own promise.
 
-All clients write numbers, each once, to a few keys, and read them: with a majority, from the leader, from their own node.
-So each answer says which write it saw. Reads of a mode that is linearizable are judged with all writes; what a
+All clients write numbers, each once, to a few keys, and read them: with a majority, from the leader, from their own
+node. So each answer says which write it saw. Reads of a mode that is linearizable are judged with all writes; what a
 session may expect of the others, its system says (`splitbrain.harness.contract.read_modes.ReadPromise`). A read from
 a node that is cut off may be as old as it likes, as long as its session has not seen newer.
 """

@@ -1,4 +1,4 @@
-"""Reads that may be stale only under faults: without one that was answered under faults, their promise was not tested."""
+"""Reads that may be stale only under faults: if none was answered under faults, their promise was not tested."""
 
 from __future__ import annotations
 

@@ -180,9 +180,7 @@ def _finding(words: Words, circle: Sequence[Link]) -> Finding:
     )
 
 
-def _figures(
-    history: pa.Table, reading: Reading, found: Links, findings: Sequence[Finding]
-) -> dict[str, Any]:
+def _figures(history: pa.Table, reading: Reading, found: Links, findings: Sequence[Finding]) -> dict[str, Any]:
     saw = [source for source in reading.source if source != NOTHING]
     by_name: dict[str, int] = {}
     for finding in findings:

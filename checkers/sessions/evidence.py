@@ -184,9 +184,7 @@ def _terms(reading: Reading) -> list[int | None]:
     column = numbers(reading.table.column("term"), null=-1)
     ends = reading.calls.end
     rows = len(column)
-    return [
-        int(column[end]) if end < rows and column[end] >= 0 else -1 - op for op, end in enumerate(ends)
-    ]
+    return [int(column[end]) if end < rows and column[end] >= 0 else -1 - op for op, end in enumerate(ends)]
 
 
 def shown(reading: Reading) -> Iterator[tuple[int, int, int]]:

@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         readers = [f for f in fs if is_read(f) or f == CAS]
         if self.follows is None:
-            return {f: readers for f in (*readers, WRITE)}
+            return dict.fromkeys((*readers, WRITE), readers)
         found: dict[str, list[str]] = {}
         for reader in readers:
             if reader in self.follows:

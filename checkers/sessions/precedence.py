@@ -96,9 +96,7 @@ class Order:
         first = next((place for place, link in enumerate(best) if link.why in GUARANTEES), 0)
         return best[first:] + best[:first]
 
-    def _path(
-        self, edges: Edges, within: set[int], start: int, end: int, best: Sequence[Link]
-    ) -> list[Link] | None:
+    def _path(self, edges: Edges, within: set[int], start: int, end: int, best: Sequence[Link]) -> list[Link] | None:
         """The fewest links from one write to another, if with one more there are fewer than in `best`."""
         moment = len(self._reading.f)
         steps = {start: 0}

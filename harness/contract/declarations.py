@@ -187,8 +187,8 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "read_modes": _Rule(_modes, f"a tuple of one or more of {', '.join(get_args(ReadMode))}"),
     "session_reads": _Rule(
         _session_reads,
-        f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which follow these "
-        "or 'write'",
+        f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which "
+        "follow these or 'write'",
     ),
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),

@@ -1,7 +1,7 @@
 """Read modes: what a system is asked to promise of its reads.
 
-A test has one of `ReadMode` for all its reads, never both. Sessions with the operations `read-modes` have several kinds of
-reads at once, each with a promise of its own (`ReadPromise`).
+A test has one of `ReadMode` for all its reads, never both. Sessions with the operations `read-modes` have several
+kinds of reads at once, each with a promise of its own (`ReadPromise`).
 """
 
 from __future__ import annotations

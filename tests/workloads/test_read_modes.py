@@ -31,7 +31,7 @@ class Replicas:
         self.draw = random.Random(seed)
         self.broken = broken
         self.log: list[tuple[str, int]] = []
-        self.applied = dict.fromkeys(FIVE, 0)
+        self.applied: dict[str, int] = dict.fromkeys(FIVE, 0)
         self.written: dict[int, int] = {}
 
     def catches_up(self) -> None:
@@ -74,7 +74,8 @@ def verdicts(seed: int, broken: str = "", reads: Mapping[str, ReadPromise] = MET
         else:
             value = under_way.pop(op.process)
             answer = replicas.does(op.process, op.node or "", op.f, op.key or "", value)
-        script.event(op.process, op.type, op.f, answer, key=op.key, node=op.node, term=None if op.type == "invoke" else 1)
+        term = None if op.type == "invoke" else 1
+        script.event(op.process, op.type, op.f, answer, key=op.key, node=op.node, term=term)
     specs = [spec for spec in found.checkers if spec.name in JUDGES]
     return {verdict.checker: verdict for verdict in engine.judge(to_table(script.ops), specs, weaker=False)}
 

@@ -90,9 +90,7 @@ def judge(history: Sequence[Op], options: Mapping[str, Any]) -> Literal["true", 
             pending.append(source)
     writes = [number for number, call in enumerate(calls) if call.leaves]
     shown = {
-        write: min(
-            [calls[write].end, *(calls[reader].end for reader, source in sources.items() if source == write)]
-        )
+        write: min([calls[write].end, *(calls[reader].end for reader, source in sources.items() if source == write)])
         for write in writes
     }
     for order in itertools.permutations(writes):
@@ -109,39 +107,44 @@ def agrees(
     place: Mapping[int, int],
     options: Mapping[str, Any],
 ) -> bool:
-    follows: Mapping[str, Sequence[str]] | None = options.get("follows")
-    same_term = options.get("same_term", ())
+    """Whether an order of the writes, by place, fulfils everything."""
     if options.get("linearizable_writes"):
         for one, other in itertools.product(shown, repeat=2):
             if shown[one] < calls[other].begin and place[one] > place[other]:
                 return False
-    for later, second in enumerate(calls):
-        version = sources.get(later)
-        if second.leaves and version is not None and place[version] >= place[later]:
-            return False
-        for earlier in range(later):
-            first = calls[earlier]
-            if first.session != second.session:
-                continue
-            saw = sources.get(earlier)
-            if second.leaves and first.leaves and place[earlier] >= place[later]:
-                return False
-            if second.leaves and saw is not None and place[saw] >= place[later]:
-                return False
-            if version is None or first.key != second.key:
-                continue
-            if follows is not None and second.f not in follows:
-                continue
-            if second.f in same_term and (first.term is None or first.term != second.term):
-                continue
-            wanted = None if follows is None else {*follows[second.f], second.f}
-            if first.leaves and (wanted is None or "write" in wanted) and place[earlier] > place[version]:
-                return False
-            if (
-                first.f.startswith("read")
-                and saw is not None
-                and (wanted is None or first.f in wanted)
-                and place[saw] > place[version]
-            ):
-                return False
-    return True
+    pairs_of_ops = itertools.combinations_with_replacement(range(len(calls)), 2)
+    return all(agree(calls, sources, place, options, *pair) for pair in pairs_of_ops)
+
+
+def agree(
+    calls: Sequence[Call],
+    sources: Mapping[int, int | None],
+    place: Mapping[int, int],
+    options: Mapping[str, Any],
+    earlier: int,
+    later: int,
+) -> bool:
+    """Whether two ops, or one that reads and writes, fulfil the four guarantees."""
+    first, second, saw, version = calls[earlier], calls[later], sources.get(earlier), sources.get(later)
+    if first.session != second.session:
+        return True
+    before = [] if saw is None else [saw]
+    if first.leaves and earlier != later:
+        before.append(earlier)
+    if second.leaves and any(place[write] >= place[later] for write in before):
+        return False
+    if version is None or earlier == later or not promises(first, second, options):
+        return True
+    wanted = None if options.get("follows") is None else {*options["follows"][second.f], second.f}
+    if first.leaves and (wanted is None or "write" in wanted) and place[earlier] > place[version]:
+        return False
+    reads = first.f.startswith("read") and (wanted is None or first.f in wanted)
+    return not (reads and saw is not None and place[saw] > place[version])
+
+
+def promises(first: Call, second: Call, options: Mapping[str, Any]) -> bool:
+    """Whether a read promises anything after another op of its session."""
+    follows = options.get("follows")
+    if first.key != second.key or (follows is not None and second.f not in follows):
+        return False
+    return second.f not in options.get("same_term", ()) or (first.term is not None and first.term == second.term)

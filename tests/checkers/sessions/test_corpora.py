@@ -1,6 +1,6 @@
-"""Published histories: where a register is linearizable, no session guarantee is broken, also with real time as evidence.
+"""Published histories: where a register is linearizable, no session guarantee is broken, with real time as evidence.
 
-They write few values again and again, so that most reads cannot be attributed to one write, and most verdicts are unknown.
+They write few values again and again, so that most reads cannot be attributed to one write: most verdicts are unknown.
 """
 
 from __future__ import annotations

@@ -62,8 +62,10 @@ def test_real_time_is_evidence_only_where_writes_are_linearizable() -> None:
     assert found.anomalies == ("monotonic-reads",)
     assert found.evidence["because"] == [
         "process 2 read 2 of key 'x' (op 5, 0.000 s) and later read 1 of key 'x' (op 7, 0.000 s)",
-        "the write of 1 of key 'x' (op 1) was acknowledged at 0.000 s, before the write of 2 of key 'x' (op 3) was "
-        "invoked at 0.000 s",
+        (
+            "the write of 1 of key 'x' (op 1) was acknowledged at 0.000 s, before the write of 2 of key 'x' (op 3) was "
+            "invoked at 0.000 s"
+        ),
     ]
     assert "linearizable" in found.evidence["assumes"]
 
@@ -77,9 +79,9 @@ def test_the_sentence_names_ops_processes_nodes_and_times() -> None:
     found = Sessions().check(script.table(), LINEARIZABLE)
     assert found.sentence == (
         "Monotonic reads violated: process 2 read 2 of key 'a' (read-local, op 5, n3, 0.500 s) and later read 1 of key "
-        "'a' (read-local, op 7, n3, 0.700 s), but the write of 1 of key 'a' (op 1) came before the write of 2 of key 'a' "
-        "(op 3): the write of 1 of key 'a' (op 1) was acknowledged at 0.100 s, before the write of 2 of key 'a' (op 3) "
-        "was invoked at 0.200 s."
+        "'a' (read-local, op 7, n3, 0.700 s), but the write of 1 of key 'a' (op 1) came before the write of 2 of key "
+        "'a' (op 3): the write of 1 of key 'a' (op 1) was acknowledged at 0.100 s, before the write of 2 of key 'a' "
+        "(op 3) was invoked at 0.200 s."
     )
     assert found.evidence["ops"] == [1, 3, 5, 7]
     assert [op["process"] for op in found.evidence["witness"]] == [0, 1, 2, 2]
