@@ -58,6 +58,10 @@ RAFT: Final[Mapping[str, ReadPromise]] = {
 """For a system that is not known yet: all kinds of reads."""
 
 
+ALONE_WEIGHT: Final = 2.0
+"""Of a read that a node answers alone, for clients that only read; that of the others is 1."""
+
+
 class ReadModesClient(SessionClient[ReadModes]):
     """Writes, and reads in every mode."""
 
@@ -130,8 +134,8 @@ def read_modes(
 ) -> Workload:
     """The workload for this number of clients of these nodes.
 
-    Where there are two clients for each node, one of them only reads what its node answers alone: no write and no
-    majority holds it up while the node is cut off.
+    Where there are two clients for each node, one of them only reads, mostly what its node answers alone: little holds it
+    up while the node is cut off, and a node that should not answer without a majority is asked nonetheless.
 
     Args:
         nodes: names of the nodes.
@@ -144,13 +148,13 @@ def read_modes(
     if not reads:
         raise UsageError("workload 'read-modes' needs a system whose sessions read in several modes: choose another.")
     mixed = Mixed(tuple(reads), tuple(f for f, promise in reads.items() if "write" in promise.follows))
-    alone = sorted(answered_alone(reads) - {READ_LEADER})
-    apart = concurrency >= 2 * len(nodes) and alone
+    alone = answered_alone(reads) - {READ_LEADER}
+    only_reads = mix(*map(_reads, reads), weights=[ALONE_WEIGHT if f in alone else 1.0 for f in reads])
     fs = ("write", *reads)
     return Workload(
         name="read-modes",
         client=ReadModesClient(),
-        generator=reserve((len(nodes), mix(*map(_reads, alone))), rest=mixed) if apart else mixed,
+        generator=reserve((len(nodes), only_reads), rest=mixed) if concurrency >= 2 * len(nodes) else mixed,
         final_generator=sequence(*(final(invoke(f, key=str(place % KEYS))) for place, f in enumerate(reads))),
         checkers=(*_judges(reads), CheckerSpec("stats"), CheckerSpec("coverage", _coverage(fs, reads))),
         fs=fs,

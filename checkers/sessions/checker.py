@@ -17,7 +17,8 @@ from splitbrain.checkers.sessions.words import NAMES, Words, broken
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.checkers.weaker.calls import NOTHING
 from splitbrain.results.arrow import client_ops
-from splitbrain.results.calls import is_equal, place
+from splitbrain.results.calls import place
+from splitbrain.results.columns import codes, numbers
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.values import canonical_json
@@ -148,15 +149,18 @@ def _failed_writes(reading: Reading) -> dict[tuple[str | None, str], int]:
     table = reading.table
     found: dict[tuple[str | None, str], int] = {}
     invoked: dict[int, int] = {}
-    changing = ~is_equal(table, "f", "") & [not is_read(f) for f in table["f"].to_pylist()]
-    types, processes = table["type"].to_pylist(), table["process"].to_pylist()
-    for row in changing.nonzero()[0].tolist():
-        if types[row] == "invoke":
+    fs: list[str] = table["f"].to_pylist()  # pyright: ignore[reportAssignmentType]
+    types, processes = codes(table["type"]), numbers(table["process"]).tolist()
+    kinds = [types[1][code] for code in types[0].tolist()]
+    for row, f in enumerate(fs):
+        if is_read(f):
+            continue
+        if kinds[row] == "invoke":
             invoked[processes[row]] = row
-        elif types[row] == "fail" and processes[row] in invoked:
+        elif kinds[row] == "fail" and processes[row] in invoked:
             at = invoked[processes[row]]
             value = table["value"][at].as_py() or "null"
-            if table["f"][at].as_py() == CAS:
+            if f == CAS:
                 value = canonical_json(msgspec.json.decode(value)[1])
             found.setdefault((table["key"][at].as_py(), value), at)
     return found

@@ -99,7 +99,7 @@ def test_staleness_that_a_mode_does_not_allow_is_found_by_its_judge(mode: str, j
 
 
 def test_what_is_broken_names_the_guarantee() -> None:
-    assert verdicts(1, READ_LOCAL)["session"].anomalies == ("monotonic-reads",)
+    assert "monotonic-reads" in verdicts(1, READ_LOCAL)["session"].anomalies
     assert "read-your-writes" in verdicts(1, READ_AFTER)["session"].anomalies
 
 
@@ -120,14 +120,18 @@ def test_clients_use_every_mode_of_the_system_and_no_other_on_few_keys(reads: Ma
     assert values == list(range(1, len(values) + 1))
 
 
-def test_on_every_node_a_client_only_reads_what_that_node_answers_alone() -> None:
+def test_on_every_node_a_client_only_reads_and_mostly_what_that_node_answers_alone() -> None:
     found = read_modes(nodes=FIVE, concurrency=10, reads=METADATA)
     by_process: dict[int, Counter[str]] = {}
     for op in invocations(drive(found.generator, ops_max=2000)):
         by_process.setdefault(op.process, Counter())[op.f] += 1
-    alone = [process for process, fs in by_process.items() if set(fs) == {READ_LOCAL, READ_AFTER}]
-    assert {FIVE[process % 5] for process in alone} == set(FIVE)
-    assert all(set(fs) == {"write", *METADATA} for process, fs in by_process.items() if process not in alone)
+    readers = [process for process, fs in by_process.items() if "write" not in fs]
+    assert {FIVE[process % 5] for process in readers} == set(FIVE)
+    assert len(readers) == 5
+    for process in readers:
+        asked = by_process[process]
+        assert set(asked) == set(METADATA)
+        assert 0.5 < (asked[READ_LOCAL] + asked[READ_AFTER]) / asked.total() < 0.85
 
 
 def test_a_system_without_such_reads_is_refused() -> None:

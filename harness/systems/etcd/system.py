@@ -108,7 +108,7 @@ class Etcd:
             recovery_s=RECOVERY_S,
             recovery_per_outage=RECOVERY_PER_OUTAGE,
             outage_limit_s=OUTAGE_LIMIT_S,
-            local=answered_alone(READS) | (frozenset({READ}) if self._serializable else frozenset()),
+            local=answered_alone(READS) | frozenset((READ,) if self._serializable else ()),
         )
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "read-modes", "collections", "locks", "lease-locks"}),
