@@ -31,6 +31,10 @@ def judge(*processes: str, **options: Any) -> Verdict:
         (["x=1", "x:1 x=2", "x:2 x:1"], ("monotonic-reads", "writes-follow-reads")),
         (["x=1 x=2", "x:2 x:1"], ("monotonic-reads", "monotonic-writes")),
         (["x=1 y=1", "y=2 x=2", "x:2 x:1", "y:1 y:2"], ("monotonic-reads", "monotonic-writes")),
+        (
+            ["x=1", "z=2 y=1", "x:1 y:1 z=1", "z:1 z:2"],
+            ("monotonic-reads", "monotonic-writes", "writes-follow-reads"),
+        ),
         (["x=1", "x:1>2", "x:2 x:1"], ("monotonic-reads",)),
         (["x:1"], ("thin-air-read",)),
     ],
