@@ -134,8 +134,8 @@ def read_modes(
 ) -> Workload:
     """The workload for this number of clients of these nodes.
 
-    Where there are two clients for each node, one of them only reads, mostly what its node answers alone: little holds it
-    up while the node is cut off, and a node that should not answer without a majority is asked nonetheless.
+    Where there are two clients for each node, one of them only reads, mostly what its node answers alone: little holds
+    it up while the node is cut off, and a node that should not answer without a majority is asked nonetheless.
 
     Args:
         nodes: names of the nodes.
