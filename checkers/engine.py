@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.long_histories import LongHistory
+from splitbrain.checkers.partitions import by_key, in_order
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.turns import InTurns, Task, judge_in_turns
 from splitbrain.checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
-from splitbrain.results.columns import array, codes, numbers
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -180,33 +179,6 @@ def cut_short(specs: Sequence[CheckerSpec], note: str | None) -> tuple[CheckerSp
 
 
 # --- partitions -----------------------------------------------------------------------------------------------------
-
-
-def by_key(history: pa.Table) -> Iterator[pa.Table]:
-    """The client ops of each key, each sorted by index, the smallest partition first; ops without a key are one more.
-
-    Small ones first: a verdict on many keys is there before the time goes into the largest.
-    """
-    of_clients = numbers(history.column("process")) >= 0
-    clients = history if of_clients.all() else history.filter(array(of_clients))
-    if not clients.num_rows:
-        return
-    key, distinct = codes(clients.column("key"))
-    if len(distinct) == 1:
-        yield clients
-        return
-    rows = np.argsort(key, kind="stable")
-    bounds = np.flatnonzero(np.diff(key[rows], prepend=-1, append=-1))
-    grouped = clients.take(array(rows))
-    sizes = np.diff(bounds)
-    for group in np.argsort(sizes, kind="stable"):
-        yield in_order(grouped.slice(int(bounds[group]), int(sizes[group])))
-
-
-def in_order(history: pa.Table) -> pa.Table:
-    """The ops sorted by index."""
-    index = numbers(history.column("index"))
-    return history if np.all(index[1:] > index[:-1]) else history.sort_by("index")
 
 
 def by_key_order(verdict: Verdict) -> tuple[bool, str]:

@@ -33,6 +33,14 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.counter:CounterChecker",
             "every sum lies between what had certainly been added and what may have been",
         ),
+        "session": (
+            "splitbrain.checkers.sessions:Sessions",
+            "sessions read monotonically, and what they wrote; their writes stay in order",
+        ),
+        "leader-reads": (
+            "splitbrain.checkers.leader_reads:LeaderReads",
+            "while one leader leads all the time, its reads are linearizable",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": ("splitbrain.checkers.consensus:ElectionSafety", "at most one leader per group and term"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.read_modes import ReadPromise
 from splitbrain.harness.contract.test import Workload
 from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
@@ -15,22 +16,20 @@ from splitbrain.workloads.declare import declare
 from splitbrain.workloads.grow_set import grow_set
 from splitbrain.workloads.lease_lock import lease_lock
 from splitbrain.workloads.lock import lock
+from splitbrain.workloads.read_modes import RAFT, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 
-
-class Builder(Protocol):
-    """Makes a workload for this number of clients of these nodes."""
-
-    def __call__(
-        self, *, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0
-    ) -> Workload:
-        """The workload."""
-        ...
+Builder: TypeAlias = Callable[..., Workload]
+"""Makes a workload of those arguments of `build` that it takes."""
 
 
 WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "register": (register, "read, write and compare-and-set over many keys; each key must be linearizable"),
+    "read-modes": (
+        read_modes,
+        "writes, and reads in every mode of the system, mixed in each session; each mode must keep its own promise",
+    ),
     "set": (grow_set, "add numbers, read them all; no acknowledged number may be missing"),
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
@@ -60,7 +59,13 @@ def needs(name: str) -> frozenset[str]:
 
 
 def build(
-    name: str, *, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0
+    name: str,
+    *,
+    nodes: Sequence[NodeId],
+    concurrency: int,
+    rate: float = 100.0,
+    time_limit_s: float = 30.0,
+    reads: Mapping[str, ReadPromise] = RAFT,
 ) -> Workload:
     """The workload of that name.
 
@@ -71,16 +76,15 @@ def build(
         concurrency: number of clients.
         rate: their ops per second.
         time_limit_s: length of the faults phase.
+        reads: the kinds of reads of the system (`Capabilities.session_reads`).
 
     Raises:
         UnknownNameError: there is none of that name.
         UsageError: that of another package cannot be imported, or is no workload.
     """
-    if name in WORKLOADS:
-        return WORKLOADS[name][0](nodes=nodes, concurrency=concurrency, rate=rate, time_limit_s=time_limit_s)
-    found = plugins.find("workload", name, WORKLOADS)
+    found = WORKLOADS[name][0] if name in WORKLOADS else plugins.find("workload", name, WORKLOADS)
     if not isinstance(found, Workload):
-        load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s}
+        load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s, "reads": reads}
         found = plugins.made("workload", name, found, **load)
     if not isinstance(found, Workload):
         raise UsageError(f"workload {name!r} made {found!r:.80}, not a Workload.")

@@ -67,6 +67,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fs: the functions that clients invoke; those of the history if none are given.
         local: which of them clients carry out without a node: their answers are none of the system's.
         reads: which of them read what others wrote; those named as in `READS` if None.
+        under_faults: functions of which some ops must have been ok once a fault had begun, since what they promise is
+            not tested before.
         min_ok: ok ops that each of `fs` needs, instead of the floor that follows from the load; a number for all, or
             one for each function.
         floors: whether the run must have done a share of what its load allows; a plan is asked for no more than it
@@ -81,6 +83,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fs: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     reads: tuple[str, ...] | None = None
+    under_faults: tuple[str, ...] = ()
     min_ok: int | dict[str, int] | None = None
     floors: bool = True
     load: Load | None = None

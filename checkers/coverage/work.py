@@ -22,6 +22,7 @@ import numpy as np
 
 from splitbrain.checkers.coverage.calls import ClientOps
 from splitbrain.checkers.coverage.judged import of_judges
+from splitbrain.checkers.coverage.modes import of_modes
 from splitbrain.checkers.coverage.options import Load, Options
 from splitbrain.checkers.coverage.outages import calm, out_ns
 from splitbrain.checkers.coverage.sights import ONE_OF, of_reads
@@ -103,6 +104,7 @@ class Work:
         yield from self._functions()
         yield from self._final()
         yield from of_reads(ops, self._wanted, self._fs)
+        yield from of_modes(ops, self._events, self._wanted)
         if self._wanted.floors:
             yield from self._all()
             yield from self._time()

@@ -29,7 +29,7 @@ from splitbrain.checkers.models.model import (
 )
 from splitbrain.checkers.models.nondeterministic import NondeterministicModel
 from splitbrain.checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
-from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
+from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, ReadModes, Register
 from splitbrain.checkers.models.sets import GrowSet, Set
 from splitbrain.checkers.models.validation import examined
 
@@ -54,6 +54,7 @@ __all__ = [
     "NondeterministicModel",
     "OwnerMutex",
     "PriorityQueue",
+    "ReadModes",
     "ReentrantMutex",
     "Register",
     "Semaphore",

@@ -14,7 +14,7 @@ from splitbrain.checkers.models.key_values import KeyValue
 from splitbrain.checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
 from splitbrain.checkers.models.model import Model, apart, frozen
 from splitbrain.checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
-from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
+from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, ReadModes, Register
 from splitbrain.checkers.models.sets import GrowSet, Set
 from splitbrain.checkers.models.validation import validated
 from splitbrain.results import plugins
@@ -26,6 +26,7 @@ _MODELS: Final[dict[str, Callable[..., Model]]] = {
         Register,
         CasRegister,
         MultiRegister,
+        ReadModes,
         CreateOnce,
         KeyValue,
         Mutex,

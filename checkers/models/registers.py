@@ -80,6 +80,37 @@ class CasRegister(AssignmentModel):
         return Assignment(refuses=expected) if result is False else Assignment(requires=expected, becomes=new)
 
 
+class ReadModes(CasRegister):
+    """A register with modes of reading.
+
+    A `read` must be linearizable with all changes. One in another mode (`read-leader`, `read-local`, `read-after`) says
+    nothing, except in the modes of the parameter, a list. It is null at first.
+    """
+
+    name = "read-modes"
+    fs = CasRegister.fs | {"read-leader", "read-local", "read-after"}
+    opaque = frozenset({"read", "read-leader", "read-local", "read-after"})
+    parameter = "modes"
+
+    def __init__(self, modes: Hashable = ()) -> None:
+        known = self.fs - CasRegister.fs
+        if not isinstance(modes, tuple) or not known.issuperset(cast("tuple[Hashable, ...]", modes)):
+            raise UsageError(f"model 'read-modes' takes a list of {', '.join(sorted(known))}; not {modes!r}.")
+        super().__init__()
+        self._modes = frozenset(cast("tuple[str, ...]", modes))
+
+    def plain(self, f: str) -> str | None:
+        """The function of a register with compare-and-set that this is; None for a read that says nothing."""
+        if f in CasRegister.fs:
+            return f
+        return "read" if f in self._modes else None
+
+    def assignment(self, f: str, value: Any, result: Any) -> Assignment:
+        """As a register with compare-and-set, as far as the mode says anything."""
+        known = self.plain(f)
+        return Assignment() if known is None else super().assignment(known, value, result)
+
+
 class CreateOnce(AssignmentModel):
     """A name that is declared once.
 

@@ -109,24 +109,19 @@ def read_calls(history: pa.Table, model: Model) -> Calls:
     transition: list[int] = ops.transition.tolist()
     key: list[int] = of_row[ops.invoked].tolist()
     values = _values(ops, model)
+    refuses_nothing = values is not None and all(refused is Special.UNKNOWN for refused in values.refuses)
     seen = set[tuple[int, Hashable]]() if values is None else _seen(key, transition, values.sees)
-    kept = [
-        op
-        for op, lost in enumerate(crashed)
-        if not lost or _matters(ops, model, transition[op], values, (key[op], seen))
-    ]
+
+    def matters(op: int) -> bool:
+        """Whether a crashed op can have been noticed."""
+        if values is not None and refuses_nothing:
+            return (key[op], values.leaves[transition[op]]) in seen
+        what = ops.transitions[transition[op]]
+        return not model.observes(what.f, what.value, what.result)
+
+    kept = [op for op, lost in enumerate(crashed) if not lost or matters(op)]
     processes: list[int] = numbers(table.column("process"))[ops.invoked].tolist()
     return _chained(ops, kept, (processes, key), len(names), values)
-
-
-def _matters(
-    ops: Ops, model: Model, transition: int, values: _Values | None, seen: tuple[int, set[tuple[int, Hashable]]]
-) -> bool:
-    """Whether a crashed op can have been noticed, on a key of which some values were seen."""
-    if values is not None and all(refused is Special.UNKNOWN for refused in values.refuses):
-        return (seen[0], values.leaves[transition]) in seen[1]
-    what = ops.transitions[transition]
-    return not model.observes(what.f, what.value, what.result)
 
 
 def _seen(key: list[int], transition: list[int], sees: list[Hashable]) -> set[tuple[int, Hashable]]:

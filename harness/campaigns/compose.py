@@ -21,6 +21,7 @@ from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
+from splitbrain.harness.contract.sessions import READ_MODES
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     CONCURRENCY_MAX,
@@ -167,11 +168,20 @@ def compose(options: RunOptions) -> Test:
     if not nemesis_names:
         raise UsageError("--nemesis is empty: give one of splitbrain list nemeses, or none for no faults.")
     workload = workloads.build(
-        options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
+        options.workload,
+        nodes=nodes,
+        concurrency=concurrency,
+        rate=options.rate,
+        time_limit_s=options.time_limit,
+        reads=system.capabilities.session_reads,
     )
     if _unusual(options) and "read" not in workload.fs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
+        )
+    if _unusual(options) and READ_MODES.name in workload.needs:
+        raise UsageError(
+            f"--read-mode {options.read_mode}: workload {options.workload!r} reads in every mode: remove --read-mode."
         )
     called = (_own(options.workload, workload.name, workloads.WORKLOADS), _called(options, nemesis_names))
     test = Test(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
-from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode
+from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode, ReadPromise
 from splitbrain.harness.contract.settings import Setting
 
 if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
@@ -32,6 +32,8 @@ class Capabilities:
             (`splitbrain.harness.contract.sessions.GROUPS`); a group of another package as "module:attribute".
         read_modes: what it can promise of its reads, the usual mode first. One that has several takes `read_mode` when
             it is made.
+        session_reads: the kinds of reads that one session may mix, by the functions of their ops (`ReadPromise`); for
+            the operations "read-modes".
         elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
         membership: how its nodes leave and join while it runs; None if its members are fixed.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
@@ -50,6 +52,7 @@ class Capabilities:
 
     operations: frozenset[str] = frozenset()
     read_modes: tuple[ReadMode, ...] = (LINEARIZABLE,)
+    session_reads: Mapping[str, ReadPromise] = field(default_factory=dict[str, ReadPromise])
     elections: Elections | None = None
     membership: Membership | None = None
     image: str | None = None

@@ -13,7 +13,7 @@ from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
-from splitbrain.harness.contract.read_modes import ReadMode
+from splitbrain.harness.contract.read_modes import READ, SESSION_READS, ReadMode, ReadPromise
 from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.results.errors import UsageError
@@ -144,6 +144,16 @@ def _modes(value: object) -> bool:
     return bool(modes) and all(mode in known for mode in modes)
 
 
+def _session_reads(value: object) -> bool:
+    if not _mapping_of(str, ReadPromise)(value):
+        return False
+    reads = cast("Mapping[str, ReadPromise]", value)
+    known = {*reads, "write"}
+    if not set(reads) <= set(SESSION_READS):
+        return False
+    return not reads or (READ in reads and all(known.issuperset(promise.follows) for promise in reads.values()))
+
+
 def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
 
@@ -175,6 +185,11 @@ _MEMBERS: Final[Mapping[str, _Rule]] = {
 _FIELDS: Final[Mapping[str, _Rule]] = {
     "operations": _Rule(_texts(frozenset), 'a frozenset of names, such as frozenset({"key-value"})'),
     "read_modes": _Rule(_modes, f"a tuple of one or more of {', '.join(get_args(ReadMode))}"),
+    "session_reads": _Rule(
+        _session_reads,
+        f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which "
+        "follow these or 'write'",
+    ),
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),

@@ -66,6 +66,14 @@ class KeyValue(Session, Protocol):
         ...
 
 
+class ReadModes(KeyValue, Protocol):
+    """Registers that one session reads in several modes: those of `Capabilities.session_reads`."""
+
+    async def read_as(self, key: str, f: str) -> Answer:
+        """The value of a key, None if there is none, read as function `f` promises (`read-local`)."""
+        ...
+
+
 class Collections(Session, Protocol):
     """Sets of whole numbers that only grow."""
 
@@ -146,13 +154,14 @@ class OperationGroup(Generic[SomeSession]):
 
 
 KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
+READ_MODES: Final = OperationGroup("read-modes", ReadModes)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
-    group.name: group for group in (KEY_VALUE, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS)
+    group.name: group for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS)
 }
 """The groups that splitbrain has itself, by name."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
@@ -21,6 +21,7 @@ from splitbrain.cluster.client import (
     InvalidPathError,
     MismatchingNodeError,
     NodeNotFoundError,
+    ReadMode,
     Refs,
     connect,
     retrying,
@@ -39,6 +40,14 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.read_modes import (
+    READ,
+    READ_AFTER,
+    READ_LEADER,
+    READ_LOCAL,
+    ReadPromise,
+    answered_alone,
+)
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
@@ -63,11 +72,45 @@ KEEP_REFS_MS: Final = 60_000
 """Of a session that is gone; longer than any session takes for one op."""
 
 ELECTION_S: Final = 1.2
+
+READS: Final = {
+    READ: ReadPromise(
+        line="the leader answers, once a majority confirmed it",
+        linearizable="always",
+        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER),
+        needs_quorum=True,
+    ),
+    READ_LEADER: ReadPromise(
+        line="the node that takes itself for the leader answers, from what it has applied",
+        linearizable="one leader",
+        follows=("write", READ),
+        same_term=True,
+    ),
+    READ_LOCAL: ReadPromise(
+        line="the node of the client answers, from what it has applied",
+        follows=(READ_AFTER,),
+    ),
+    READ_AFTER: ReadPromise(
+        line="the node of the client answers, once it has applied the last write of the session",
+        follows=("write", READ_LOCAL),
+    ),
+}
+"""A leader answers writes: the node of the client may apply one later, so that local reads do not follow
+writes. They follow each other while the node lives, since what it has applied only grows. A new leader may have applied
+less than the last one had."""
 RECOVERY_S: Final = 6 * ELECTION_S
 """A leader without contact stays leader for two election timeouts (D12), the others notice its silence within one, and
 votes may split three times. Measured from when links were set until every node of a core had answered: on containers of
 a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated, 5.8 s after 190 cuts, most of them of a
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
+
+
+_MODES: Final[Mapping[str, ReadMode]] = {
+    READ: "consistent",
+    READ_LEADER: "leader",
+    READ_LOCAL: "local",
+    READ_AFTER: "local",
+}
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -77,12 +120,18 @@ class MetadataSession(CompareAndSetLocks):
         self._client = client
         self._timeout_ms = timeout_ms
         self._refs: Refs | None = None
+        self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
         """The value of a key."""
+        return await self.read_as(key, READ)
+
+    async def read_as(self, key: str, f: str) -> Answer:
+        """The value of a key, read as one of `READS`."""
+        after = self._written if f == READ_AFTER else None
         with _classified():
             try:
-                node = await self._client.get(_register(key), timeout_ms=self._timeout_ms)
+                node = await self._client.get(_register(key), mode=_MODES[f], after=after, timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
@@ -91,6 +140,7 @@ class MetadataSession(CompareAndSetLocks):
         """Set a key unconditionally."""
         with _classified():
             node = await self._client.put(_register(key), value, timeout_ms=self._timeout_ms)
+            self._written = (node.index, node.term)
             return Answer(value, node.term)
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
@@ -100,6 +150,7 @@ class MetadataSession(CompareAndSetLocks):
                 node = await self._client.compare_and_swap(_register(key), expected, value, timeout_ms=self._timeout_ms)
             except (MismatchingNodeError, NodeNotFoundError) as error:
                 return Answer(False, error.term)
+            self._written = (node.index, node.term)
             return Answer(True, node.term)
 
     async def create(self, key: str, value: Any) -> Answer:
@@ -193,8 +244,9 @@ class Metadata:
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "collections", "counters", "locks"}),
-            elections=Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S),
+            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
+            session_reads=READS,
+            elections=Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S, local=answered_alone(READS)),
             membership=self._members,
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},

@@ -265,3 +265,17 @@ def test_a_run_in_which_no_client_asked_anything_is_inconclusive() -> None:
     verdict = Coverage().check(to_table(script.ops), {"fs": []})
     assert [reason.code for reason in verdict.inconclusive] == ["not-exercised"]
     assert outcome([verdict]) is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("times_s", "ok"), [([0.5, 0.6, 0.7], False), ([0.5, 1.5, 2.5], False), ([1.1, 2.0, 3.5], True)]
+)
+def test_reads_that_may_be_stale_under_faults_must_have_been_ok_after_one_began(times_s: list[float], ok: bool) -> None:
+    script = run(recovery=None)
+    script.ops = [op for op in script.ops if op.process != HARNESS]
+    for time_s in times_s:
+        script.event(7, "invoke", "read-local", time_s=time_s)
+        script.event(7, "ok", "read-local", 1, time_s=time_s + 0.01)
+    reasons = [found.sentence for found in judge(script, under_faults=["read-local"]).inconclusive]
+    assert any("of 'read-local' after the first fault began, at 1.000 s" in reason for reason in reasons) == (not ok)
+    assert not any("read-local" in found.sentence for found in judge(script).inconclusive)

@@ -94,6 +94,41 @@ class TestSession:
 
         in_session(check)
 
+    def test_on_a_follower_a_read_after_a_write_waits_for_it_and_a_local_one_does_not(self) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            leader = await world.leader()
+            follower = next(node for node in THREE if node != leader)
+            session = await Metadata().connect(deployment, follower)
+            local: list[Any] = []
+            for number in range(10):
+                await session.write("k", number)
+                local.append((await session.read_as("k", "read-local")).value)
+                assert (await session.read_as("k", "read-after")).value == number
+            assert local != list(range(10)), "the leader answers before the follower has applied it"
+            await session.close()
+
+        on_three_nodes(check)
+
+    def test_a_superseded_leader_answers_reads_of_the_leader_and_no_consistent_ones(self) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            leader = await world.leader()
+            others = [node for node in THREE if node != leader]
+            before = await Metadata(request_timeout_ms=100).connect(deployment, leader)
+            await before.write("k", 1)
+            world.isolate(leader)
+            after = await Metadata().connect(deployment, await world.leader(among=others))
+            await after.write("k", 2)
+            stale = await before.read_as("k", "read-leader")
+            fresh = await after.read_as("k", "read-leader")
+            assert (stale.value, fresh.value) == (1, 2)
+            assert (stale.term or 0) < (fresh.term or 0)
+            with pytest.raises(DefiniteError):
+                await before.read("k")
+            await before.close()
+            await after.close()
+
+        on_three_nodes(check)
+
     @pytest.mark.parametrize("key", ["a b", "*", "a%2A", "ключ", "."])
     def test_any_key_is_itself_and_no_pattern(self, key: str) -> None:
         async def check(session: MetadataSession) -> None:

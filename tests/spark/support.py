@@ -29,6 +29,7 @@ REGISTER = (
     CheckerSpec("coverage", {"fs": ["read", "write"]}),
 )
 SET = (CheckerSpec("set"), CheckerSpec("stats"))
+SESSIONS = (CheckerSpec("session", {"linearizable_writes": True}), CheckerSpec("leader-reads"))
 
 
 def register_history(

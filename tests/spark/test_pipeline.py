@@ -19,7 +19,19 @@ from splitbrain.results.errors import DamagedRunError
 from splitbrain.results.history import Mop, Op
 from splitbrain.results.store import RunDir, Store
 
-from .support import IN_GROUPS, REGISTER, SET, crashed, keyed, numbered, register_history, set_history, stored, timeless
+from .support import (
+    IN_GROUPS,
+    REGISTER,
+    SESSIONS,
+    SET,
+    crashed,
+    keyed,
+    numbered,
+    register_history,
+    set_history,
+    stored,
+    timeless,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -48,6 +60,7 @@ def test_spark_says_of_every_run_what_this_process_says(
         ),
         stored(store, "few", 5, keyed("a"), [fragile]),
         stored(store, "nothing", 6, [], [CheckerSpec("stats"), fragile]),
+        stored(store, "sessions", 7, register_history(3, 20, 30, stale=[4]), SESSIONS),
     ]
     verdicts = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
     assert list(verdicts) == [run.path for run in runs]

@@ -72,6 +72,7 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
         "register": (("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_register"),),
         "cas-register": (("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_register"),),
+        "read-modes": (("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_register"),),
         "kv": (
             ("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_kv"),
             ("append-chains", "splitbrain.checkers.linearizable.deciders.appends:decide_appends"),

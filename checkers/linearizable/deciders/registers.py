@@ -10,7 +10,7 @@ import numpy as np
 from splitbrain.checkers.linearizable.deciders import Decision, zones
 from splitbrain.checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
 from splitbrain.checkers.linearizable.ops import Ops, show
-from splitbrain.checkers.models import UNKNOWN, Model
+from splitbrain.checkers.models import UNKNOWN, Model, ReadModes
 
 
 def decide_register(ops: Ops, model: Model) -> Decision | None:
@@ -23,7 +23,9 @@ def decide_register(ops: Ops, model: Model) -> Decision | None:
     requires, becomes = [NONE] * len(ops.transitions), [NONE] * len(ops.transitions)
     mismatches: list[int] = []
     for t, transition in enumerate(ops.transitions):
-        f = transition.f
+        f = model.plain(transition.f) if isinstance(model, ReadModes) else transition.f
+        if f is None:
+            continue
         if f == "read":
             if transition.result is not UNKNOWN:
                 requires[t] = numbers.setdefault(transition.result, len(numbers))

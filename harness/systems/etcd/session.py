@@ -35,6 +35,7 @@ from urllib.parse import quote
 import msgspec
 
 from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.read_modes import READ_LOCAL
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.leases import KeptLease
@@ -84,7 +85,14 @@ class EtcdSession:
 
     async def read(self, key: str) -> Answer:
         """The value of a key, None if there is none."""
-        answer = await self._range(RangeRequest(_register(key), serializable=self._serializable))
+        return await self._read(key, serializable=self._serializable)
+
+    async def read_as(self, key: str, f: str) -> Answer:
+        """The same; `read-local` is serializable, whatever the mode of other reads is."""
+        return await self._read(key, serializable=f == READ_LOCAL)
+
+    async def _read(self, key: str, *, serializable: bool) -> Answer:
+        answer = await self._range(RangeRequest(_register(key), serializable=serializable))
         value = msgspec.json.decode(answer.kvs[0].value) if answer.kvs else None
         return Answer(value)
 

@@ -16,7 +16,15 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faultkinds import CLOCK_KINDS
 from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
+from splitbrain.harness.contract.read_modes import (
+    LINEARIZABLE,
+    READ,
+    READ_LOCAL,
+    SERIALIZABLE,
+    ReadMode,
+    ReadPromise,
+    answered_alone,
+)
 from splitbrain.harness.contract.realtime import RealClock
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
@@ -52,6 +60,22 @@ nodes had answered, from when links were open again: 4.8 to 6.4 s after each of 
 OUTAGE_LIMIT_S: Final = 120.0
 """TCP waits no longer than that between two retransmissions (Linux's TCP_RTO_MAX)."""
 
+READS: Final = {
+    READ: ReadPromise(
+        line="the node answers, once it has applied what a majority had committed (linearizable)",
+        linearizable="always",
+        follows=("write", READ, READ_LOCAL),
+        needs_quorum=True,
+    ),
+    READ_LOCAL: ReadPromise(
+        line="the node of the client answers, from what it has applied (serializable)",
+        follows=("write", READ),
+    ),
+}
+"""The node of the client answers writes and linearizable reads, once it has applied them: its serializable reads follow
+both. That holds across a restart, too: a node serves no client before it has applied an entry of its own (`publish` in
+`etcdserver/server.go`)."""
+
 NO_FAKETIME: Final = "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
 
 
@@ -84,11 +108,12 @@ class Etcd:
             recovery_s=RECOVERY_S,
             recovery_per_outage=RECOVERY_PER_OUTAGE,
             outage_limit_s=OUTAGE_LIMIT_S,
-            local=frozenset({"read"}) if self._serializable else frozenset(),
+            local=answered_alone(READS) | frozenset((READ,) if self._serializable else ()),
         )
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "collections", "locks", "lease-locks"}),
+            operations=frozenset({"key-value", "read-modes", "collections", "locks", "lease-locks"}),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
+            session_reads=READS,
             elections=elections,
             membership=self._members,
             image="etcd",

@@ -232,3 +232,14 @@ def test_only_reads_in_that_mode_are_asked_for_as_serializable(read_mode: ReadMo
         assert asked == [read_mode == "serializable"] * 2 + [False]
 
     with_node(*[says(page())] * 3, check=check, read_mode=read_mode)
+
+
+@pytest.mark.parametrize("read_mode", ["linearizable", "serializable"])
+def test_a_local_read_is_serializable_and_a_consistent_one_is_not_in_any_mode(read_mode: ReadMode) -> None:
+    async def check(node: FakeNode, session: EtcdSession) -> None:
+        await session.read_as("k", "read-local")
+        await session.read_as("k", "read")
+        asked = [request.body.get("serializable", False) for request in node.requests]
+        assert asked == [True, False]
+
+    with_node(*[says(page())] * 2, check=check, read_mode=read_mode)

@@ -1,0 +1,95 @@
+"""Are the reads that a leader answers by itself linearizable? Promised only while one leader leads all the time.
+
+A node that takes itself for the leader, and asks nobody, is right as long as no other one was elected. So a run is
+judged if it has no fault, and all its answers are of one term; any other run is true, and the sentence says that such
+reads promise no more there than sessions are promised (checker `session`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from splitbrain.checkers.linearizable import Linearizable
+from splitbrain.checkers.partitions import by_key
+from splitbrain.checkers.turns import Task, judge_in_turns
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import client_calls
+from splitbrain.results.columns import array, numbers
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import run_events
+from splitbrain.results.quantities import counted
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes: read is the function of reads that a leader answers by itself."""
+
+    read: str = "read-leader"
+
+
+class LeaderReads:
+    """Judges reads of the leader with all writes, key by key; its options are the fields of `Options`."""
+
+    name = "leader-reads"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run.
+
+        Raises:
+            UsageError: an option is wrong, or an op is none of a register's.
+        """
+        f = _options(options).read
+        reads = int(np.count_nonzero((calls := client_calls(history)).are(f) & calls.ended("ok")))
+        if why_not := _why_not(history):
+            sentence = f"{counted(reads, 'read')} of the leader promised no linearizability: {why_not}."
+            return Verdict(
+                checker=self.name,
+                valid="true",
+                algorithm="none",
+                sentence=sentence,
+                figures={"reads": reads, "judged": 0},
+            )
+        wanted = {"model": f'read-modes(["{f}"])'}
+        linearizable = Linearizable()
+        tasks = [linearizable.begin(part, wanted) for part in by_key(history)]
+        found = linearizable.merge(judge_in_turns(tasks, _raised), wanted)
+        return msgspec.structs.replace(
+            found, checker=self.name, figures={**found.figures, "reads": reads, "judged": reads}
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+def _why_not(history: pa.Table) -> str:
+    """Why another leader may have been elected, as a clause; empty if none was."""
+    if run_events(history).fault_ops:
+        return "there were faults, and another leader may have been elected"
+    if not history.num_rows:
+        return "there is none"
+    of_clients = history.filter(array(numbers(history.column("process")) >= 0))
+    terms = numbers(of_clients.column("term"), null=-1)
+    known = sorted(set(terms[terms >= 0].tolist()))  # sorted: the set only removes repeats
+    if not known:
+        return "its answers have no terms, and another leader may have been elected"
+    if len(known) > 1:
+        return f"there were leaders of the terms {known[0]} to {known[-1]}"
+    return ""
+
+
+def _options(options: Mapping[str, Any]) -> Options:
+    try:
+        return msgspec.convert(dict(options), Options)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"checker leader-reads: {error}; it takes {', '.join(Options.__struct_fields__)}.") from None
+
+
+def _raised(_: Task, error: Exception) -> Verdict:
+    raise error
