@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from splitbrain.cluster.log import segment
 from splitbrain.cluster.log.segments import Segments
@@ -11,11 +12,13 @@ from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots
 from splitbrain.cluster.log.vote import Vote, write_vote
 from splitbrain.cluster.log.wal import Wal
-from splitbrain.cluster.log.walfile import Beginning, Truncation
+from splitbrain.cluster.log.walfile import Beginning, Change, Elsewhere, Truncation
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.messages import Entry
 from splitbrain.cluster.runtime import Disk
+
+_NO_VOTE: Final = Vote()
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class GroupLog:
         segments: of the group.
         entries: behind the segments and the snapshot.
         snapshots: of the group.
+        vote: its term and vote.
+        installed: the entry of the last snapshot that it took over from another member, 0 if there was none.
 
     Attributes:
         committed: up to here the log never changes; the owner raises it. At first that is what is in segments, or
@@ -59,6 +64,8 @@ class GroupLog:
         segments: Segments,
         entries: list[Entry],
         snapshots: Snapshots,
+        vote: Vote = _NO_VOTE,
+        installed: int = 0,
     ) -> None:
         self.uid = uid
         self._disk = disk
@@ -66,6 +73,8 @@ class GroupLog:
         self._segments = segments
         self._entries = entries
         self._snapshots = snapshots
+        self._vote = vote
+        self._installed = installed
         self.committed = max([self._floor, *(name.index for name in snapshots.checkpoints)])
 
     @property
@@ -135,9 +144,9 @@ class GroupLog:
                 return
 
     @property
-    def remaining(self) -> Sequence[Entry]:
-        """The entries that are in no segment; to be read only."""
-        return self._entries
+    def remaining(self) -> Sequence[Change]:
+        """What a file of the write-ahead log must say of this group if it is the only one."""
+        return [Elsewhere(self._floor), *self._entries] if self._floor else self._entries
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -196,6 +205,9 @@ class GroupLog:
             self._entries.clear()
             self._wal.change(self.uid, Beginning(meta.index, meta.term))
         self._wal.shorten()
+        # Nothing else would say that it was there, if it were gone: the log here may have ended before it.
+        self._installed = meta.index
+        await write_vote(self._disk, self.uid, self._vote, self._installed)
 
     def read_snapshot(self, name: SnapshotName) -> tuple[Meta, bytes]:
         """What the snapshot holds, to be sent to another member.
@@ -214,7 +226,8 @@ class GroupLog:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        await write_vote(self._disk, self.uid, vote)
+        await write_vote(self._disk, self.uid, vote, self._installed)
+        self._vote = vote
 
     @property
     def _floor(self) -> int:

@@ -30,11 +30,11 @@ from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots, open_snapshots
 from splitbrain.cluster.log.vote import Vote
 from splitbrain.cluster.log.wal import MAX_BYTES, Wal, create_wal, open_wal
-from splitbrain.cluster.log.walfile import Beginning, Logged
+from splitbrain.cluster.log.walfile import Beginning, Change, Logged
 from splitbrain.cluster.log.whole import Form
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.events import Written
-from splitbrain.cluster.raft.messages import Entry, NodeId
+from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Disk, Rng
 
 NODE: Final = "node"
@@ -131,8 +131,8 @@ class NodeLog:
         for group in list(self.groups.values()):
             await group.retire()
 
-    def remaining(self) -> Mapping[int, Sequence[Entry]]:
-        """The entries that are in no segment (`splitbrain.cluster.log.wal.Owner`)."""
+    def remaining(self) -> Mapping[int, Sequence[Change]]:
+        """What the next file must begin with (`splitbrain.cluster.log.wal.Owner`)."""
         return {group.uid: group.remaining for group in self.groups.values()}
 
     def close(self) -> None:
@@ -264,10 +264,14 @@ class _Opening:
 
     def group(self, snapshots: list[SnapshotName]) -> tuple[GroupLog, Found]:
         """The log of the group, and what it had made durable."""
+        last_vote, installed = vote.read_vote(self.disk, self.uid)
         kept, state = open_snapshots(self.disk, self.rng, snapshots, self.log, self.bugs)
+        if installed and (kept.newest is None or kept.newest.index < installed):
+            name = f"snapshot-{self.uid:08x}-{installed:016x}"
+            raise corrupt(name, 0, "the snapshot that was taken over from another member is gone")
         meta, data = state or (None, b"")
         begin = 0 if meta is None else meta.index
-        group = self._log(kept, begin)
+        group = self._log(kept, begin, last_vote, installed)
         if begin > group.last_index:
             if self.bugs.lets_committed_entries_go:
                 return self.group(self._without_what_hides(group.last_index, snapshots))
@@ -275,10 +279,9 @@ class _Opening:
             raise corrupt(self.place, 0, ends)
         if group.last_index:
             reached("recovered with a log")
-        last_vote = vote.read_vote(self.disk, self.uid)
         return group, Found(last_vote, meta, data, group.read(begin + 1, group.last_index))
 
-    def _log(self, kept: Snapshots, begin: int) -> GroupLog:
+    def _log(self, kept: Snapshots, begin: int, last_vote: Vote, installed: int) -> GroupLog:
         base = 0 if kept.covering is None else kept.covering.index
         segments = Segments(self.disk, self.segments)
         segments.forget(base)
@@ -288,7 +291,7 @@ class _Opening:
             replay.take(change)
         if replay.is_replaced and kept.newest is not None:
             self.wal.change(self.uid, Beginning(kept.newest.index, kept.newest.term))
-        return GroupLog(self.disk, self.wal, self.uid, segments, replay.entries(), kept)
+        return GroupLog(self.disk, self.wal, self.uid, segments, replay.entries(), kept, last_vote, installed)
 
     def _without_what_hides(self, last: int, snapshots: list[SnapshotName]) -> list[SnapshotName]:
         """Remove the checkpoints of entries that a bug has lost: a checker must see that these are gone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.snapshot import SnapshotName
-from splitbrain.cluster.log.walfile import Beginning, Change, Logged, Truncation
+from splitbrain.cluster.log.walfile import Beginning, Change, Elsewhere, Logged, Truncation
 from splitbrain.cluster.raft.messages import Entry
 
 
@@ -53,8 +53,10 @@ class Replay:
             self._take_entry(change, logged.offset)
         elif isinstance(change, Truncation):
             del self._entries[max(0, change.from_index - 1 - self._floor) :]
-        else:
+        elif isinstance(change, Beginning):
             self._begin(change, logged.offset)
+        else:
+            self._require(change, logged.offset)
 
     def _take_entry(self, entry: Entry, offset: int) -> None:
         if entry.index > self._last_index + 1:
@@ -70,6 +72,15 @@ class Replay:
         self._entries.clear()
         if entry.index == self._base:
             self._is_continued = entry.term == self._base_term
+
+    def _require(self, change: Elsewhere, offset: int) -> None:
+        if change.index > self._floor:
+            raise corrupt(
+                self._wal,
+                offset,
+                f"entries up to {change.index} were in segments and the snapshot, and what is there ends at "
+                f"{self._floor}: a file is gone",
+            )
 
     def _begin(self, change: Beginning, offset: int) -> None:
         if change.index > self._base:

@@ -2,7 +2,8 @@
 
 name     := "vote-" uid                                    8 hexadecimal digits
 file     := "SBVT" version:u32 checksum:u32 body           CRC-32 of the body
-body     := a MessagePack map (`Vote`), with `uid`
+body     := a MessagePack map (`Vote`), with `uid`, and with `installed`: the entry of the last snapshot that was taken
+            over from another member
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ class Vote(msgspec.Struct, frozen=True):
 
 class _Stored(Vote, frozen=True):
     uid: int = 0
+    installed: int = 0
 
 
-async def write_vote(disk: Disk, uid: int, vote: Vote) -> None:
-    """Make term and vote of a group durable.
+async def write_vote(disk: Disk, uid: int, vote: Vote, installed: int = 0) -> None:
+    """Make term and vote of a group durable, and the entry of the last snapshot that it took over.
 
     Raises:
         OSError: it is not known what is durable; the node must stop.
     """
-    await disk.replace(name_of(uid), _FORM.encode(_Stored(vote.term, vote.voted_for, uid)))
+    await disk.replace(name_of(uid), _FORM.encode(_Stored(vote.term, vote.voted_for, uid, installed)))
 
 
-def read_vote(disk: Disk, uid: int) -> Vote:
-    """Term and vote of a group.
+def read_vote(disk: Disk, uid: int) -> tuple[Vote, int]:
+    """Term and vote of a group, and the entry of the last snapshot that it took over, 0 if there was none.
 
     Raises:
         CorruptStorageError: they are damaged or gone.
@@ -54,7 +56,7 @@ def read_vote(disk: Disk, uid: int) -> Vote:
     stored = _FORM.decode(content, name, _Stored)
     if stored.uid != uid:
         raise corrupt(name, 0, f"the file is that of group {stored.uid}: it was renamed")
-    return Vote(stored.term, stored.voted_for)
+    return Vote(stored.term, stored.voted_for), stored.installed
 
 
 def name_of(uid: int) -> str:

@@ -11,16 +11,18 @@
     kind 3  truncation                   every earlier record of the group of an index >= `index` is void
     kind 6  a new beginning              the group's log is empty and goes on behind `index`, whose term is `term`: a
                                          snapshot was installed
+    kind 7  what is elsewhere            the group's log up to `index` is in segments, or in the state of a snapshot
     kind 4  a mark                       the first `term` bytes of the file are durable; `index` is the offset at which
                                          this record itself begins
 
 Only the file with the highest number counts. It is made as a whole, with all that is still needed of the one before it,
-under another name, and then renamed: a damaged header is never the rest of a crash.
+under another name, and then renamed. It ends with a mark: damage up to the first mark is never the rest of a crash.
 
 What was appended and not synced when a machine dies may be there in part, and not only up to some point: disks write
 sectors in any order. What was synced must be there. Marks, written after each sync, separate the two: a record that is
 damaged before the extent of a later mark is corruption. Any other damaged record is where a torn tail begins, and what
-follows was never acknowledged (Ra decides by position: RA-34).
+follows was never acknowledged (Ra decides by position: RA-34). A file whose end was cut off, behind its first mark and
+between records, cannot be told from one to which less was written.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ _MARK_LENGTH: Final = _BODY.size.to_bytes(4, "little")
 _TRUNCATION: Final = 3
 _MARK: Final = 4
 _BEGINNING: Final = 6
+_ELSEWHERE: Final = 7
 
 
 class Truncation(msgspec.Struct, frozen=True):
@@ -71,7 +74,13 @@ class Beginning(msgspec.Struct, frozen=True):
     term: int
 
 
-Change: TypeAlias = Entry | Truncation | Beginning
+class Elsewhere(msgspec.Struct, frozen=True):
+    """The log up to this index is in segments, or in the state of a snapshot."""
+
+    index: int
+
+
+Change: TypeAlias = Entry | Truncation | Beginning | Elsewhere
 
 
 class Logged(NamedTuple):
@@ -134,6 +143,8 @@ def _encode_change(uid: int, change: Change) -> bytes:
             return encode_truncation(uid, from_index)
         case Beginning(index, term):
             return encode_beginning(uid, index, term)
+        case Elsewhere(index):
+            return _encode(_ELSEWHERE, uid, index, 0)
 
 
 def encode_mark(offset: int, durable: int) -> bytes:
@@ -166,6 +177,7 @@ def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalC
     _check_header(content, name, number)
     changes: list[Logged] = []
     offset = HEADER_BYTES
+    is_whole = False
     while offset < len(content):
         record = _record_at(content, offset)
         if record is None:
@@ -176,9 +188,13 @@ def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalC
                 record = _record_at(content, offset, checked=False)
             if record is None:
                 break
-        if record.kind != _MARK:
+        if record.kind == _MARK:
+            is_whole = True
+        else:
             changes.append(Logged(record.uid, _change(record, name, offset), offset))
         offset += RECORD_BYTES + len(record.data)
+    if not is_whole:
+        raise corrupt(name, offset, "the file was made with more than is left of it")
     return WalContent(changes, offset, len(content) - offset)
 
 
@@ -198,6 +214,8 @@ def _change(record: _Record, name: str, offset: int) -> Change:
         return Truncation(record.index)
     if record.kind == _BEGINNING:
         return Beginning(record.index, record.term)
+    if record.kind == _ELSEWHERE:
+        return Elsewhere(record.index)
     raise corrupt(name, offset, f"a record of unknown kind {record.kind}")
 
 

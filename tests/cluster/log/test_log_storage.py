@@ -25,7 +25,7 @@ T = TypeVar("T")
 WAL = "wal-0000000000000001"
 VOTE = "vote-00000001"
 UID = 1
-HEADER = encode_header(1)
+HEADER = encode_header(1) + encode_mark(len(encode_header(1)), len(encode_header(1)))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -322,7 +322,7 @@ class TestCorruption:
         assert replayed(HEADER + bytes(torn)) == []
 
     def test_a_record_of_an_index_that_does_not_follow_is_fatal(self) -> None:
-        with pytest.raises(CorruptStorageError, match=f"{WAL}, byte 49: entry 3 follows entry 1"):
+        with pytest.raises(CorruptStorageError, match=f"{WAL}, byte 78: entry 3 follows entry 1"):
             replayed(HEADER + encode_entries(UID, [E1, E3]))
 
     def test_damage_to_term_and_vote_is_fatal(self) -> None:
