@@ -124,11 +124,11 @@ class Wal:
         self._file.close()
         # If the power is lost now, the former file may be there again: the highest number counts.
         self._disk.remove(_name_of(former))
+        self._file = self._disk.open(_name_of(self._number))
+        self._size = self._first_size = len(content)
         # Before anything in the new file is acknowledged that the former one lacks: were it there and the new one gone,
         # nobody could tell.
         await self._disk.sync_names()
-        self._file = self._disk.open(_name_of(self._number))
-        self._size = self._first_size = len(content)
         reached("write-ahead log rolled over")
         return done
 
