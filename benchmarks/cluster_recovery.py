@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.snapshot import Meta
+from splitbrain.cluster.log.wal import WORTH_BYTES
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.real import InWorker, RealDisk, RealRng
@@ -96,7 +97,9 @@ async def add_checkpoint(folder: Path, store: Store) -> None:
         """Nothing is appended."""
 
     syncing = asyncio.ensure_future(opened.sync(written))
-    await asyncio.sleep(1.0)  # a node rolls its write-ahead log over beside its work
+    # A node rolls its write-ahead log over beside its work.
+    while sum(path.stat().st_size for path in folder.glob("wal-*")) > WORTH_BYTES:
+        await asyncio.sleep(0.1)
     await finish(opened, syncing, worker)
 
 
