@@ -29,7 +29,7 @@ from splitbrain.cluster.log.wal import WORTH_BYTES
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.real import InWorker, RealDisk, RealRng
-from splitbrain.cluster.storage import GROUP, open_storage
+from splitbrain.cluster.groupnames import METADATA, open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import Put, encode_command
 
@@ -50,7 +50,7 @@ async def write(folder: Path, commands: int, keys: int, *, log: bool) -> Store:
     """Fill a node's directory; with `log` all commands are in it, else only a snapshot. The state is returned."""
     worker = InWorker(asyncio.get_running_loop())
     opened = await open_node_log(RealDisk(folder, worker), "n1", RealRng(), print)
-    group = await opened.create(GROUP)
+    group = await opened.create(METADATA)
     store = Store()
     durable = asyncio.Event()
 
@@ -89,7 +89,7 @@ async def add_checkpoint(folder: Path, store: Store) -> None:
     """Write a checkpoint of the last entry."""
     worker = InWorker(asyncio.get_running_loop())
     opened = await open_node_log(RealDisk(folder, worker), "n1", RealRng(), print)
-    group = opened.groups[GROUP]
+    group = opened.groups[METADATA]
     group.committed = store.applied_index
     group.write_checkpoint(meta_of(group, store.applied_index), store.dump())
 

@@ -193,7 +193,7 @@ M28: Final = Bug(
     "M28",
     "a read that waits for an entry is answered as soon as the term is higher, entry or not",
     "khepri 0.19",
-    ("linearizable",),
+    ("session",),
 )
 M29: Final = Bug(
     "M29",
@@ -293,7 +293,7 @@ M44: Final = Bug(
 )
 M45: Final = Bug(
     "M45",
-    "a group that is made again has the uid of the former one, and its entries (nothing deletes groups yet)",
+    "a group that is made again has the uid of the former one, and its entries",
     "ra INTERNALS.md",
     ("durability",),
 )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M08, M10, M18, M25, M26, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M08, M10, M18, M25, M26, M45, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
@@ -139,7 +139,7 @@ class Raft:
         recovered = recovered or Recovered()
         log = Log(recovered.entries, bugs, base_index=recovered.base_index, base_term=recovered.base_term)
         # Persist is durable before any entry of its term is written, so a disk never has an entry of a later term.
-        if log.last_term > recovered.term and M02 not in bugs:
+        if log.last_term > recovered.term and not (M02 in bugs or M45 in bugs):
             raise InvariantError(f"{node} stored term {recovered.term}, but an entry of term {log.last_term}.")
         self._state = State(node, voters, log, recovered.term, config or Config(), bugs, recovered.configurations)
         self._following = Following(self._state)
