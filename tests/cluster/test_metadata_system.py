@@ -17,7 +17,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodePlace
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.metadata import Metadata, MetadataSession
+from splitbrain.harness.systems.metadata import ATTEMPT_TIMEOUT_MS, Metadata, MetadataSession
 from tests.cluster.support import World, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -104,7 +104,7 @@ class TestSession:
             assert (await session.increment("c", 5)).value == 5
             world.cut = {(leader, other)}
             adding = asyncio.get_running_loop().create_task(session.increment("c", 7))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(ATTEMPT_TIMEOUT_MS / 1000 + 0.05)  # the first attempt has no answer, and gets none
             assert not adding.done()
             world.cut.clear()
             assert (await adding).value == 12
