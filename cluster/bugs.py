@@ -258,7 +258,7 @@ M38: Final = Bug(
 M39: Final = Bug(
     "M39",
     "a projection is not built anew when a node takes over a snapshot of its leader",
-    "khepri 28bd581 (RabbitMQ 3.13.3)",
+    "khepri 28bd581, in RabbitMQ 3.13.3",
     ("replica-agreement",),
 )
 M40: Final = Bug(

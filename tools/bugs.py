@@ -57,12 +57,17 @@ CHOSEN: Final[dict[str, str]] = {
     "M24": "--workload register --nemesis kill-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
     "M25": "--workload register --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
     "M29": "--workload register --nemesis kill-all --nodes 3 --rate 200 --settings snapshot-interval=4096",
-    "M31": "--workload register --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
+    "M31": "--workload counter --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
+    "M32": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1"
+    " --settings snapshot-interval=16",
+    "M32B": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
+    "M32C": "--workload counter --nemesis kill --nodes 3",
     "M33": "--workload register --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
     "M35": "--workload register --nemesis kill --nodes 3",
     "M36": "--workload register --nemesis kill --nodes 3",
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
     "M38": "--workload register --nemesis membership,partition-one --nodes 4,5 --settings snapshot-interval=16",
+    "M39": "--workload register --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
     "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
     "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
     "--settings checkpoint-interval=4,snapshot-interval=16",

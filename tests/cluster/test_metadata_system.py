@@ -17,7 +17,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodePlace
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.metadata import Metadata, MetadataSession
+from splitbrain.harness.systems.metadata import ATTEMPT_TIMEOUT_MS, Metadata, MetadataSession
 from tests.cluster.support import World, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -86,6 +86,41 @@ class TestSession:
                 await session.add("s", 9)
 
         in_session(check)
+
+    def test_a_counter_is_read_and_added_to_and_registers_of_its_name_are_apart(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            assert (await session.read_counter("c")).value is None
+            assert [(await session.increment("c", by)).value for by in (5, 7)] == [5, 12]
+            assert (await session.read_counter("c")).value == 12
+            assert (await session.read("c")).value is None
+
+        in_session(check)
+
+    def test_kh10_an_increment_whose_answer_is_lost_is_sent_again_and_counts_once(self) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            leader = await world.leader()
+            other = next(name for name in THREE if name != leader)
+            session = await Metadata().connect(deployment, other)
+            assert (await session.increment("c", 5)).value == 5
+            world.cut = {(leader, other)}
+            adding = asyncio.get_running_loop().create_task(session.increment("c", 7))
+            await asyncio.sleep(ATTEMPT_TIMEOUT_MS / 1000 + 0.05)  # the first attempt has no answer, and gets none
+            assert not adding.done()
+            world.cut.clear()
+            assert (await adding).value == 12
+            assert (await session.read_counter("c")).value == 12
+            await session.close()
+
+        on_three_nodes(check)
+
+    def test_sessions_have_refs_of_their_own(self) -> None:
+        async def check(_: World, deployment: Deployment) -> None:
+            for total in (5, 10, 15):
+                session = await Metadata().connect(deployment, "n1")
+                assert (await session.increment("c", 5)).value == total
+                await session.close()
+
+        on_three_nodes(check)
 
     def test_registers_and_collections_of_one_name_are_apart(self) -> None:
         async def check(session: MetadataSession) -> None:

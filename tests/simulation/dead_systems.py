@@ -16,7 +16,7 @@ from splitbrain.results.history import HARNESS, Op
 from tests.simulation.lease_locks import LeaseLocks
 
 OPS: Final = (
-    *("read", "write", "compare_and_set", "create", "add", "elements"),
+    *("read", "write", "compare_and_set", "create", "add", "elements", "increment", "read_counter"),
     *("lock", "unlock", "lease_lock", "lease_unlock"),
 )
 

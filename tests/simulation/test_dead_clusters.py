@@ -110,6 +110,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "set": ("add", "elements"),
     "declare": ("create", "read"),
     "create-once": ("create", "read"),
+    "counter": ("increment", "read_counter"),
     "lock": ("lock", "unlock"),
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
@@ -180,6 +181,7 @@ QUICK: Final = [
             ("lock", "everything fails under faults"),
             ("records", "one node silent"),
             ("set", "elements dead alone"),
+            ("counter", "increment dead alone"),
             ("lease-lock", "clients stuck while some hold locks"),
         ]
     )

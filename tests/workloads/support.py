@@ -45,6 +45,7 @@ class Store:
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     collections: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    counters: dict[str, int] = field(default_factory=dict[str, int])
     loses_writes: bool = False
     lost: bool = False
     raises: Exception | None = None
@@ -105,6 +106,17 @@ class MemorySession(CompareAndSetLocks):
     async def elements(self, collection: str) -> Answer:
         self.store.check()
         return self._answer(list(self.store.collections.get(collection, [])))
+
+    async def increment(self, counter: str, by: int) -> Answer:
+        self.store.check()
+        total = self.store.counters.get(counter, 0) + by
+        if not self.store.loses_writes:
+            self.store.counters[counter] = total
+        return self._answer(total)
+
+    async def read_counter(self, counter: str) -> Answer:
+        self.store.check()
+        return self._answer(self.store.counters.get(counter))
 
     async def lock(self, name: str, owner: int) -> Answer:
         self.store.check()

@@ -12,6 +12,7 @@ from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError,
 from splitbrain.harness.contract.test import Client
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
+from splitbrain.workloads.counter import CounterClient
 from splitbrain.workloads.declare import DeclareClient
 from splitbrain.workloads.grow_set import COLLECTION, SetClient
 from splitbrain.workloads.lease_lock import LeaseLockClient
@@ -19,7 +20,14 @@ from splitbrain.workloads.lock import LockClient
 from splitbrain.workloads.register import RegisterClient
 from tests.workloads.support import TERM, Store, as_test, do, opened, run
 
-PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient(), LockClient(), LeaseLockClient()]
+PROTOTYPES: list[Client] = [
+    RegisterClient(),
+    SetClient(),
+    DeclareClient(),
+    CounterClient(),
+    LockClient(),
+    LeaseLockClient(),
+]
 EVERY_OP = [
     (RegisterClient(), "read", None),
     (RegisterClient(), "write", 3),
@@ -28,6 +36,8 @@ EVERY_OP = [
     (SetClient(), "read", None),
     (DeclareClient(), "create", 1),
     (DeclareClient(), "read", None),
+    (CounterClient(), "increment", 5),
+    (CounterClient(), "read", None),
     (LockClient(), "acquire", None),
     (LockClient(), "release", None),
 ]
@@ -91,6 +101,16 @@ def test_the_first_creation_wins_and_the_second_is_a_fail() -> None:
     assert told(do(client, store, "create", 4, key="q")) == ("ok", 4, None)
     assert told(do(client, store, "create", 5, key="q")) == ("fail", 5, "exists")
     assert told(do(client, store, "read", key="q")) == ("ok", 4, None)
+
+
+def test_a_counter_answers_sums_and_a_system_that_loses_adds_is_reported_as_it_answers() -> None:
+    store = Store()
+    client = opened(CounterClient(), store)
+    assert told(do(client, store, "read", key="c")) == ("ok", None, None)
+    assert told(do(client, store, "increment", 5, key="c")) == ("ok", 5, None)
+    store.loses_writes = True
+    assert told(do(client, store, "increment", 2, key="c")) == ("ok", 7, None)
+    assert told(do(client, store, "read", key="c")) == ("ok", 5, None)
 
 
 def test_a_lock_is_taken_in_the_name_of_the_process_with_a_token_and_given_back_by_it_alone() -> None:

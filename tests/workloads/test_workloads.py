@@ -181,6 +181,15 @@ def test_two_groups_work_on_two_keys_at_a_time() -> None:
     assert sorted(map(len, groups.values())) == [1, 1]
 
 
+def test_counters_get_some_hundred_ops_a_key_with_amounts_that_hardly_repeat() -> None:
+    ops = invocations(drive(workload("counter").generator, ops_max=2000))
+    added = [op.value for op in ops if op.f == "increment"]
+    assert 0 < min(added) <= max(added) <= 1_000_000
+    assert len(set(added)) > 0.99 * len(added)
+    assert 500 < len(added) < 1000
+    assert len(by_key(ops)) == 10
+
+
 def test_elements_of_the_set_are_unique_and_one_op_in_a_hundred_reads() -> None:
     ops = invocations(drive(workload("set").generator, ops_max=4000))
     added = [op.value for op in ops if op.f == "add"]
