@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.snapshot import Meta
@@ -29,7 +30,7 @@ from splitbrain.cluster.log.wal import WORTH_BYTES
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.real import InWorker, RealDisk, RealRng
-from splitbrain.cluster.groupnames import METADATA, open_storage
+from splitbrain.cluster.storage import open_storage
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import Put, encode_command
 
