@@ -83,6 +83,8 @@ def test_the_columns_are_those_of_the_format() -> None:
         "chain_hash",
         "state_hash",
         "last_index",
+        "projection_hash",
+        "projected_hash",
     ]
 
 

@@ -32,6 +32,8 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
                     voters=["n1", "n2"],
                     chain="c0",
                     state="s0",
+                    projection="p0",
+                    projected="q0",
                 ),
                 b"",
             ]
@@ -62,6 +64,8 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
         "chain_hash": "c0",
         "state_hash": "s0",
         "last_index": None,
+        "projection_hash": "p0",
+        "projected_hash": "q0",
     }
 
 
