@@ -219,6 +219,7 @@ _ELECTIONS: Final[Mapping[str, _Rule]] = {
     "recovery_per_outage": _Rule(_bound, "a number, 0 or more"),
     "outage_limit_s": _SECONDS,
     "lease_s": _SECONDS,
+    "lease_setting": _Rule(_instance(str), "the name of a setting, or an empty text"),
     "local": _Rule(_texts(frozenset), 'a frozenset of functions of ops, such as frozenset({"read"})'),
 }
 """One rule for each field of `Elections`."""

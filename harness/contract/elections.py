@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from splitbrain.results.quorum import RECOVERY_ELECTIONS
@@ -19,6 +21,7 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
             other; more than 0 if connections survive a cut.
         outage_limit_s: outages are counted up to this length.
         lease_s: a node that lost its majority may continue to answer for this time.
+        lease_setting: the setting without which (or with 0) there are no leases; empty: there always are.
         local: functions of ops that a node answers by itself, from what it holds.
     """
 
@@ -27,7 +30,12 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     recovery_per_outage: float = 0.0
     outage_limit_s: float = 120.0
     lease_s: float = 0.0
+    lease_setting: str = ""
     local: frozenset[str] = frozenset()
+
+    def lease_in_force_s(self, settings: Mapping[str, int]) -> float:
+        """The lease of a test with these settings, in seconds."""
+        return self.lease_s if not self.lease_setting or settings.get(self.lease_setting) else 0.0
 
     @property
     def bound_s(self) -> float:

@@ -98,6 +98,8 @@ READS: Final = {
 """A leader answers writes: the node of the client may apply one later, so that local reads do not follow
 writes. They follow each other while the node lives, since what it has applied only grows. A new leader may have applied
 less than the last one had."""
+LEASE_S: Final = 0.6
+"""A lease is 0.45 s of the leader's clock (`splitbrain.cluster.raft.config`), which may be slow by a quarter."""
 RECOVERY_S: Final = 6 * ELECTION_S
 """A leader without contact stays leader for two election timeouts (D12), the others notice its silence within one, and
 votes may split three times. Measured from when links were set until every node of a core had answered: on containers of
@@ -246,7 +248,13 @@ class Metadata:
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
             session_reads=READS,
-            elections=Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S, local=answered_alone(READS)),
+            elections=Elections(
+                timeout_s=ELECTION_S,
+                recovery_s=RECOVERY_S,
+                lease_s=LEASE_S,
+                lease_setting="lease-reads",
+                local=answered_alone(READS),
+            ),
             membership=self._members,
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},

@@ -1,0 +1,22 @@
+"""What a system promises about its elections, in a test with settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from splitbrain.harness.contract.elections import Elections
+
+
+@pytest.mark.parametrize(
+    ("setting", "settings", "lease_s"),
+    [
+        ("", {}, 0.6),
+        ("lease-reads", {}, 0.0),
+        ("lease-reads", {"lease-reads": 0}, 0.0),
+        ("lease-reads", {"lease-reads": 1}, 0.6),
+        ("lease-reads", {"snapshot-interval": 16}, 0.0),
+    ],
+)
+def test_a_lease_counts_where_the_nodes_have_one(setting: str, settings: dict[str, int], lease_s: float) -> None:
+    elections = Elections(timeout_s=1.2, lease_s=0.6, lease_setting=setting)
+    assert elections.lease_in_force_s(settings) == lease_s
