@@ -8,7 +8,8 @@ import click
 
 from splitbrain.harness.cli import parsing
 from splitbrain.harness.cli.clusters.ctl import ctl
-from splitbrain.harness.cli.clusters.lifecycle import down, status, up
+from splitbrain.harness.cli.clusters.lifecycle import down, up
+from splitbrain.harness.cli.clusters.status import status
 
 
 @click.group("cluster", cls=parsing.Group)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from splitbrain.harness.cli.clusters.layout import NodeProcess
+from splitbrain.harness.cli.clusters.layout import ClusterNode
 from splitbrain.harness.cli.clusters.processes import HOST, alive
+
+if TYPE_CHECKING:
+    from splitbrain.cluster.client import Client
 
 T = TypeVar("T")
 
 
-async def statuses(nodes: list[NodeProcess]) -> list[dict[str, Any]]:
+async def statuses(nodes: Sequence[ClusterNode]) -> list[dict[str, Any]]:
     """One document per node: its status, or what is wrong with it."""
-    from splitbrain.cluster.client import Client, ClusterError
+    from splitbrain.cluster.client import ClusterError
 
     async def ask(client: Client) -> dict[str, Any]:
         return msgspec.to_builtins(await client.status())
 
-    async def one(node: NodeProcess) -> dict[str, Any]:
+    async def one(node: ClusterNode) -> dict[str, Any]:
         try:
             async with asyncio.timeout(1.0):
                 return await with_client(node, ask)
@@ -32,7 +35,7 @@ async def statuses(nodes: list[NodeProcess]) -> list[dict[str, Any]]:
     return list(await asyncio.gather(*(one(node) for node in nodes)))
 
 
-async def with_client(node: NodeProcess, use: Callable[[Any], Awaitable[T]]) -> T:
+async def with_client(node: ClusterNode, use: Callable[[Client], Awaitable[T]]) -> T:
     """What `use` makes of a connection to a node.
 
     Raises:

@@ -2,71 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import click
-import msgspec
 
 from splitbrain.harness.cli import parsing
-from splitbrain.harness.cli.clusters.asking import with_client
-from splitbrain.harness.cli.clusters.layout import folder, running_state
-from splitbrain.results.errors import UsageError
-
-if TYPE_CHECKING:
-    from splitbrain.cluster.client import Client
+from splitbrain.harness.cli.clusters import membership, tree, written
+from splitbrain.harness.cli.clusters.call import call_options
 
 
-@click.command("ctl", cls=parsing.Command)
-@click.option(
-    "--node", default=None, callback=parsing.named, metavar="NAME", help="The node to ask.  [default: the first]"
-)
-@click.option("--timeout", default=5.0, show_default=True, metavar="SECONDS", help="Timeout of an answer.")
-@folder
-@click.argument("verb", type=click.Choice(["get", "children", "put", "create", "update", "cas", "delete"]))
-@click.argument("path")
-@click.argument("values", nargs=-1, metavar="[VALUE]...")
+@click.group("ctl", cls=parsing.Group, no_args_is_help=False)
+@call_options
 @click.pass_context
-def ctl(
-    ctx: click.Context, node: str | None, timeout: float, directory: str, verb: str, path: str, values: tuple[str, ...]
-) -> None:
-    """One operation on the metadata tree, through one node. Values are JSON; other text is taken as a string.
+def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: str | None) -> None:
+    """Ask a node of the cluster: for a value, a change of the tree, a change of the members, a snapshot.
 
-    Exit code 1 if it was refused, or if its outcome is unknown.
+    Exit code 1 if the request was refused, or if its outcome is unknown.
 
     \b
-    get PATH | children PATH | delete PATH
-    put PATH VALUE | create PATH VALUE | update PATH VALUE
-    cas PATH EXPECTED VALUE
+    Examples:
+      splitbrain cluster ctl put /queues/orders '{"durable": true}'
+      splitbrain cluster ctl --node n2 get /queues/orders --mode local
+      splitbrain cluster ctl members
+      splitbrain cluster ctl add n4 --role promotable
+      splitbrain cluster ctl transfer n2
+      splitbrain cluster ctl remove n1
+      splitbrain cluster ctl snapshot --node n3
     """
-    from splitbrain.cluster.client import ClusterError
-    from splitbrain.harness.contract.test import TIME_MAX_S, check_number
-
-    wanted = {"put": 1, "create": 1, "update": 1, "cas": 2}.get(verb, 0)
-    if len(values) != wanted:
-        raise UsageError(f"ctl {verb} takes a path and {wanted} value(s), not {len(values)}.")
-    check_number("--timeout", timeout, TIME_MAX_S)
-    nodes = running_state(Path(directory))
-    chosen = next((each for each in nodes if node in (None, each.node)), None)
-    if chosen is None:
-        raise UsageError(f"there is no node {node!r} in this cluster: {', '.join(each.node for each in nodes)}.")
-    arguments = [_value(each) for each in values]
-    method = {"cas": "compare_and_swap"}.get(verb, verb)
-
-    async def ask(client: Client) -> Any:
-        return await getattr(client, method)(path, *arguments, timeout_ms=int(timeout * 1000))
-
-    try:
-        answer = asyncio.run(with_client(chosen, ask))
-    except (ClusterError, OSError) as error:
-        click.echo(f"splitbrain: {chosen.node}: {error}", err=True)
-        ctx.exit(1)
-    click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
+    ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
 
-def _value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+for each in (*tree.COMMANDS, *membership.COMMANDS, *written.COMMANDS):
+    ctl.add_command(each)

@@ -8,22 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from splitbrain.harness.cli.clusters.layout import NodeProcess, read_state, remove_state
-from splitbrain.results.errors import BackendError, UsageError
+import msgspec
+
+from splitbrain.harness.cli.clusters.layout import ClusterNode, Layout
+from splitbrain.results.errors import BackendError
 
 HOST: Final = "127.0.0.1"
 _DOWN_S: Final = 5.0
 
 
-def check_free(node: str, port: int) -> None:
-    """Refuse a port that is in use: a node could not listen there, and another cluster might answer instead.
-
-    Raises:
-        UsageError: the port is not free.
-    """
+def refusal_of_port(port: int) -> str | None:
+    """Why nothing can listen on a port, None if it is free."""
     import socket
 
     with socket.socket() as tried:
@@ -31,44 +30,89 @@ def check_free(node: str, port: int) -> None:
         try:
             tried.bind((HOST, port))
         except OSError as error:
-            raise UsageError(f"--base-port: port {port} of node {node}: {error.strerror}. Choose another.") from error
+            return error.strerror
+    return None
 
 
-def start(home: Path, node: str, ports: dict[str, int], bug: str) -> NodeProcess:
-    """Start a node; it outlives this process."""
-    data = home / node
-    data.mkdir(exist_ok=True)
-    arguments = [sys.executable, "-m", "splitbrain.cluster", "--node", node, "--listen", f"{HOST}:{ports[node]}"]
-    for peer, port in ports.items():
-        if peer != node:
-            arguments += ["--peer", f"{peer}={HOST}:{port}"]
-    arguments += ["--data", str(data), *(["--bugs", bug] if bug else [])]
-    with (home / f"{node}.log").open("ab") as log:
-        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    return NodeProcess(node, ports[node], process.pid, _start_time(process.pid) or 0)
+def start(layout: Layout, *names: str) -> Layout:
+    """Start these nodes with the data that they have; they outlive this process."""
+    for name in names:
+        node = layout.find(name)
+        data = layout.home / name
+        data.mkdir(exist_ok=True)
+        arguments = [sys.executable, "-m", "splitbrain.cluster", *_arguments(layout, node), "--data", str(data)]
+        with (layout.home / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        up = {"pid": process.pid, "started": _start_time(process.pid) or 0, "part": "member"}
+        # At once: a process that nothing knows of could not be stopped.
+        layout = layout.with_nodes(msgspec.structs.replace(node, **up))
+    return layout
 
 
-def stop_all(home: Path) -> list[str]:
-    """Stop the running nodes of the cluster in `home`, by pid, and remove its state; names of the nodes that ran."""
-    running = [node for node in read_state(home) if alive(node)]
-    for number, patience_s in ((signal.SIGTERM, _DOWN_S), (signal.SIGKILL, _DOWN_S)):
+def _arguments(layout: Layout, node: ClusterNode) -> list[str]:
+    arguments = ["--node", node.node, "--listen", f"{HOST}:{node.port}"]
+    for peer in layout.state.nodes:
+        if peer.node != node.node:
+            arguments += ["--peer", f"{peer.node}={HOST}:{peer.port}"]
+    # A node that is no founder waits until it is added.
+    arguments += ["--founders", ",".join(layout.state.founders), "--incarnation", str(node.incarnation)]
+    return [*arguments, *(["--bugs", layout.state.bug] if layout.state.bug else [])]
+
+
+def stop(layout: Layout, *names: str) -> Layout:
+    """Stop these nodes, by pid, in good order; those that do not stop in time are killed.
+
+    Raises:
+        BackendError: not even that ended one.
+    """
+    nodes = [layout.find(name) for name in names]
+    _end([node for node in nodes if alive(node)])
+    return layout.with_nodes(*(msgspec.structs.replace(node, pid=0, started=0) for node in nodes))
+
+
+def _end(running: Sequence[ClusterNode]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
         for node in running:
             if alive(node):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(node.pid, number)
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + _DOWN_S
         while time.monotonic() < deadline and any(alive(node) for node in running):
             time.sleep(0.05)
     left = [node.node for node in running if alive(node)]
     if left:
         raise BackendError(f"{', '.join(left)} did not stop after SIGKILL.")
-    remove_state(home)
-    return [node.node for node in running]
 
 
-def alive(node: NodeProcess) -> bool:
-    """Whether the process still runs."""
-    return _start_time(node.pid) == node.started
+def set_aside(layout: Layout, name: str, incarnation: int) -> Layout:
+    """Let a node that is not running begin again, without data, as this incarnation; its folder gets another name."""
+    node = layout.find(name)
+    data = layout.home / name
+    if data.exists():
+        data.rename(_unused(layout.home / f"{name}.incarnation-{node.incarnation}"))
+    return layout.with_nodes(msgspec.structs.replace(node, incarnation=incarnation))
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    found = path
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.name}-{number}")
+    return found
+
+
+def last_words(layout: Layout, name: str) -> str:
+    """The last lines that a node logged."""
+    said = (layout.home / f"{name}.log").read_text(errors="replace").strip().splitlines()[-3:]
+    return " | ".join(said)
+
+
+def alive(node: ClusterNode) -> bool:
+    """Whether the process of the node still runs."""
+    return node.pid != 0 and _start_time(node.pid) == node.started
 
 
 def _start_time(pid: int) -> int | None:
