@@ -8,6 +8,7 @@ import click
 
 from splitbrain.harness.cli import parsing
 from splitbrain.harness.cli.clusters.ctl import ctl
+from splitbrain.harness.cli.clusters.files import log, state
 from splitbrain.harness.cli.clusters.lifecycle import down, up
 from splitbrain.harness.cli.clusters.status import status
 
@@ -22,9 +23,11 @@ def command() -> None:
       splitbrain cluster ctl put /queues/orders '{"durable": true}'
       splitbrain cluster ctl --node n2 get /queues/orders
       splitbrain cluster status
+      splitbrain cluster ctl add n4 --role promotable
       splitbrain cluster down
+      splitbrain cluster log metadata-cluster/n1
     """
 
 
-for each in (up, down, status, ctl):
+for each in (up, down, status, ctl, log, state):
     command.add_command(each)

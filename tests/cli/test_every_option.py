@@ -59,6 +59,8 @@ GIVEN: dict[str, list[str]] = {
     **{f"cluster ctl {each}": ["/x"] for each in ("get", "children", "delete")},
     **{f"cluster ctl {each}": ["/x", "1"] for each in ("put", "create", "update")},
     "cluster ctl cas": ["/x", "1", "2"],
+    "cluster log": ["history.jsonl"],
+    "cluster state": ["history.jsonl"],
     **{f"cluster ctl {each}": ["n1"] for each in ("add", "remove", "transfer")},
     "images build": ["node"],
 }
@@ -376,6 +378,22 @@ TABLE: dict[str, Told] = {
         **_of_ctl("force-shrink"),
         **_JSON,
         "--yes": "without it nothing is done (test_cluster_ctl)",
+    },
+    "cluster log": {
+        "folder": [
+            (["cluster", "log", "history.jsonl"], "history.jsonl is no folder"),
+            (["cluster", "log", "nope"], "nope: there is no such folder"),
+            (["cluster", "log", "store"], "store: there are no files of a node"),
+        ],
+        "--from": [(["cluster", "log", "store", "--from", "3", "--to", "2"], "--from 3 is behind --to 2")],
+        "--to": [(["cluster", "log", "store", "--to", "0"], "0 is not in the range")],
+        "--json": "the answer is another",
+    },
+    "cluster state": {
+        "folder": [(["cluster", "state", "store"], "store: there are no files of a node")],
+        "--path": [(["cluster", "state", "store", "--path", "x"], "--path: 'x' is not a path")],
+        "--index": [(["cluster", "state", "store", "--index", "0"], "0 is not in the range")],
+        "--json": "the answer is another",
     },
     "images build": {
         "names": [(["images", "build", "node", "node"], "NAME node is given twice")],
