@@ -121,4 +121,6 @@ def _start_time(pid: int) -> int | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] == "Z" else int(fields[19])
+    # While another thread of a zombie is ending, its files and its port are still in use.
+    is_gone = fields[0] == "Z" and int(fields[17]) <= 1
+    return None if is_gone else int(fields[19])
