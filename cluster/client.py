@@ -63,8 +63,12 @@ from splitbrain.cluster.wire import (
     RemoveMember,
     ReplyFrom,
     StartGroup,
+    StateRequest,
+    StateWritten,
     Status,
     StatusQuery,
+    TakeCheckpoint,
+    TakeSnapshot,
     TransferLeadership,
 )
 
@@ -94,6 +98,7 @@ __all__ = [
     "ReplyFrom",
     "TreeNode",
     "UnavailableError",
+    "WrittenState",
     "connect",
     "incarnation_of",
     "member_id",
@@ -168,6 +173,13 @@ class NodeStatus(msgspec.Struct, frozen=True):
     applied_index: int
     chain_hash: str
     state_hash: str
+
+
+class WrittenState(msgspec.Struct, frozen=True):
+    """A snapshot or checkpoint that a node has: index and term of the last entry in it."""
+
+    index: int
+    term: int
 
 
 async def connect(endpoint: socket.socket | MessageConnection) -> Client:
@@ -392,6 +404,26 @@ class Client:
         """
         return (await self._members(ForceShrinkMembers(), timeout_ms)).members
 
+    async def snapshot(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> WrittenState:
+        """Have this node write a snapshot of what it has applied now; it is durable when this returns (RA-37).
+
+        The node needs its log before it no more. A snapshot of the same entry that is there already is as good.
+
+        Raises:
+            UnavailableError: another snapshot is being written: try again.
+            InvalidRequestError: nothing is applied yet.
+        """
+        return await self._written(TakeSnapshot(), timeout_ms)
+
+    async def checkpoint(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> WrittenState:
+        """Have this node write a checkpoint of what it has applied now: not synced, and the log stays (RA-38).
+
+        Raises:
+            UnavailableError: a snapshot is being written, or the last entry is not durable here yet: try again.
+            InvalidRequestError: nothing is applied yet.
+        """
+        return await self._written(TakeCheckpoint(), timeout_ms)
+
     async def status(self) -> NodeStatus:
         """What the node says of itself, at once; needs no leader and no majority."""
         answer = await self._ask(StatusQuery(), DEFAULT_TIMEOUT_MS)
@@ -421,6 +453,14 @@ class Client:
         self, command: tree.Command, ref: Ref | None, timeout_ms: int, reply_from: ReplyFrom = "leader"
     ) -> TreeNode:
         return await self._tree_node(_once(command, ref), timeout_ms, reply_from)
+
+    async def _written(self, body: StateRequest, timeout_ms: int) -> WrittenState:
+        answer = await self._ask(body, timeout_ms)
+        match answer.outcome:
+            case StateWritten(index, term):
+                return WrittenState(index, term)
+            case _:
+                raise _error(answer.outcome, answer.term)
 
     async def _tree_node(self, body: Body, timeout_ms: int, reply_from: ReplyFrom = "leader") -> TreeNode:
         answer = await self._ask(body, timeout_ms, reply_from)

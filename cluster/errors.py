@@ -46,7 +46,18 @@ class CorruptStorageError(StorageError):
 
     The node refuses to start, because it may have promised to the others what it can no longer read: a vote, or an
     entry that was counted as replicated. Replace the node with a new one, or restore its whole directory.
+
+    Attributes:
+        file: what is damaged.
+        byte: where, or shortly before it.
+        what: what is wrong there.
     """
+
+    def __init__(self, message: str, file: str = "", byte: int = 0, what: str = "") -> None:
+        super().__init__(message)
+        self.file = file
+        self.byte = byte
+        self.what = what or message
 
 
 class WrongNodeError(StorageError):

@@ -110,6 +110,7 @@ class Group:
             lambda: self._raft.term,
             lambda query: (self._store.query(query), self._store.applied_index),
             self._waits,
+            lambda wanted, answer: self._snapshots.asked(wanted, self._store.applied_index, self._store.dump, answer),
             reads_on_lease=raft.lease_reads,
             bugs=config.bugs,
         )

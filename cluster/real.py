@@ -191,16 +191,11 @@ class InWorker:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-class RealDisk:
-    """The files of one directory, which is created if missing."""
+class Folder:
+    """The files of one directory, to be read only."""
 
-    def __init__(self, directory: Path, in_worker: InWorker) -> None:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{directory}: the data directory cannot be created: {error.strerror}.") from error
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._in_worker = in_worker
 
     def names(self) -> list[str]:
         """Names of all files, sorted; without those of replacements that a crash interrupted."""
@@ -214,6 +209,18 @@ class RealDisk:
             return (self._directory / name).read_bytes()
         except FileNotFoundError:
             return None
+
+
+class RealDisk(Folder):
+    """The files of one directory, which is created if missing."""
+
+    def __init__(self, directory: Path, in_worker: InWorker) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{directory}: the data directory cannot be created: {error.strerror}.") from error
+        super().__init__(directory)
+        self._in_worker = in_worker
 
     def open(self, name: str) -> RealFile:
         """Open for appending."""

@@ -48,6 +48,9 @@ from splitbrain.cluster.wire import (
     Outcome,
     RemoveMember,
     ReplyFrom,
+    StateRequest,
+    TakeCheckpoint,
+    TakeSnapshot,
     TransferLeadership,
     encode_peer,
 )
@@ -59,7 +62,7 @@ MAX_DEPTH: Final = 64
 MAX_NAME_LENGTH: Final = 255
 
 Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange
-Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers
+Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers | StateRequest
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
     "change_not_permitted": "the change before it, or the first entry of the leader's term, is uncommitted: try again",
@@ -94,7 +97,7 @@ class Pending:
         self.answer = answer
         self.by_peer = by_peer
         self.reply_from: ReplyFrom = reply_from
-        self.stage: Literal["waiting", "proposed", "forwarded", "applying"] = "waiting"
+        self.stage: Literal["waiting", "proposed", "forwarded", "applying", "writing"] = "waiting"
         self.timer: Timer | None = None
         self.answered = False
 
@@ -125,6 +128,7 @@ class Requests:
         term: Callable[[], int],
         query: Callable[[Query], tuple[Result, int]],
         waits: Waits,
+        write_state: Callable[[StateRequest, Callable[[Outcome], None]], None],
         *,
         reads_on_lease: bool = False,
         bugs: Bugs = NO_BUGS,
@@ -133,6 +137,7 @@ class Requests:
 
         `query` answers from what this node has applied, and says up to which index that is; without consensus it proves
         nothing. `waits` are those for entries to be applied here.
+        `write_state` has what is applied here written down, and passes on what came of it.
         """
         self._group = group
         self._node = member
@@ -143,6 +148,7 @@ class Requests:
         self._term = term
         self._query = query
         self._waits = waits
+        self._write_state = write_state
         self._reads_on_lease = reads_on_lease
         self._bugs = bugs
         self._leader: str | None = None
@@ -167,6 +173,10 @@ class Requests:
         self._waiting[request.number] = request
         if isinstance(body, LocalQuery):
             self._read_here(request, body)
+            return
+        if isinstance(body, TakeSnapshot | TakeCheckpoint):
+            request.stage = "writing"
+            self._write_state(body, lambda outcome: self._finish(request, outcome))
             return
         self._route(request)
         if request.stage == "waiting":
@@ -285,7 +295,7 @@ class Requests:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
         # request had no effect.
         leader, body = self._leader, request.body
-        if isinstance(body, LocalQuery):
+        if isinstance(body, LocalQuery | TakeSnapshot | TakeCheckpoint):
             return
         if isinstance(body, ForceShrinkMembers):
             del self._waiting[request.number]
@@ -319,8 +329,8 @@ class Requests:
                 self._submit(Transfer(request, member))
             case ForceShrinkMembers():
                 self._submit(ForceShrink(request))
-            case LocalQuery():
-                raise AssertionError("a local query was proposed")
+            case LocalQuery() | TakeSnapshot() | TakeCheckpoint():
+                raise AssertionError("what concerns one node only was proposed")
             case command:
                 self._submit(Propose(request, encode_command(command)))
 
@@ -333,6 +343,8 @@ class Requests:
         if request.stage == "applying":
             reached("entry not applied in time")
             failure = Failure("timeout", request.is_query, f"{self._node} did not apply the entry in time")
+        elif request.stage == "writing":
+            failure = Failure("timeout", False, f"{self._node} did not write its state in time, and may do so later")
         elif request.stage == "waiting":
             reached("request found no leader in time")
             failure = Failure("no_leader", True, f"{self._node} knew no leader that it could reach in time")
@@ -368,7 +380,7 @@ class Requests:
         """Why a request is not even looked at, None if it is in order."""
         if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             return _invalid(f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
-        if isinstance(body, ForceShrinkMembers):
+        if isinstance(body, ForceShrinkMembers | TakeSnapshot | TakeCheckpoint):
             return None
         if isinstance(body, LocalQuery | LeaderQuery):
             return _path_refusal(body.query)

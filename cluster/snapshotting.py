@@ -16,6 +16,7 @@ from splitbrain.cluster.raft.effects import InstallSnapshot, SendChunk
 from splitbrain.cluster.raft.events import Compacted, Event
 from splitbrain.cluster.raft.messages import SnapshotChunk
 from splitbrain.cluster.storage import Storage
+from splitbrain.cluster.wire import Failure, Outcome, StateRequest, StateWritten, TakeCheckpoint
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Of a snapshot in one message (RA-42)."""
@@ -93,10 +94,50 @@ class Snapshotting:
             if self._storage.is_promotable(upto):
                 self._spawn(self._promote(upto), "promote checkpoint")
             else:
-                self._spawn(self._write_snapshot(*self._written_down(last, dump)), "write snapshot")
+                self._spawn(self._write_snapshot(*self._written_down(last.index, dump)), "write snapshot")
         # A log that ends before a checkpoint has lost something: what is not durable here waits.
         elif self._checkpoint_interval and self._checkpoint_due <= last.index <= self._raft.written_index:
-            self._storage.write_checkpoint(*self._written_down(last, dump))
+            self._storage.write_checkpoint(*self._written_down(last.index, dump))
+
+    def asked(
+        self, wanted: StateRequest, applied: int, dump: Callable[[], bytes], answer: Callable[[Outcome], None]
+    ) -> None:
+        """Write down what is applied because a client asks for it.
+
+        Args:
+            wanted: a snapshot or a checkpoint. Where there is one of the same entry, that is the answer.
+            applied: index of the last entry that was applied.
+            dump: gives the state there.
+            answer: takes what is written, once it is, or why nothing is.
+
+        Raises:
+            OSError: a checkpoint could not be written; the node must stop.
+        """
+        is_checkpoint = isinstance(wanted, TakeCheckpoint)
+        there = max(self._storage.snapshot_index, self._storage.checkpoint_index if is_checkpoint else 0)
+        if applied == 0:
+            answer(Failure("invalid_request", True, "nothing is applied yet"))
+        elif applied < self._raft.log.base_index:
+            answer(Failure("busy", True, "a snapshot of the leader is being taken over: try again"))
+        elif there >= applied:
+            answer(StateWritten(applied, self._raft.log.term(applied)))
+        elif self._is_writing:
+            answer(Failure("busy", True, "a snapshot is being written: try again"))
+        elif not is_checkpoint:
+            self._is_writing = True
+            self._spawn(self._answer_once_durable(self._written_down(applied, dump), answer), "write snapshot")
+        elif applied > self._raft.written_index:
+            answer(Failure("busy", True, f"entry {applied} is not durable here yet: try again"))
+        else:
+            written = self._written_down(applied, dump)
+            self._storage.write_checkpoint(*written)
+            answer(StateWritten(*written[:2]))
+
+    async def _answer_once_durable(
+        self, written: tuple[int, int, bytes, bytes], answer: Callable[[Outcome], None]
+    ) -> None:
+        await self._write_snapshot(*written)
+        answer(StateWritten(*written[:2]))
 
     async def _promote(self, upto: int) -> None:
         """Let the log go up to the newest checkpoint that leaves enough of it."""
@@ -115,13 +156,13 @@ class Snapshotting:
         self._is_writing = False
         self._submit(Compacted(index))
 
-    def _written_down(self, last: Entry, dump: Callable[[], bytes]) -> tuple[int, int, bytes, bytes]:
+    def _written_down(self, last: int, dump: Callable[[], bytes]) -> tuple[int, int, bytes, bytes]:
         """The state at the last entry that was applied: that entry, its term, the configurations there, the store."""
-        index = last.index if M37 not in self._bugs else last.index - 1
+        index = last if M37 not in self._bugs else last - 1
         last_term, configurations = self._raft.log.term(index), self._raft.configurations(index)
         state = dump()
         self._size = len(state)
-        self._state_is_at(last.index)
+        self._state_is_at(last)
         return index, last_term, configurations, state
 
     # What a large state costs is spread over as many entries: nothing else runs while it is encoded.

@@ -85,6 +85,11 @@ class Storage:
         """Index of the snapshot, 0 if there is none."""
         return 0 if self._group.snapshot is None else self._group.snapshot.index
 
+    @property
+    def checkpoint_index(self) -> int:
+        """Index of the newest checkpoint, 0 if there is none."""
+        return self._group.checkpoint_index
+
     async def install(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
         """Make a snapshot of the leader durable; what the log has instead of it is void.
 

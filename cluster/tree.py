@@ -338,6 +338,10 @@ class Tree:
             yield node
             pending.extend(node.children[name] for name in sorted(node.children, reverse=True))
 
+    def contents(self) -> Iterator[tuple[Path, Properties]]:
+        """All nodes with their paths, parents before their children, and these by name."""
+        return ((node.path, node.properties()) for node in self._nodes())
+
     def recomputed_state_hash(self) -> str:
         """The state hash from scratch: what `state_hash` must equal."""
         total = 0

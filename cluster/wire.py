@@ -132,6 +132,16 @@ class GroupsQuery(msgspec.Struct, frozen=True, array_like=True, tag="groups"):
     """Query which groups the node takes part in; answered at once."""
 
 
+class TakeSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="take_snapshot"):
+    """Have the node that is asked write a snapshot of what it has applied now; answered once that is durable."""
+
+
+class TakeCheckpoint(msgspec.Struct, frozen=True, array_like=True, tag="take_checkpoint"):
+    """Have the node that is asked write a checkpoint of what it has applied now; answered once it is written."""
+
+
+StateRequest: TypeAlias = TakeSnapshot | TakeCheckpoint
+
 MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
 
 Body: TypeAlias = (
@@ -142,6 +152,7 @@ Body: TypeAlias = (
     | LeaderQuery
     | MemberChange
     | ForceShrinkMembers
+    | StateRequest
     | StatusQuery
     | MembersQuery
     | Project
@@ -211,6 +222,13 @@ class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"
     learners: tuple[NodeId, ...] = ()
 
 
+class StateWritten(msgspec.Struct, frozen=True, array_like=True, tag="state_written"):
+    """A node has a snapshot, or a checkpoint, of the store after the entry of this index and term."""
+
+    index: int
+    term: int
+
+
 Reason: TypeAlias = (
     Literal[
         "timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request", "unavailable", "no_group"
@@ -234,7 +252,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
     detail: str
 
 
-Outcome: TypeAlias = Result | Status | MemberList | GroupList | Failure
+Outcome: TypeAlias = Result | Status | MemberList | GroupList | StateWritten | Failure
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):

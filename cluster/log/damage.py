@@ -11,7 +11,7 @@ ADVICE: Final = "Replace this node, or restore its data directory."
 
 def corrupt(name: str, offset: int, what: str) -> CorruptStorageError:
     """Something in the file `name` that had been durable is damaged, at `offset` or shortly behind it."""
-    return CorruptStorageError(f"{name}, byte {offset}: {what}. {ADVICE}")
+    return CorruptStorageError(f"{name}, byte {offset}: {what}. {ADVICE}", name, offset, what)
 
 
 def require_version(name: str, found: int, known: int) -> None:

@@ -94,6 +94,11 @@ class GroupLog:
         return self._snapshots.newest
 
     @property
+    def checkpoint_index(self) -> int:
+        """Index of the newest checkpoint, 0 if there is none."""
+        return self._snapshots.checkpoints[-1].index if self._snapshots.checkpoints else 0
+
+    @property
     def base(self) -> SnapshotName | None:
         """The snapshot or checkpoint with which the node went on; None if that is the beginning."""
         return self._snapshots.base

@@ -2,7 +2,7 @@
 
     name     := "node"
     file     := "SBND" version:u32 checksum:u32 body           CRC-32 of the body
-    body     := a MessagePack map (`_Node`): the node's name, its groups with their uids, and the next uid
+    body     := a MessagePack map (`NodeFile`): the node's name, its groups with their uids, and the next uid
 
 A uid belongs to one incarnation of a group: a group that is made again under the same name has another one, and what is
 left of the former one is not its own (RA-33).
@@ -43,7 +43,9 @@ _FORM: Final = Form(b"SBND", 1)
 _OF_GROUP: Final = re.compile("(?:vote|segment|snapshot|checkpoint)-([0-9a-f]{8})(?:-|$)")
 
 
-class _Node(msgspec.Struct, frozen=True):
+class NodeFile(msgspec.Struct, frozen=True):
+    """What the file `node` says: the node's name, its groups with their uids, and the next uid."""
+
     node: str
     groups: dict[str, int]
     next_uid: int
@@ -58,7 +60,7 @@ class NodeLog:
         found: of the groups that were there when it was opened, what each had made durable.
     """
 
-    def __init__(self, disk: Disk, rng: Rng, node: _Node, wal: Wal, bugs: Bugs = NO_BUGS) -> None:
+    def __init__(self, disk: Disk, rng: Rng, node: NodeFile, wal: Wal, bugs: Bugs = NO_BUGS) -> None:
         self.groups: dict[str, GroupLog] = {}
         self.found: dict[str, Found] = {}
         self._disk = disk
@@ -92,7 +94,7 @@ class NodeLog:
         await vote.write_vote(self._disk, uid, Vote())
         node = self._node
         known = {**node.founders, name: tuple(founders)} if founders else node.founders
-        await self._save(_Node(node.node, {**node.groups, name: uid}, uid + 1, known))
+        await self._save(NodeFile(node.node, {**node.groups, name: uid}, uid + 1, known))
         snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
         self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
         return self.groups[name]
@@ -107,9 +109,9 @@ class NodeLog:
         node = self._node
         left = {other: number for other, number in node.groups.items() if other != name}
         known = {other: founders for other, founders in node.founders.items() if other != name}
-        await self._save(_Node(node.node, left, node.next_uid, known))
+        await self._save(NodeFile(node.node, left, node.next_uid, known))
         for file in self._disk.names():
-            if _uid_of(file) == uid:
+            if uid_of(file) == uid:
                 self._disk.remove(file)
 
     async def sync(self, written: Callable[[str, Written], None], max_bytes: int = MAX_BYTES) -> None:
@@ -139,7 +141,7 @@ class NodeLog:
         """Close the write-ahead log without syncing it."""
         self._wal.close()
 
-    async def _save(self, node: _Node) -> None:
+    async def _save(self, node: NodeFile) -> None:
         await self._disk.replace(NODE, _FORM.encode(node))
         self._node = node
 
@@ -174,7 +176,7 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
     if content is None:
         stored = await _begin(disk, node)
     else:
-        stored = _FORM.decode(content, NODE, _Node)
+        stored = decode_node(content)
     if stored.node != node:
         raise WrongNodeError(
             f"the data directory belongs to node {stored.node!r}, not to {node!r}. "
@@ -200,7 +202,7 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
     return found
 
 
-async def _begin(disk: Disk, node: str) -> _Node:
+async def _begin(disk: Disk, node: str) -> NodeFile:
     """Make the files of a new node. The write-ahead log comes first: alone, it is a start that was interrupted."""
     names = disk.names()
     if "meta" in names or "log" in names:
@@ -208,28 +210,38 @@ async def _begin(disk: Disk, node: str) -> _Node:
             "the data directory is that of an earlier version, which kept all in the files meta and log. "
             "Start this node in an empty directory, as a new member."
         )
-    opened = [name for name in names if _uid_of(name) is not None]
+    opened = [name for name in names if uid_of(name) is not None]
     if opened:
         raise corrupt(NODE, 0, f"the file that names the node and its groups is gone, but {opened[0]} is there")
     await create_wal(disk)
-    stored = _Node(node, {}, 1)
+    stored = NodeFile(node, {}, 1)
     await disk.replace(NODE, _FORM.encode(stored))
     return stored
 
 
-def _uid_of(file: str) -> int | None:
+def decode_node(content: bytes) -> NodeFile:
+    """What the file `node` says.
+
+    Raises:
+        CorruptStorageError: it is damaged.
+        StorageError: it is of another version.
+    """
+    return _FORM.decode(content, NODE, NodeFile)
+
+
+def uid_of(file: str) -> int | None:
     """The group to which a file belongs, None for one that belongs to none."""
     found = _OF_GROUP.match(file)
     return None if found is None else int(found[1], 16)
 
 
-def _by_group(disk: Disk, files: Sequence[str], node: _Node) -> dict[int, tuple[list[str], list[SnapshotName]]]:
+def _by_group(disk: Disk, files: Sequence[str], node: NodeFile) -> dict[int, tuple[list[str], list[SnapshotName]]]:
     """Names of segments, sorted, and snapshots of each group; the files of groups that are gone are removed."""
     segments = {uid: _beginning_with(files, segment.names_begin(uid)) for uid in node.groups.values()}
     known = {file for names in segments.values() for file in names}
     found: dict[int, tuple[list[str], list[SnapshotName]]] = {uid: (names, []) for uid, names in segments.items()}
     for file in files:
-        uid = None if file in known else _uid_of(file)
+        uid = None if file in known else uid_of(file)
         if uid is None:
             continue
         if uid not in found:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -100,20 +100,28 @@ def decode(content: bytes, name: SegmentName) -> list[Entry]:
         CorruptStorageError: it is damaged, or is not what its name says.
         StorageError: it is of another version.
     """
+    return list(entries(content, name))
+
+
+def entries(content: bytes, name: SegmentName) -> Iterator[Entry]:
+    """The same, one entry after the other: those before what is damaged come before the error.
+
+    Raises:
+        CorruptStorageError: it is damaged, or is not what its name says.
+        StorageError: it is of another version.
+    """
     place = str(name)
     begin = _checked(content, name)
-    entries: list[Entry] = []
     end = begin + _INDEX.size * (name.last - name.first + 1)
     for position, index in zip(range(begin, end, _INDEX.size), range(name.first, name.last + 1), strict=True):
         kind, term, offset, length, checksum = _INDEX.unpack_from(content, position)
         data = content[offset : offset + length]
         if offset != end or len(data) != length or crc32(data) != checksum or kind not in KINDS:
             raise corrupt(place, offset, f"the data of entry {index} is damaged")
-        entries.append(Entry(index, term, KINDS[kind], data))
+        yield Entry(index, term, KINDS[kind], data)
         end += length
     if end != len(content):
         raise corrupt(place, end, "something follows the last entry")
-    return entries
 
 
 def _checked(content: bytes, name: SegmentName) -> int:

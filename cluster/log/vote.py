@@ -8,7 +8,7 @@ body     := a MessagePack map (`Vote`), with `uid`, and with `installed`: the en
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -18,6 +18,14 @@ from splitbrain.cluster.runtime import Disk
 
 PREFIX: Final = "vote-"
 _FORM: Final = Form(b"SBVT", 1)
+
+
+class Readable(Protocol):
+    """The part of a `Disk` that reads a file."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, None if there is none."""
+        ...
 
 
 class Vote(msgspec.Struct, frozen=True):
@@ -41,7 +49,7 @@ async def write_vote(disk: Disk, uid: int, vote: Vote, installed: int = 0) -> No
     await disk.replace(name_of(uid), _FORM.encode(_Stored(vote.term, vote.voted_for, uid, installed)))
 
 
-def read_vote(disk: Disk, uid: int) -> tuple[Vote, int]:
+def read_vote(disk: Readable, uid: int) -> tuple[Vote, int]:
     """Term and vote of a group, and the entry of the last snapshot that it took over, 0 if there was none.
 
     Raises:

@@ -119,12 +119,12 @@ class Wal:
         done = self._take_waiting()[1]
         former, self._number = self._number, self._number + 1
         if M44 in self._bugs:
-            self._disk.remove(_name_of(former))
-        await self._disk.replace(_name_of(self._number), content)
+            self._disk.remove(name_of(former))
+        await self._disk.replace(name_of(self._number), content)
         self._file.close()
         # If the power is lost now, the former file may be there again: the highest number counts.
-        self._disk.remove(_name_of(former))
-        self._file = self._disk.open(_name_of(self._number))
+        self._disk.remove(name_of(former))
+        self._file = self._disk.open(name_of(self._number))
         self._size = self._first_size = len(content)
         # Before anything in the new file is acknowledged that the former one lacks: were it there and the new one gone,
         # nobody could tell.
@@ -153,7 +153,7 @@ def _hand_on(done: Mapping[int, Written], written: Callable[[int, Written], None
 
 async def create_wal(disk: Disk) -> None:
     """Make the first file, durably, for a new node."""
-    await disk.replace(_name_of(1), _first_content(1, {}))
+    await disk.replace(name_of(1), _first_content(1, {}))
 
 
 async def open_wal(
@@ -175,7 +175,7 @@ async def open_wal(
         StorageError: the file is of another version.
         OSError: the disk failed.
     """
-    numbers = {_number_of(name): name for name in names if name.startswith(PREFIX)}
+    numbers = {number_of(name): name for name in names if name.startswith(PREFIX)}
     if not numbers:
         return None
     number = max(numbers)
@@ -207,11 +207,17 @@ def _first_content(number: int, remaining: Mapping[int, Iterable[Change]]) -> by
     return content + walfile.encode_mark(len(content), len(content))
 
 
-def _name_of(number: int) -> str:
+def name_of(number: int) -> str:
+    """The name of the file of that number."""
     return f"{PREFIX}{number:016x}"
 
 
-def _number_of(name: str) -> int:
+def number_of(name: str) -> int:
+    """The number of a file, by its name.
+
+    Raises:
+        CorruptStorageError: the write-ahead log gives no file such a name.
+    """
     if _NAME.fullmatch(name) is None:
         raise corrupt(name, 0, "the write-ahead log gives no file such a name")
     return int(name.removeprefix(PREFIX), 16)

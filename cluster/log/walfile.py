@@ -36,6 +36,7 @@ from zlib import crc32
 import msgspec
 
 from splitbrain.cluster.bugs import M43, NO_BUGS, Bugs
+from splitbrain.cluster.errors import CorruptStorageError
 from splitbrain.cluster.log.damage import corrupt, require_version
 from splitbrain.cluster.log.kinds import KINDS, NUMBERS
 from splitbrain.cluster.raft.messages import Entry
@@ -99,11 +100,15 @@ class WalContent:
         changes: to the groups' logs, in order.
         size: bytes of the file up to the end of the last whole record.
         torn: bytes after that, which are the rest of a write that never finished.
+        durable: bytes from the beginning that are durable, as the marks say.
+        damage: what is behind the last whole record, if that had been durable.
     """
 
     changes: list[Logged]
     size: int
     torn: int
+    durable: int = 0
+    damage: CorruptStorageError | None = None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -174,8 +179,23 @@ def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalC
         CorruptStorageError: something that had been made durable is damaged.
         StorageError: the file is of another version.
     """
+    found = scan(content, name, number, bugs)
+    if found.damage is not None:
+        raise found.damage
+    return found
+
+
+def scan(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalContent:
+    """Read a file up to its first damaged record; arguments as of `decode`.
+
+    Raises:
+        CorruptStorageError: its header is damaged.
+        StorageError: the file is of another version.
+    """
     _check_header(content, name, number)
     changes: list[Logged] = []
+    durable = 0
+    damage: CorruptStorageError | None = None
     offset = HEADER_BYTES
     is_whole = False
     while offset < len(content):
@@ -183,19 +203,25 @@ def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalC
         if record is None:
             was_durable = _was_durable(content, offset)
             if was_durable and M43 not in bugs:
-                raise corrupt(name, offset, "a record that was durable is damaged")
+                damage = corrupt(name, offset, "a record that was durable is damaged")
+                break
             if not was_durable and M43 in bugs:
                 record = _record_at(content, offset, checked=False)
             if record is None:
                 break
         if record.kind == _MARK:
             is_whole = True
+            durable = max(durable, record.term)
         else:
-            changes.append(Logged(record.uid, _change(record, name, offset), offset))
+            change = _change(record)
+            if change is None:
+                damage = corrupt(name, offset, f"a record of unknown kind {record.kind}")
+                break
+            changes.append(Logged(record.uid, change, offset))
         offset += RECORD_BYTES + len(record.data)
-    if not is_whole:
-        raise corrupt(name, offset, "the file was made with more than is left of it")
-    return WalContent(changes, offset, len(content) - offset)
+    if damage is None and not is_whole:
+        damage = corrupt(name, offset, "the file was made with more than is left of it")
+    return WalContent(changes, offset, len(content) - offset, durable, damage)
 
 
 class _Record(msgspec.Struct, frozen=True, gc=False):
@@ -206,7 +232,7 @@ class _Record(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def _change(record: _Record, name: str, offset: int) -> Change:
+def _change(record: _Record) -> Change | None:
     kind = KINDS.get(record.kind)
     if kind is not None:
         return Entry(record.index, record.term, kind, record.data)
@@ -216,7 +242,7 @@ def _change(record: _Record, name: str, offset: int) -> Change:
         return Beginning(record.index, record.term)
     if record.kind == _ELSEWHERE:
         return Elsewhere(record.index)
-    raise corrupt(name, offset, f"a record of unknown kind {record.kind}")
+    return None
 
 
 def _check_header(content: bytes, name: str, number: int) -> None:

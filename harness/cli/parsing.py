@@ -9,8 +9,8 @@ import click
 from splitbrain.results.errors import UsageError
 
 
-class Command(click.Command):
-    """A command that refuses an option given twice. click would silently use the last one."""
+class _Once(click.Command):
+    """Refuses an option given twice. click would silently use the last one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
@@ -26,8 +26,12 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-class Group(click.Group):
-    """A group of such commands."""
+class Command(_Once):
+    """A command that takes each option once."""
+
+
+class Group(_Once, click.Group):
+    """A group of such commands, which takes each option of its own once, too."""
 
     command_class = Command
 

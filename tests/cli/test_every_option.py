@@ -56,7 +56,12 @@ GIVEN: dict[str, list[str]] = {
     "export": ["history.jsonl"],
     "compare": ["metadata-a", "metadata-b"],
     "prune": ["--keep", "1"],
-    "cluster ctl": ["get", "/x"],
+    **{f"cluster ctl {each}": ["/x"] for each in ("get", "children", "delete")},
+    **{f"cluster ctl {each}": ["/x", "1"] for each in ("put", "create", "update")},
+    "cluster ctl cas": ["/x", "1", "2"],
+    "cluster log": ["history.jsonl"],
+    "cluster state": ["history.jsonl"],
+    **{f"cluster ctl {each}": ["n1"] for each in ("add", "remove", "transfer")},
     "images build": ["node"],
 }
 """What a command needs beside the option in question, where it needs anything."""
@@ -65,7 +70,45 @@ RUN = "store/test=metadata-a/run=20260101T000000.000Z-1"
 SSH = ["run", "--backend", "ssh", "--known-hosts", "history.jsonl"]
 SIM = ["run", "--backend", "sim"]
 
-TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
+Told: TypeAlias = dict[str, str | list[tuple[list[str], str]]]
+
+
+def _of_ctl(command: str) -> Told:
+    """What every command of `cluster ctl` takes."""
+    line = ["cluster", "ctl", command, *GIVEN.get(f"cluster ctl {command}", [])]
+    return {
+        "--node": "the one that is asked; one that is not there is refused",
+        "--timeout": [
+            ([*line, "--timeout", "1e-300"], "--timeout must be at least 1e-06"),
+            ([*line, "--timeout", "0"], "--timeout must be"),
+            (["cluster", "ctl", "--timeout", "1", *line[2:], "--timeout", "1"], "--timeout is given 2 times"),
+        ],
+        "--dir": [
+            ([*line, "--dir", "nope"], "no cluster is up in nope"),
+            ([*line, "--dir", "history.jsonl"], "history.jsonl is no folder"),
+        ],
+    }
+
+
+_JSON: Told = {"--json": "the answer is another"}
+_PATH: Told = {"path": "the cluster says what is none"}
+_VALUE: Told = {**_PATH, "value": "each is another value"}
+_NAME: Told = {"name": "one that is not there is refused (test_cluster_ctl)"}
+
+
+def _of_reads(command: str) -> Told:
+    line = ["cluster", "ctl", command, "/x", "--after"]
+    return {
+        **_PATH,
+        "--mode": "each promises something else",
+        "--after": [
+            ([*line, "1:2"], "--after: it is for --mode local"),
+            ([*line, "1", "--mode", "local"], "give index and term of an answer"),
+        ],
+    }
+
+
+TABLE: dict[str, Told] = {
     "run": {
         "--workload": "each is another test",
         "--nemesis": [
@@ -312,6 +355,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     "cluster up": {
         "--nodes": [(["cluster", "up", "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
         "--base-port": [(["cluster", "up", "--base-port", "80"], "80 is not in the range")],
+        "--spares": [(["cluster", "up", "--spares", "101"], "101 is not in the range")],
         "--bug": [(["cluster", "up", "--bug", "M99"], "there is no bug 'M99'")],
         "--dir": [
             (["cluster", "up", "--dir", "history.jsonl"], "history.jsonl is no folder"),
@@ -323,13 +367,33 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--dir": [(["cluster", "status", "--dir", "nope"], "no cluster is up in nope")],
         "--json": "the answer is another",
     },
-    "cluster ctl": {
-        "--node": "the one that is asked; one that is not there is refused",
-        "--timeout": [(["cluster", "ctl", "--timeout", "1e-300", "get", "/x"], "--timeout must be at least 1e-06")],
-        "--dir": [(["cluster", "ctl", "--dir", "nope", "get", "/x"], "no cluster is up in nope")],
-        "verb": [(["cluster", "ctl", "gte", "/x"], "'gte' is not one of")],
-        "path": "the cluster says what is none",
-        "values": [(["cluster", "ctl", "get", "/x", "1"], "ctl get takes a path and 0 value(s), not 1")],
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_of_reads(each)} for each in ("get", "children")},
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_VALUE} for each in ("put", "create", "update")},
+    "cluster ctl cas": {**_of_ctl("cas"), **_VALUE, "expected": "each is another value"},
+    "cluster ctl delete": {**_of_ctl("delete"), **_PATH},
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("members", "snapshot", "checkpoint")},
+    "cluster ctl add": {**_of_ctl("add"), **_NAME, **_JSON, "--role": "each is another part"},
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("remove", "transfer")},
+    "cluster ctl force-shrink": {
+        **_of_ctl("force-shrink"),
+        **_JSON,
+        "--yes": "without it nothing is done (test_cluster_ctl)",
+    },
+    "cluster log": {
+        "folder": [
+            (["cluster", "log", "history.jsonl"], "history.jsonl is no folder"),
+            (["cluster", "log", "nope"], "nope: there is no such folder"),
+            (["cluster", "log", "store"], "store: there are no files of a node"),
+        ],
+        "--from": [(["cluster", "log", "store", "--from", "3", "--to", "2"], "--from 3 is behind --to 2")],
+        "--to": [(["cluster", "log", "store", "--to", "0"], "0 is not in the range")],
+        "--json": "the answer is another",
+    },
+    "cluster state": {
+        "folder": [(["cluster", "state", "store"], "store: there are no files of a node")],
+        "--path": [(["cluster", "state", "store", "--path", "x"], "--path: 'x' is not a path")],
+        "--index": [(["cluster", "state", "store", "--index", "0"], "0 is not in the range")],
+        "--json": "the answer is another",
     },
     "images build": {
         "names": [(["images", "build", "node", "node"], "NAME node is given twice")],

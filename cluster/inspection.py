@@ -1,0 +1,190 @@
+"""The files of a node, read from outside while it is stopped, or runs: nothing is changed, and damage is reported.
+
+    folder = Folder(Path("metadata-cluster/n1"))
+    found = read_node(folder)
+    for placed in found.groups[0].entries: print(placed.entry.index, in_words(placed.entry))
+    state = load_state(folder, found.groups[0].states[-1])
+
+What is read is not trusted: bytes that make no sense give a `Damage` or a sentence, never another error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from splitbrain.cluster.dedup import DropRefs, LogCommand, Protected, decode_command
+from splitbrain.cluster.errors import CorruptStorageError, StorageError
+from splitbrain.cluster.log.reading import (
+    NONSENSE,
+    Damage,
+    Files,
+    GroupFiles,
+    NodeFiles,
+    NoNodeError,
+    Placed,
+    SegmentFile,
+    StateFile,
+    WalFile,
+    read_files,
+    read_state,
+)
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.membership import Configuration, decode_configuration, decode_configurations
+from splitbrain.cluster.raft.messages import Entry
+from splitbrain.cluster.real import Folder
+from splitbrain.cluster.store import Store
+from splitbrain.cluster.tree import (
+    CompareAndSwap,
+    Create,
+    Delete,
+    Increment,
+    InvalidCommand,
+    Properties,
+    Put,
+    Update,
+)
+from splitbrain.cluster.tree import (
+    Path as TreePath,
+)
+from splitbrain.cluster.tree import (
+    format_path as text_of_path,
+)
+from splitbrain.cluster.tree import (
+    parse_path as names_of_path,
+)
+
+__all__ = [
+    "Configuration",
+    "CorruptStorageError",
+    "Damage",
+    "Files",
+    "Folder",
+    "GroupFiles",
+    "NoNodeError",
+    "NodeFiles",
+    "Placed",
+    "SegmentFile",
+    "State",
+    "StateFile",
+    "StorageError",
+    "WalFile",
+    "configuration_in_words",
+    "in_words",
+    "load_state",
+    "names_of_path",
+    "read_node",
+    "text_of_path",
+    "value_in_words",
+]
+
+_SHOWN: Final = 200
+"""Characters of a value in a sentence."""
+
+
+def read_node(files: Files) -> NodeFiles:
+    """What the files of a node say.
+
+    Raises:
+        NoNodeError: there are none.
+        OSError: they cannot be read.
+    """
+    return read_files(files)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a snapshot or checkpoint holds.
+
+    Attributes:
+        applied_index: index of the last entry that was applied.
+        chain_hash: hash over all applied entries in their order.
+        state_hash: hash of the tree and of the results that are kept.
+        configurations: those in the log up to there, with the indexes of their entries; none stands for the founders'.
+        tree: every tree node with its path, parents first.
+    """
+
+    applied_index: int
+    chain_hash: str
+    state_hash: str
+    configurations: list[tuple[int, Configuration]]
+    tree: list[tuple[TreePath, Properties]]
+
+
+def load_state(files: Files, file: StateFile) -> State:
+    """What a snapshot or checkpoint holds.
+
+    Raises:
+        CorruptStorageError: it is damaged, or gone.
+        StorageError: it is of another version.
+        OSError: it cannot be read.
+    """
+    meta, data = read_state(files, file)
+    try:
+        store = Store.load(data)
+        configurations = decode_configurations(meta.configurations) if meta.configurations else []
+    except (*NONSENSE, InvariantError, LookupError) as error:
+        what = f"its checksum is right, but it makes no sense: {error}"
+        raise CorruptStorageError(f"{file.file}: {what}", file.file, 0, what) from error
+    return State(store.applied_index, store.chain_hash, store.state_hash, configurations, list(store.tree.contents()))
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def in_words(entry: Entry) -> str:
+    """What an entry of the log does, as a phrase."""
+    if entry.kind == "noop":
+        return "no-op of a new leader"
+    if entry.kind == "config":
+        try:
+            return configuration_in_words(decode_configuration(entry))
+        except (InvariantError, *NONSENSE) as error:
+            return f"no configuration: {error}"
+    return _command_in_words(decode_command(entry.data))
+
+
+def configuration_in_words(configuration: Configuration) -> str:
+    """The members of a configuration."""
+    voters = f"voters {', '.join(configuration.voters)}"
+    learners = [
+        member if target is None else f"{member} (a voter once it has entry {target})"
+        for member, target in configuration.learners.items()
+    ]
+    return f"{voters}; learners {', '.join(learners)}" if learners else voters
+
+
+def _command_in_words(command: LogCommand | InvalidCommand) -> str:
+    match command:
+        case Put(path, payload):
+            return f"put {text_of_path(path)} {value_in_words(payload)}"
+        case Create(path, payload):
+            return f"create {text_of_path(path)} {value_in_words(payload)}"
+        case Update(path, payload):
+            return f"update {text_of_path(path)} {value_in_words(payload)}"
+        case CompareAndSwap(path, expected, payload):
+            return f"cas {text_of_path(path)} {value_in_words(expected)} {value_in_words(payload)}"
+        case Delete(path):
+            return f"delete {text_of_path(path)}"
+        case Increment(path, by):
+            return f"increment {text_of_path(path)} by {by}"
+        case Protected(ref, inner):
+            return f"{_command_in_words(inner)} (once, as {ref.client} {ref.number})"
+        case DropRefs(records):
+            return f"forget the results of {', '.join(client for client, _ in records) or 'no client'}"
+        case InvalidCommand(problem):
+            return f"no command: {problem}"
+
+
+def value_in_words(payload: bytes | None, most: int = _SHOWN) -> str:
+    """A value as JSON, at most so many characters; bytes that are no value as hexadecimal digits."""
+    if payload is None:
+        return "(no value)"
+    try:
+        value: Any = msgspec.msgpack.decode(payload)
+        text = msgspec.json.encode(value).decode()
+    except NONSENSE:
+        text = f"0x{payload[:most].hex()}"
+    return text if len(text) <= most else f"{text[:most]}... ({len(payload):,} bytes)"

@@ -1,0 +1,34 @@
+"""`splitbrain cluster ctl`: requests to a node of the metadata cluster."""
+
+from __future__ import annotations
+
+import click
+
+from splitbrain.harness.cli import parsing
+from splitbrain.harness.cli.clusters import membership, tree, written
+from splitbrain.harness.cli.clusters.call import call_options
+
+
+@click.group("ctl", cls=parsing.Group, no_args_is_help=False)
+@call_options
+@click.pass_context
+def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: str | None) -> None:
+    """Ask a node of the cluster: for a value, a change of the tree, a change of the members, a snapshot.
+
+    Exit code 1 if the request was refused, or if its outcome is unknown.
+
+    \b
+    Examples:
+      splitbrain cluster ctl put /queues/orders '{"durable": true}'
+      splitbrain cluster ctl --node n2 get /queues/orders --mode local
+      splitbrain cluster ctl members
+      splitbrain cluster ctl add n4 --role promotable
+      splitbrain cluster ctl transfer n2
+      splitbrain cluster ctl remove n1
+      splitbrain cluster ctl snapshot --node n3
+    """
+    ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
+
+
+for each in (*tree.COMMANDS, *membership.COMMANDS, *written.COMMANDS):
+    ctl.add_command(each)

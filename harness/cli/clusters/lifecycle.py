@@ -1,0 +1,169 @@
+"""`splitbrain cluster up` and `down`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli.clusters.asking import statuses
+from splitbrain.harness.cli.clusters.layout import ClusterNode, ClusterState, Layout, folder, forget, store, stored
+from splitbrain.harness.cli.clusters.processes import HOST, alive, last_words, refusal_of_port, start, stop
+from splitbrain.results.errors import NodeStartError, UnknownNameError, UsageError
+from splitbrain.results.stores import check_writable
+
+_UP_S: Final = 15.0
+_LAST_PORT: Final = 65535
+
+
+@click.command("up", cls=parsing.Command)
+@click.option(
+    "-n",
+    "--nodes",
+    default="3",
+    show_default=True,
+    metavar="N|NAME[,NAME...]",
+    help="Number of nodes with which the cluster begins, or their names.",
+)
+@click.option(
+    "--base-port",
+    default=7101,
+    show_default=True,
+    type=click.IntRange(1024, 65000),
+    help="Port of the first node on 127.0.0.1; the others take the next ports.",
+)
+@click.option(
+    "--spares",
+    default=2,
+    show_default=True,
+    type=click.IntRange(0, 100),
+    help="Nodes that can be added while the cluster is up (splitbrain cluster ctl add).",
+)
+@click.option(
+    "--bug", default="", callback=parsing.named, metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs)."
+)
+@folder
+@click.pass_context
+def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, directory: str) -> None:
+    """Start the nodes and wait for a leader.
+
+    Data of an earlier `up` in the same DIR is reused: the nodes that are members now are started, with their ports;
+    those that were removed are not. All nodes know the names and ports of the spares (n4 and n5 of three nodes) from
+    the beginning.
+
+    \b
+    Examples:
+      splitbrain cluster up
+      splitbrain cluster up --nodes 5 --base-port 8000 --dir /tmp/five
+      splitbrain cluster up --nodes a,b,c --spares 4
+    """
+    from splitbrain.cluster.client import BUGS
+    from splitbrain.harness.campaigns.compose import node_names
+    from splitbrain.harness.contract.listed import names
+
+    for each in names("--bug", bug):
+        if each not in BUGS:
+            raise UnknownNameError("bug", each, BUGS)
+    home = Path(directory)
+    former = stored(home)
+    if former is not None and any(alive(node) for node in former.nodes):
+        raise UsageError(f"a cluster is already up in {home}. To stop it: splitbrain cluster down --dir {home}")
+    founders = node_names(nodes)
+    check_writable(home, "--dir")
+    if former is None:
+        known = [ClusterNode(node, base_port + i) for i, node in enumerate(founders)]
+    else:
+        if options.given(ctx, "nodes") and list(founders) != former.state.founders:
+            began = ", ".join(former.state.founders)
+            raise UsageError(
+                f"--nodes {nodes}: the cluster in {home} began with {began}. Leave --nodes out and add nodes with "
+                f"splitbrain cluster ctl add, or choose another --dir."
+            )
+        founders = former.state.founders
+        known = _renumbered(former.state.nodes, base_port if options.given(ctx, "base_port") else None)
+        spares = spares if options.given(ctx, "spares") else 0
+    members = [node for node in known if node.part == "member"]
+    for node in members:
+        problem = refusal_of_port(node.port)
+        if problem is not None:
+            raise UsageError(f"--base-port: port {node.port} of node {node.node}: {problem}. Choose another.")
+    home.mkdir(parents=True, exist_ok=True)
+    layout = store(home, ClusterState(_with_spares(known, spares), list(founders), bug))
+    try:
+        layout = start(layout, *(node.node for node in members))
+        leader = asyncio.run(_until_led(layout))
+    except BaseException:
+        _stop_all(home)
+        if former is None:
+            forget(home)
+        raise
+    for node in layout.nodes:
+        click.echo(f"{node.node}  {HOST}:{node.port}  pid {node.pid}{'  leader' if node.node == leader else ''}")
+
+
+@click.command("down", cls=parsing.Command)
+@folder
+def down(directory: str) -> None:
+    """Stop every node that runs. The data stays; the next `up` reuses it.
+
+    \b
+    Example:
+      splitbrain cluster down
+    """
+    stopped = _stop_all(Path(directory))
+    click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+def _stop_all(home: Path) -> list[str]:
+    """Stop all nodes of the cluster in a folder; names of those that ran."""
+    layout = stored(home)
+    if layout is None:
+        return []
+    ran = [node.node for node in layout.nodes if alive(node)]
+    stop(layout, *(node.node for node in layout.nodes))
+    return ran
+
+
+def _renumbered(nodes: Sequence[ClusterNode], base_port: int | None) -> list[ClusterNode]:
+    """Nodes that are not running, with ports from `base_port` on, or with those that they had."""
+    stopped = [msgspec.structs.replace(node, pid=0, started=0) for node in nodes]
+    if base_port is None:
+        return stopped
+    return [msgspec.structs.replace(node, port=base_port + i) for i, node in enumerate(stopped)]
+
+
+def _with_spares(nodes: Sequence[ClusterNode], spares: int) -> list[ClusterNode]:
+    """These nodes and as many spares, with the next names and the next ports that are free."""
+    found = list(nodes)
+    taken = {node.node for node in nodes}
+    unused = (name for name in map("n{}".format, count(1)) if name not in taken)
+    ports = (port for port in range(1 + max(node.port for node in nodes), _LAST_PORT + 1) if not refusal_of_port(port))
+    missing = spares - sum(node.part == "spare" for node in nodes)
+    for _ in range(missing):
+        port = next(ports, None)
+        if port is not None:
+            found.append(ClusterNode(next(unused), port, part="spare"))
+    return found
+
+
+async def _until_led(layout: Layout) -> str:
+    """The leader, once a majority agrees on it."""
+    nodes = layout.nodes
+    deadline = time.monotonic() + _UP_S
+    while time.monotonic() < deadline:
+        for node in nodes:
+            if not alive(node):
+                raise NodeStartError(f"node {node.node} ended at once: {last_words(layout, node.node)}")
+        leaders = [status["leader"] for status in await statuses(nodes) if status.get("leader")]
+        for leader in leaders:
+            if leaders.count(leader) > len(nodes) // 2:
+                return leader
+        await asyncio.sleep(0.1)
+    raise NodeStartError(f"no leader after {_UP_S:g} s. The nodes' logs are {layout.home}/*.log.")
