@@ -10,7 +10,7 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
-from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 
 USAGE: Final = """\
@@ -19,6 +19,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
                          [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
                          [--lease-reads 0|1] [--groups NAME[,NAME]...]
+                         [--chunk-bytes N] [--learners-first 0|1]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -38,6 +39,9 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --wal-bytes     the write-ahead log is replaced when it is longer (default 33554432)
   --lease-reads   1: the leader answers reads on a lease, which trusts that clocks run at about one rate (default 0);
                   the same on all nodes
+  --chunk-bytes   of a snapshot in one message (default 1048576, which is the most)
+  --learners-first
+                  1: who joins becomes a voter once it has caught up, not at once (default 0)
   --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
                   all nodes
 """
@@ -56,6 +60,8 @@ _OPTIONS: Final = (
     "--snapshot-interval",
     "--lease-reads",
     "--groups",
+    "--chunk-bytes",
+    "--learners-first",
     "--checkpoint-interval",
     "--wal-bytes",
 )
@@ -90,6 +96,8 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         snapshot_interval=_number_of(options, "--snapshot-interval", SNAPSHOT_INTERVAL),
         checkpoint_interval=_number_of(options, "--checkpoint-interval", CHECKPOINT_INTERVAL),
         wal_bytes=_number_of(options, "--wal-bytes", WAL_BYTES),
+        chunk_bytes=_number_of(options, "--chunk-bytes", CHUNK_BYTES),
+        learners_first=_switch(options, "--learners-first"),
     )
     return config, options["--data"]
 
@@ -128,10 +136,7 @@ def _address(text: str, option: str) -> Address:
 def _raft_config(options: dict[str, str]) -> Config:
     default = Config()
     heartbeat_ms = _milliseconds(options.get("--heartbeat-ms", str(default.heartbeat_ms)), "--heartbeat-ms")
-    lease_reads = options.get("--lease-reads", "0")
-    if lease_reads not in ("0", "1"):
-        raise ArgumentError(f"--lease-reads takes 0 or 1, not {lease_reads!r}.")
-    leases = lease_reads == "1"
+    leases = _switch(options, "--lease-reads")
     if "--election-ms" not in options:
         return Config(heartbeat_ms=heartbeat_ms, lease_reads=leases)
     low, _, high = options["--election-ms"].partition("-")
@@ -145,6 +150,13 @@ def _number_of(options: dict[str, str], option: str, default: int) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ArgumentError(f"{option} takes a whole number, not {text!r}.")
     return int(text)
+
+
+def _switch(options: dict[str, str], option: str) -> bool:
+    text = options.get(option, "0")
+    if text not in ("0", "1"):
+        raise ArgumentError(f"{option} takes 0 or 1, not {text!r}.")
+    return text == "1"
 
 
 def _milliseconds(text: str, option: str) -> int:

@@ -123,6 +123,12 @@ M15: Final = Bug(
     "etcd #14140",
     ("durability", "leader-completeness", "linearizable"),
 )
+M16: Final = Bug(
+    "M16",
+    "a checkpoint holds entries that are not durable in the log: after a crash the log ends before it",
+    "ra ffe3016a",
+    ("crashes", "recovery"),
+)
 M17: Final = Bug(
     "M17",
     "the leader applies and answers a command as soon as it is appended, before a quorum has it",
@@ -297,6 +303,12 @@ M45: Final = Bug(
     "ra INTERNALS.md",
     ("durability",),
 )
+M46: Final = Bug(
+    "M46",
+    "a follower that receives a snapshot listens to nothing else, although its leader may be gone",
+    "ra 9dde234f",
+    ("quorum-progress", "recovery"),
+)
 M47: Final = Bug(
     "M47",
     "a change of members may begin before the one before it is committed",
@@ -320,6 +332,12 @@ M50: Final = Bug(
     "a change of members stays in force on a node from whose log it was cut off",
     "ra 82e5ca2f",
     ("quorum-progress", "election-safety"),
+)
+M51: Final = Bug(
+    "M51",
+    "a node that lost its data joins again as the member that it was",
+    "khepri 99ba65d; etcd #21271",
+    ("election-safety", "leader-completeness", "durability"),
 )
 M52: Final = Bug(
     "M52",
@@ -350,7 +368,7 @@ ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values
 """Every bug by id, in the order of ids."""
 
 _LETS_COMMITTED_ENTRIES_GO: Final = frozenset(
-    {M01, M02, M03, M08, M09, M10, M11, M12, M13, M14, M15, M19, M20, M43, M44, M47, M48, M49, M50}
+    {M01, M02, M03, M08, M09, M10, M11, M12, M13, M14, M15, M19, M20, M43, M44, M47, M48, M49, M50, M51}
 )
 
 

@@ -358,21 +358,25 @@ class Client:
             raise _error(answer.outcome, answer.term)
         return answer.term
 
-    async def members(self) -> tuple[str, ...]:
-        """Ids of the voters of the configuration that the node has in force, at once; it may not be committed."""
-        return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).members
+    async def members(self, *, learners: bool = False) -> tuple[str, ...]:
+        """Ids of the voters of the configuration that the node has in force, at once; it may not be committed.
+
+        With `learners` those of all members.
+        """
+        found = await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)
+        return found.members if not learners else (*found.members, *found.learners)
 
     async def learners(self) -> tuple[str, ...]:
         """Ids of the members in that configuration which do not vote."""
         return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).learners
 
     async def add_member(
-        self, member: str, *, role: MemberRole = "voter", timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self, member: str, *, role: MemberRole | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> tuple[str, ...]:
         """Have a node taken in, as the member of this id (see `splitbrain.cluster.members`); the voters afterwards.
 
         A promotable member becomes a voter later, once it has what is in the log now; a learner never, unless it is
-        added again as a voter.
+        added again as a voter. Without a role it is a voter, or promotable where nodes are started with learners-first.
 
         Raises:
             ChangeRefusedError: its `reason` is "change_not_permitted", "already_member" or "was_member".

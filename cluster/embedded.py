@@ -20,11 +20,12 @@ from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.marks import MARKS, counted
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
-from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 
 __all__ = [
     "CHECKPOINT_INTERVAL",
+    "CHUNK_BYTES",
     "MARKS",
     "SNAPSHOT_INTERVAL",
     "WAL_BYTES",

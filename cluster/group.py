@@ -112,6 +112,7 @@ class Group:
             self._waits,
             lambda wanted, answer: self._snapshots.asked(wanted, self._store.applied_index, self._store.dump, answer),
             reads_on_lease=raft.lease_reads,
+            learners_first=config.learners_first,
             bugs=config.bugs,
         )
         self._snapshots = Snapshotting(
@@ -121,6 +122,7 @@ class Group:
             self.submit,
             config.snapshot_interval,
             config.checkpoint_interval,
+            config.chunk_bytes,
             config.bugs,
         )
         self._expiry = Expiry(config.bugs)

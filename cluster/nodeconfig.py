@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M51, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.groupnames import METADATA, group_problem
 from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Address
-from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 
 
@@ -33,6 +33,8 @@ class NodeConfig:
         snapshot_interval: entries that are applied between two snapshots.
         checkpoint_interval: the same of checkpoints; 0 for none.
         wal_bytes: a file of the write-ahead log that is longer is replaced.
+        chunk_bytes: of a snapshot in one message.
+        learners_first: who joins, and is given no role, becomes a voter once it has caught up; else at once.
         groups: names of groups beside that of the metadata store, which every node has from the start.
 
     Raises:
@@ -50,11 +52,15 @@ class NodeConfig:
     checkpoint_interval: int = CHECKPOINT_INTERVAL
     wal_bytes: int = WAL_BYTES
     groups: tuple[str, ...] = ()
+    chunk_bytes: int = CHUNK_BYTES
+    learners_first: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
         if self.snapshot_interval < 1:
             raise ArgumentError("the snapshot interval is at least 1 entry.")
+        if not 0 < self.chunk_bytes <= CHUNK_BYTES:
+            raise ArgumentError(f"a message takes 1 to {CHUNK_BYTES} bytes of a snapshot.")
         if self.checkpoint_interval < 0:
             raise ArgumentError("the checkpoint interval is 0, for none, or more.")
         for group in self.groups:
@@ -75,7 +81,7 @@ class NodeConfig:
     @property
     def member(self) -> NodeId:
         """This node's id."""
-        return member_id(self.node, self.incarnation)
+        return member_id(self.node, self.incarnation if M51 not in self.bugs else 0)
 
     @property
     def voters(self) -> tuple[NodeId, ...]:

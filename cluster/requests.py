@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from splitbrain.cluster.bugs import M31, M33, M81, M82, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M31, M33, M51, M81, M82, NO_BUGS, Bugs
 from splitbrain.cluster.dedup import DropRefs, Protected, ref_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import is_member_id
+from splitbrain.cluster.members import is_member_id, node_of
 from splitbrain.cluster.raft.effects import Dropped, Rejected
-from splitbrain.cluster.raft.events import Change, Event, ForceShrink, Propose, Read, Transfer
+from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRole, Propose, Read, Transfer
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
 from splitbrain.cluster.runtime import Clock, Timer
@@ -131,6 +131,7 @@ class Requests:
         write_state: Callable[[StateRequest, Callable[[Outcome], None]], None],
         *,
         reads_on_lease: bool = False,
+        learners_first: bool = False,
         bugs: Bugs = NO_BUGS,
     ) -> None:
         """`life` distinguishes this process from the node's earlier ones; `submit` passes an event to consensus.
@@ -150,6 +151,7 @@ class Requests:
         self._waits = waits
         self._write_state = write_state
         self._reads_on_lease = reads_on_lease
+        self._joins_as: MemberRole = "promotable" if learners_first else "voter"
         self._bugs = bugs
         self._leader: str | None = None
         self._last_number = 0
@@ -322,9 +324,9 @@ class Requests:
             case LeaderQuery():
                 self._submit(Read(request, "leader"))
             case AddMember(member, role):
-                self._submit(Change(request, member, joins=True, role=role))
+                self._submit(Change(request, self._known_as(member), joins=True, role=role or self._joins_as))
             case RemoveMember(member):
-                self._submit(Change(request, member, joins=False))
+                self._submit(Change(request, self._known_as(member), joins=False))
             case TransferLeadership(member):
                 self._submit(Transfer(request, member))
             case ForceShrinkMembers():
@@ -333,6 +335,9 @@ class Requests:
                 raise AssertionError("what concerns one node only was proposed")
             case command:
                 self._submit(Propose(request, encode_command(command)))
+
+    def _known_as(self, member: NodeId) -> NodeId:
+        return member if M51 not in self._bugs else node_of(member)
 
     def _time_out(self, request: Pending) -> None:
         body = request.body

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from splitbrain.cluster.bugs import M37, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M16, M37, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.raft.effects import InstallSnapshot, SendChunk
@@ -44,6 +44,7 @@ class Snapshotting:
         submit: takes an event for consensus.
         snapshot_interval: entries that are applied between two snapshots.
         checkpoint_interval: the same of checkpoints; 0 for none.
+        chunk_bytes: of a snapshot in one message.
         bugs: what is broken on purpose.
     """
 
@@ -55,6 +56,7 @@ class Snapshotting:
         submit: Callable[[Event], None],
         snapshot_interval: int,
         checkpoint_interval: int,
+        chunk_bytes: int = CHUNK_BYTES,
         bugs: Bugs = NO_BUGS,
     ) -> None:
         self._storage = storage
@@ -63,6 +65,7 @@ class Snapshotting:
         self._submit = submit
         self._snapshot_interval = snapshot_interval
         self._checkpoint_interval = checkpoint_interval
+        self._chunk_bytes = chunk_bytes
         self._bugs = bugs
         self._size = 0
         self._snapshot_due = snapshot_interval
@@ -96,8 +99,11 @@ class Snapshotting:
             else:
                 self._spawn(self._write_snapshot(*self._written_down(last.index, dump)), "write snapshot")
         # A log that ends before a checkpoint has lost something: what is not durable here waits.
-        elif self._checkpoint_interval and self._checkpoint_due <= last.index <= self._raft.written_index:
+        elif self._checkpoint_interval and self._checkpoint_due <= last.index <= self._durable_index(last):
             self._storage.write_checkpoint(*self._written_down(last.index, dump))
+
+    def _durable_index(self, last: Entry) -> int:
+        return self._raft.written_index if M16 not in self._bugs else last.index
 
     def asked(
         self, wanted: StateRequest, applied: int, dump: Callable[[], bytes], answer: Callable[[Outcome], None]
@@ -190,7 +196,7 @@ class Snapshotting:
             meta.configurations,
             begin,
             len(state),
-            state[begin : begin + CHUNK_BYTES],
+            state[begin : begin + self._chunk_bytes],
         )
 
     async def install(self, snapshot: InstallSnapshot) -> None:

@@ -90,10 +90,14 @@ class AddMember(msgspec.Struct, frozen=True, array_like=True, tag="add_member"):
     """Make a member of a node that has no data, or waits; answered with the members when it is committed.
 
     A learner that is added as a voter becomes one at once.
+
+    Attributes:
+        member: its id.
+        role: None for what the leader's node is configured for.
     """
 
     member: NodeId
-    role: MemberRole = "voter"
+    role: MemberRole | None = None
 
 
 class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag="remove_member"):

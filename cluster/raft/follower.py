@@ -46,6 +46,11 @@ class Following:
         self._reported = 0  # what we said last is durable
         self._receiving: _Receiving | None = None
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a snapshot has come, and not all of it."""
+        return self._receiving is not None
+
     def on_append(self, sender: NodeId, message: Append) -> None:
         """Take over entries and commit index, and answer."""
         state = self._state

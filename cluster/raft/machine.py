@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M08, M10, M18, M25, M26, M45, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M08, M10, M18, M25, M26, M45, M46, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
@@ -351,6 +351,8 @@ class Raft:
         # a change yet: it accepts messages of all (thesis, 4.1).
         if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
             return
+        if M46 in self._bugs and self._following.is_receiving and not self._continues(message):
+            return
         if isinstance(message, Vote) and self._keeps_its_leader(message):
             reached("vote refused while a leader is heard")
             return
@@ -364,6 +366,10 @@ class Raft:
     def _bows_to(self, message: Message) -> bool:
         """With M07: whether a message ends this leadership, although its sender is no member."""
         return M07 in self._bugs and message.term > self._state.term and not isinstance(message, PreVote)
+
+    def _continues(self, message: Message) -> bool:
+        """With M46: whether a message is of the leader that sends the snapshot, and of its term."""
+        return isinstance(message, SnapshotChunk) and message.term == self._state.term
 
     def _keeps_its_leader(self, message: Vote) -> bool:
         """Whether a lease may stand on this member: then it does not help to end it, and does not follow the term."""

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from splitbrain.cluster.bugs import M08, M47, M48, M50, Bugs
+from splitbrain.cluster.bugs import M08, M47, M48, M50, M51, Bugs
 from splitbrain.cluster.raft.events import Change
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.messages import Entry, NodeId
@@ -108,13 +108,23 @@ class Configurations:
         index: of the entry that put it into force; 0 for that of the founders.
     """
 
-    __slots__ = ("_all", "_keeps_reverted", "_learners_stand", "_permits_early", "_permits_several", "current", "index")
+    __slots__ = (
+        "_all",
+        "_forgets_former",
+        "_keeps_reverted",
+        "_learners_stand",
+        "_permits_early",
+        "_permits_several",
+        "current",
+        "index",
+    )
 
     def __init__(self, founders: Sequence[NodeId], bugs: Bugs) -> None:
         self.current = Configuration(tuple(sorted(founders)))
         self.index = 0
         self._all: list[tuple[int, Configuration]] = [(0, self.current)]
         self._learners_stand = M08 in bugs
+        self._forgets_former = M51 in bugs
         self._permits_several = M47 in bugs
         self._permits_early = M48 in bugs
         self._keeps_reverted = M50 in bugs
@@ -176,7 +186,7 @@ class Configurations:
             if member in current.voters or (member in current.learners and change.role != "voter"):
                 return "already_member"
             was_member = member not in current and any(member in held for _, held in self._all)
-            return "was_member" if was_member else None
+            return "was_member" if was_member and not self._forgets_former else None
         if member not in current:
             return "not_member"
         return "last_member" if current.voters == (member,) else None

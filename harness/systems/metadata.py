@@ -28,6 +28,7 @@ from splitbrain.cluster.client import (
 )
 from splitbrain.cluster.embedded import (
     CHECKPOINT_INTERVAL,
+    CHUNK_BYTES,
     MARKS,
     SNAPSHOT_INTERVAL,
     WAL_BYTES,
@@ -275,6 +276,19 @@ class Metadata:
                     line="bytes of the write-ahead log after which the next file is begun",
                     default=WAL_BYTES,
                     drawn=(1_000, 20_000, WAL_BYTES),
+                ),
+                "chunk-bytes": Setting(
+                    line="bytes of a snapshot in one message",
+                    default=CHUNK_BYTES,
+                    most=CHUNK_BYTES,
+                    drawn=(100, 10_000, CHUNK_BYTES),
+                ),
+                "learners-first": Setting(
+                    line="1: a node that joins becomes a voter once it has caught up, not at once",
+                    default=0,
+                    least=0,
+                    most=1,
+                    drawn=(0, 1),
                 ),
                 "lease-reads": Setting(
                     line="1: the leader answers reads on a lease",

@@ -69,12 +69,12 @@ class MetadataMembership:
         self._gone.pop(node, None)
 
     async def members(self, deployment: Deployment, node: NodeId) -> dict[str, NodeId]:
-        """The members of the configuration that this node has in force, committed or not.
+        """The members of the configuration that this node has in force, committed or not; learners, too.
 
         Raises:
             DefiniteError, IndefiniteError: it does not answer.
         """
-        found = await self._ask(deployment, node, lambda client: client.members())
+        found = await self._ask(deployment, node, lambda client: client.members(learners=True))
         return {member: node_of(member) for member in found}
 
     async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
@@ -102,7 +102,7 @@ class MetadataMembership:
             IndefiniteError: the outcome is unknown; it may still be added later.
         """
         member = member_id(node, self._next.get(node, 0))
-        await self._ask(
+        voters = await self._ask(
             deployment,
             asked,
             lambda client: client.add_member(member, timeout_ms=CHANGE_TIMEOUT_MS),
@@ -110,7 +110,8 @@ class MetadataMembership:
         )
         self._incarnations[node] = incarnation_of(member)
         self._gone.pop(node, None)
-        return member
+        # What the leader made of it: with a bug that is another id.
+        return next((voter for voter in voters if node_of(voter) == node), member)
 
     async def _ask(
         self,

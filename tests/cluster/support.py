@@ -236,6 +236,7 @@ class World:
         carriage: how messages fare on connections that are made from now on, clients' included; None: well.
         founders: the nodes with which the cluster begins; none stands for all.
         groups: beside that of the metadata store.
+        learners_first: who joins becomes a voter once it has caught up.
         incarnations: of nodes that lost their data.
         snapshot_interval: entries that a node applies between two snapshots.
         checkpoint_interval: the same of checkpoints.
@@ -249,6 +250,7 @@ class World:
         self.bugs = bugs
         self.founders: tuple[str, ...] = ()
         self.groups: tuple[str, ...] = ()
+        self.learners_first = False
         self.incarnations: dict[str, int] = {}
         self.snapshot_interval = SNAPSHOT_INTERVAL
         self.checkpoint_interval = CHECKPOINT_INTERVAL
@@ -280,6 +282,7 @@ class World:
                 self.checkpoint_interval,
                 self.wal_bytes,
                 self.groups,
+                learners_first=self.learners_first,
             )
             node = Node(config, self.runtime(name))
             await node.start()

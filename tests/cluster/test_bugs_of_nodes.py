@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from splitbrain.cluster.bugs import M29, M31, M33, M35, M36, M37, Bugs
+from splitbrain.cluster.bugs import M16, M29, M31, M33, M35, M36, M37, Bugs
 from splitbrain.cluster.client import ClientError, NodeNotFoundError
+from splitbrain.cluster.errors import CorruptStorageError
 from tests.cluster.support import World, both, eventually, in_cluster
 
 THREE = ["n1", "n2", "n3"]
@@ -120,3 +121,31 @@ def test_m37_applies_an_entry_again_behind_the_snapshot_that_has_it(bugs: Bugs, 
     world = World(THREE, bugs=bugs)
     world.snapshot_interval = 20
     in_cluster(world, check)
+
+
+@both(M16)
+def test_m16_has_a_checkpoint_of_entries_that_a_crash_takes_from_the_log(bugs: Bugs, broken: bool) -> None:
+    async def check(world: World) -> None:
+        leader = await world.leader()
+        slow = next(name for name in THREE if name != leader)
+        world.disks[slow].gate = asyncio.Event()  # what it applies, the others have made durable
+        client = await world.client(leader)
+        for number in range(30):
+            await client.put("/a", number)
+        await eventually(lambda: applied(world, slow, 30))
+        await world.kill(slow)
+        world.disks[slow].gate = None
+        if broken:
+            with pytest.raises(CorruptStorageError, match="there is a checkpoint of entry"):
+                await world.start(slow)
+        else:
+            await world.start(slow)
+            await eventually(lambda: applied(world, slow, 30))
+
+    world = World(THREE, bugs=bugs)
+    world.checkpoint_interval = 8
+    in_cluster(world, check)
+
+
+async def applied(world: World, name: str, index: int) -> bool | None:
+    return world.nodes[name].status().applied_index >= index or None

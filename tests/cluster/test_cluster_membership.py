@@ -247,3 +247,43 @@ def test_founders_and_incarnation_are_arguments() -> None:
         parse([*start, "--founders", "n1,n9"])
     with pytest.raises(ArgumentError, match="'n#1' cannot be the name of a node"):
         NodeConfig("n#1", ("h", 1), {})
+
+
+@pytest.mark.parametrize("learners_first", [False, True])
+def test_ra29_who_joins_votes_at_once_or_once_it_has_caught_up(learners_first: bool) -> None:
+    async def check(world: World) -> None:
+        client = await world.client(await world.leader(["n1", "n2", "n3"]))
+        await client.put("/a", 1)
+        world.cut = {(name, "n4") for name in FIVE}
+        voters = await client.add_member("n4")
+        assert voters == (("n1", "n2", "n3") if learners_first else ("n1", "n2", "n3", "n4"))
+        assert await client.members(learners=True) == ("n1", "n2", "n3", "n4")
+        world.cut = set()
+
+        async def votes() -> bool | None:
+            return "n4" in await client.members() or None
+
+        await eventually(votes)
+        assert await client.learners() == ()
+
+    async def run() -> None:
+        world = World(FIVE)
+        world.founders, world.learners_first = ("n1", "n2", "n3"), learners_first
+        try:
+            await world.start()
+            await check(world)
+        finally:
+            await world.close()
+
+    in_virtual_time(run())
+
+
+def test_a_role_that_is_asked_for_comes_before_what_nodes_are_configured_for() -> None:
+    async def check(world: World) -> None:
+        client = await world.client(await world.leader(["n1", "n2", "n3"]))
+        await client.add_member("n4", role="learner")
+        await asyncio.sleep(1)
+        assert await client.learners() == ("n4",)
+        assert await client.add_member("n4", role="voter") == ("n1", "n2", "n3", "n4")
+
+    in_world(check, founders=("n1", "n2", "n3"))

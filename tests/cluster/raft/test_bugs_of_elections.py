@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from splitbrain.cluster.bugs import M03, M04, M05, M06, M07, M10, M38, M49, Bugs
+from splitbrain.cluster.bugs import M03, M04, M05, M06, M07, M10, M38, M46, M49, M51, Bugs
 from splitbrain.cluster.raft import Raft, Recovered
-from splitbrain.cluster.raft.effects import Persist, Voted
+from splitbrain.cluster.raft.effects import MembersChanged, Persist, Voted
 from splitbrain.cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
-from splitbrain.cluster.raft.messages import Entry, PreVote, PreVoteReply, SnapshotChunk, Vote, VoteReply
+from splitbrain.cluster.raft.messages import (
+    AppendReply,
+    Entry,
+    PreVote,
+    PreVoteReply,
+    SnapshotChunk,
+    SnapshotReply,
+    Vote,
+    VoteReply,
+)
 from tests.cluster.raft.single import FIVE, entries, member, messages, only, pre_vote, ready_leader, vote, written
 from tests.cluster.support import both
 
@@ -86,3 +95,26 @@ def test_a_change_of_members_is_in_force_at_once_in_a_node_that_has_m49() -> Non
     raft = ready_leader(bugs=Bugs([M49.id]))
     written(raft, raft.handle(Change("ref", "n6", joins=True)))
     assert "n6" in raft.members
+
+
+@both(M46)
+def test_m46_listens_to_no_one_else_while_it_receives_a_snapshot(bugs: Bugs, broken: bool) -> None:
+    raft = member(1, bugs=bugs)
+    configurations = encode_configurations([(0, Configuration(FIVE))])
+    (reply,) = messages(raft.handle(Received("n2", SnapshotChunk(2, 0, 7, 2, configurations, 0, 9, b"part"))))
+    assert reply == SnapshotReply(2, 0, 7, 4)
+    raft.handle(ElectionTimeout())
+    answered = messages(raft.handle(Received("n3", Vote(5, 9, 5))))
+    assert bool(answered) != broken
+    assert raft.term == (2 if broken else 5)
+    raft.handle(Received("n2", SnapshotChunk(2, 0, 7, 2, configurations, 4, 9, b"whole")))
+    assert (raft.log.base_index == 7) == broken, "the leader of an earlier term is not obeyed"
+
+
+@both(M51)
+def test_m51_takes_a_member_in_that_left(bugs: Bugs, broken: bool) -> None:
+    raft = ready_leader(bugs=bugs)
+    written(raft, raft.handle(Change("leave", "n5", joins=False)))
+    for peer in ("n2", "n3"):
+        raft.handle(Received(peer, AppendReply(raft.term, 0, 2, 2)))
+    assert bool(only(MembersChanged, raft.handle(Change("join", "n5", joins=True)))) == broken
