@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from splitbrain.cluster.bugs import M16, M37, NO_BUGS, Bugs
+from splitbrain.cluster.log.snapshot import Meta
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.raft.effects import InstallSnapshot, SendChunk
@@ -71,6 +72,7 @@ class Snapshotting:
         self._snapshot_due = snapshot_interval
         self._checkpoint_due = checkpoint_interval
         self._is_writing = False
+        self._sent: tuple[Meta, bytes] | None = None
 
     def begins_at(self, index: int, size: int) -> None:
         """The store is at a snapshot or checkpoint of this index and of so many bytes: the next ones are due later."""
@@ -186,7 +188,7 @@ class Snapshotting:
             CorruptStorageError: the snapshot is damaged.
             OSError: the disk failed.
         """
-        meta, state = self._storage.snapshot()
+        meta, state = self._to_send(wanted)
         begin = wanted.offset if wanted.index == meta.index else 0
         return SnapshotChunk(
             wanted.term,
@@ -198,6 +200,16 @@ class Snapshotting:
             len(state),
             state[begin : begin + self._chunk_bytes],
         )
+
+    def _to_send(self, wanted: SendChunk) -> tuple[Meta, bytes]:
+        """The snapshot that the peer has the beginning of, if it is at hand, else the newest.
+
+        A snapshot that is written while one is sent does not replace it: where they come quickly, no peer would ever
+        have a whole one.
+        """
+        if self._sent is None or not wanted.offset or wanted.index != self._sent[0].index:
+            self._sent = self._storage.snapshot()
+        return self._sent
 
     async def install(self, snapshot: InstallSnapshot) -> None:
         """Make a snapshot of the leader durable.

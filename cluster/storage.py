@@ -14,7 +14,7 @@ from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
-from splitbrain.cluster.log.snapshot import Meta, SnapshotName
+from splitbrain.cluster.log.snapshot import Meta
 from splitbrain.cluster.log.vote import Vote
 from splitbrain.cluster.log.wal import MAX_BYTES as WAL_BYTES
 from splitbrain.cluster.raft import Entry, Recovered
@@ -34,7 +34,6 @@ class Storage:
     def __init__(self, log: NodeLog, group: GroupLog) -> None:
         self._log = log
         self._group = group
-        self._read: tuple[SnapshotName, Meta, bytes] | None = None
 
     async def save_vote(self, term: int, voted_for: str | None) -> None:
         """Make term and vote durable.
@@ -107,9 +106,7 @@ class Storage:
         """
         name = self._group.base
         assert name is not None, "the log was compacted without a snapshot"
-        if self._read is None or self._read[0] != name:
-            self._read = name, *self._group.read_snapshot(name)
-        return self._read[1:]
+        return self._group.read_snapshot(name)
 
     def _meta(self, index: int, last_term: int, configurations: bytes) -> Meta:
         return Meta(uid=self._group.uid, index=index, term=last_term, configurations=configurations)

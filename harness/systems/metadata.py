@@ -281,7 +281,7 @@ class Metadata:
                     line="bytes of a snapshot in one message",
                     default=CHUNK_BYTES,
                     most=CHUNK_BYTES,
-                    drawn=(100, 10_000, CHUNK_BYTES),
+                    drawn=(4_000, CHUNK_BYTES),
                 ),
                 "learners-first": Setting(
                     line="1: a node that joins becomes a voter once it has caught up, not at once",

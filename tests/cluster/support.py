@@ -17,7 +17,7 @@ from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
-from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, SNAPSHOT_INTERVAL
+from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 from tests.harness import virtual
 
@@ -236,6 +236,7 @@ class World:
         carriage: how messages fare on connections that are made from now on, clients' included; None: well.
         founders: the nodes with which the cluster begins; none stands for all.
         groups: beside that of the metadata store.
+        chunk_bytes: of a snapshot in one message.
         learners_first: who joins becomes a voter once it has caught up.
         incarnations: of nodes that lost their data.
         snapshot_interval: entries that a node applies between two snapshots.
@@ -250,6 +251,7 @@ class World:
         self.bugs = bugs
         self.founders: tuple[str, ...] = ()
         self.groups: tuple[str, ...] = ()
+        self.chunk_bytes = CHUNK_BYTES
         self.learners_first = False
         self.incarnations: dict[str, int] = {}
         self.snapshot_interval = SNAPSHOT_INTERVAL
@@ -282,7 +284,8 @@ class World:
                 self.checkpoint_interval,
                 self.wal_bytes,
                 self.groups,
-                learners_first=self.learners_first,
+                self.chunk_bytes,
+                self.learners_first,
             )
             node = Node(config, self.runtime(name))
             await node.start()

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from splitbrain.cluster import snapshotting
 from splitbrain.cluster.client import ClientError
 from splitbrain.cluster.log.snapshot import parse_name
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.members import member_id
+from splitbrain.cluster.snapshotting import CHUNK_BYTES
 from splitbrain.cluster.storage import WAL_BYTES
-from tests.cluster.support import World, eventually, in_virtual_time
+from tests.cluster.support import Carriage, World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
 
@@ -24,12 +24,14 @@ def in_cluster(
     interval: int = 20,
     checkpoint_interval: int = 0,
     wal_bytes: int = WAL_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> None:
     async def run() -> None:
         world = World(THREE)
         world.snapshot_interval = interval
         world.checkpoint_interval = checkpoint_interval
         world.wal_bytes = wal_bytes
+        world.chunk_bytes = chunk_bytes
         try:
             await world.start()
             await check(world)
@@ -92,11 +94,7 @@ def test_a_cluster_that_restarts_as_a_whole_has_everything() -> None:
 
 
 @pytest.mark.parametrize("chunk", [64, 1024 * 1024])
-def test_a_follower_that_was_cut_off_takes_over_the_leaders_snapshot(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshotting, "CHUNK_BYTES", chunk)
-
+def test_a_follower_that_was_cut_off_takes_over_the_leaders_snapshot(chunk: int) -> None:
     async def check(world: World) -> None:
         leader = await world.leader()
         lagging = next(name for name in THREE if name != leader)
@@ -109,7 +107,27 @@ def test_a_follower_that_was_cut_off_takes_over_the_leaders_snapshot(
         await write(world, lagging, 121, 130)
         await alike(world)
 
-    in_cluster(check)
+    in_cluster(check, chunk_bytes=chunk)
+
+
+def test_ra42_a_snapshot_is_sent_to_its_end_although_newer_ones_are_written_meanwhile() -> None:
+    async def check(world: World) -> None:
+        leader = await world.leader()
+        lagging = next(name for name in THREE if name != leader)
+        world.isolate(lagging)
+        await write(world, leader, 1, 60)
+        client = await world.client(leader)
+        world.carriage = Carriage(1, late_ms=20)  # on the links that are made now: a part takes longer than a write
+        world.cut.clear()
+
+        async def taken_over() -> bool | None:
+            for number in range(3):
+                await client.put(f"/k{number}", number)
+            return any("took over the leader's snapshot" in line for line in world.logs[lagging]) or None
+
+        await eventually(taken_over)
+
+    in_cluster(check, interval=4, chunk_bytes=20)
 
 
 def kept(world: World, name: str, sort: str) -> list[int]:
