@@ -10,7 +10,7 @@ from splitbrain.results.errors import UsageError
 
 
 class Counter:
-    """A number to which amounts are added; an increment also answers the sum afterwards.
+    """A number to which amounts are added; an increment returns the sum.
 
     It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
     is a number.

@@ -76,6 +76,7 @@ class GroupLog:
         self._vote = vote
         self._installed = installed
         self.committed = max([self._floor, *(name.index for name in snapshots.checkpoints)])
+        self._durable = self.last_index
 
     @property
     def last_index(self) -> int:
@@ -116,7 +117,14 @@ class GroupLog:
         """Void every entry from `from_index` on, none of which is committed. Durable once a later append is."""
         assert self._floor < from_index <= self.last_index, f"truncation at {from_index} after {self.last_index}"
         del self._entries[from_index - 1 - self._floor :]
+        self._durable = min(self._durable, from_index - 1)
         self._wal.change(self.uid, Truncation(from_index))
+
+    def written(self, done: Written) -> None:
+        """Take note that a `done` of this group was handed on: the log is durable up to there, if it still is so."""
+        position = done.index - 1 - self._floor
+        if 0 <= position < len(self._entries) and self._entries[position].term == done.term:
+            self._durable = max(self._durable, done.index)
 
     def read(self, first: int, last: int) -> list[Entry]:
         """Entries from `first` to `last`, both included, not before `first_index`.
@@ -130,12 +138,15 @@ class GroupLog:
         return found + self._entries[begin - 1 - self._floor : max(0, last - self._floor)]
 
     async def retire(self) -> None:
-        """Put what is committed and only in the write-ahead log into segments.
+        """Put what is committed, durable, and only in the write-ahead log into segments (RA-35).
+
+        What is committed may not be durable here yet (RA-13). Were it put into a segment, the write-ahead log might say
+        after a crash that other entries follow it: those that it has replaced.
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        count = min(self.committed, self.last_index) - self._floor
+        count = max(0, min(self.committed, self._durable, self.last_index) - self._floor)
         for piece in segment.pieces(self._entries[:count]):
             name, content = segment.encode(self.uid, piece)
             await self._disk.replace(str(name), content)
@@ -208,6 +219,7 @@ class GroupLog:
         if not continued:
             reached("log replaced by a snapshot")
             self._entries.clear()
+            self._durable = min(self._durable, meta.index)
             self._wal.change(self.uid, Beginning(meta.index, meta.term))
         self._wal.shorten()
         # Nothing else would say that it was there, if it were gone: the log here may have ended before it.

@@ -124,12 +124,13 @@ class NodeLog:
         def of_group(uid: int, done: Written) -> None:
             for name, group in self.groups.items():
                 if group.uid == uid:
+                    group.written(done)
                     written(name, done)
 
         await self._wal.sync(of_group, self, max_bytes)
 
     async def retire(self) -> None:
-        """Put what is committed into segments (`splitbrain.cluster.log.wal.Owner`)."""
+        """Put what is committed and durable into segments (`splitbrain.cluster.log.wal.Owner`)."""
         for group in list(self.groups.values()):
             await group.retire()
 

@@ -35,7 +35,7 @@ class Owner(Protocol):
     """What the write-ahead log asks of those whose changes it holds."""
 
     async def retire(self) -> None:
-        """Make durable elsewhere what is committed.
+        """Move what is committed, and durable in the present file, to where it stays.
 
         Raises:
             OSError: it is not known what is durable; the node must stop.

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.read_modes import SESSION_READS
 from splitbrain.harness.contract.sessions import LEASE_LOCKS, DefiniteError, IndefiniteError
 from splitbrain.harness.running.recovery import PROBE_KEY
 from splitbrain.harness.systems.metadata import Metadata
@@ -18,7 +19,9 @@ from tests.simulation.lease_locks import LeaseLocks
 OPS: Final = (
     *("read", "write", "compare_and_set", "create", "add", "elements", "increment", "read_counter"),
     *("lock", "unlock", "lease_lock", "lease_unlock"),
+    *SESSION_READS,
 )
+"""What a session is asked; of `read_as`, the kind of read."""
 
 
 class Moments:
@@ -75,13 +78,14 @@ class _DyingSession:
 
     def __getattr__(self, name: str) -> Any:
         through = getattr(self._session, name)
-        if name not in OPS:
+        if name not in OPS and name != "read_as":
             return through
 
-        async def call(*arguments: Any) -> Any:
+        async def asked(*arguments: Any) -> Any:
             system = self._system
+            call = arguments[1] if name == "read_as" else name
             probed = name == "read" and arguments[:1] == (PROBE_KEY,)
-            if name not in system.calls or probed or not system.dead():
+            if call not in system.calls or probed or not system.dead():
                 return await through(*arguments)
             if system.how == "refused":
                 raise DefiniteError("connection refused")
@@ -89,4 +93,4 @@ class _DyingSession:
                 raise IndefiniteError("nobody knows")
             return await asyncio.get_running_loop().create_future()  # for ever
 
-        return call
+        return asked

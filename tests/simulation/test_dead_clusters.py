@@ -15,6 +15,7 @@ import pytest
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import Outcome, reasons
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.read_modes import SESSION_READS
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.workloads.catalogue import WORKLOADS
@@ -114,6 +115,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "lock": ("lock", "unlock"),
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
+    "read-modes": ("write", *SESSION_READS),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
 
@@ -183,6 +185,7 @@ QUICK: Final = [
             ("set", "elements dead alone"),
             ("counter", "increment dead alone"),
             ("lease-lock", "clients stuck while some hold locks"),
+            ("read-modes", "read-local dead alone"),
         ]
     )
 ]

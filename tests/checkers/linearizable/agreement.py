@@ -93,7 +93,7 @@ def _answer(result: Result) -> bool | str:
 def compare(name: str, seed: int, tally: Tally) -> None:
     """Judge the history of a seed by everybody."""
     vocabulary = VOCABULARIES[name]
-    history = small_history(random.Random(f"{name} {seed}"), vocabulary)
+    history = small_history(random.Random(f"{name} number {seed}"), vocabulary)
     model = models.model(vocabulary.model)
     legal = independent.legal(vocabulary.model, history)
     tally.verdicts[name, "definition", legal] += 1
@@ -107,11 +107,11 @@ def compare(name: str, seed: int, tally: Tally) -> None:
 
 
 def compared(chunk: tuple[int, int]) -> Tally:
-    """Histories of the seeds from the first to before the last, vocabularies in turn."""
+    """Histories from the first number to before the last, vocabularies in turn; a new one leaves the others' alone."""
     tally = Tally()
     names = list(VOCABULARIES)
-    for seed in range(*chunk):
-        compare(names[seed % len(names)], seed, tally)
+    for number in range(*chunk):
+        compare(names[number % len(names)], number // len(names), tally)
     return tally
 
 

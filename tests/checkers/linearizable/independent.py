@@ -43,6 +43,18 @@ def _register(held: State, call: Call) -> list[State]:
     return [new] if held == expected else []
 
 
+def _read_modes(modes: Sequence[str] | None) -> Step:
+    """The modes are those in which a read is linearizable, beside the plain one."""
+    proven = {"read", *(modes or ())}
+
+    def step(held: State, call: Call) -> list[State]:
+        if call.f not in proven and call.f.startswith("read"):
+            return [held]
+        return _register(held, call._replace(f="read") if call.f in proven else call)
+
+    return step
+
+
 def _registers(held: State, call: Call) -> list[State]:
     """The state is a set of (name, value), without those that are null."""
     values = dict(held)
@@ -172,6 +184,7 @@ def _named(given: dict[str, Any] | None) -> Hashable:
 MEANINGS: Final[Mapping[str, Meaning]] = {
     "register": _plain(None, _register),
     "cas-register": _plain(None, _register),
+    "read-modes": Meaning(lambda _: None, _read_modes),
     "create-once": _plain(None, _register),
     "multi-register": Meaning(_named, lambda _: _registers),
     "kv": _plain("", _string),

@@ -44,6 +44,10 @@ def _any_used(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
     return [value, False] if f == "cas" else [value]
 
 
+def _any_read(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
+    return _any_used("read" if f.startswith("read") else f, value, used)
+
+
 def _subsets(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
     if f == "contains":
         return [True, False]
@@ -113,6 +117,11 @@ def _fresh_cas(rng: random.Random, fresh: int) -> Call:
     return rng.choice([("read", None), ("write", fresh), ("cas", [rng.randrange(max(1, fresh)), fresh])])
 
 
+def _in_modes(rng: random.Random, fresh: int) -> Call:
+    f = rng.choice(["read", "read-leader", "read-local", "read-after", "write", "write", "cas"])
+    return f, {"write": fresh, "cas": [rng.randrange(max(1, fresh)), fresh]}.get(f)
+
+
 def _once(rng: random.Random, fresh: int) -> Call:
     return rng.choice([("add", fresh), ("remove", rng.randrange(fresh + 1)), ("contains", rng.randrange(fresh + 1))])
 
@@ -138,6 +147,8 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
             [None, *range(len(used))] if f == "read" else [value, value, value, False] if f == "cas" else [value]
         ),
     ),
+    "read-modes": Vocabulary("read-modes", _in_modes, _any_read),
+    "read-modes, with modes": Vocabulary('read-modes(["read-leader", "read-after"])', _in_modes, _any_read),
     "multi-register": Vocabulary("multi-register", _registers, _maps),
     "kv": Vocabulary("kv", _among(("get", None), ("put", "a"), ("append", "b"), ("append", "c")), _strings),
     "kv, unique puts": Vocabulary(

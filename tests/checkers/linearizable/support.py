@@ -24,6 +24,10 @@ Invocation = tuple[str, Any]
 INVOCATIONS: dict[str, list[Invocation]] = {
     "register": [("read", None), ("write", 0), ("write", 1)],
     "cas-register": [("read", None), ("write", 0), ("write", 1), ("cas", [0, 1]), ("cas", [1, 0]), ("cas", [1, 1])],
+    "read-modes": [
+        *(("read", None), ("write", 0), ("write", 1), ("cas", [0, 1])),
+        *(("read-leader", None), ("read-local", None), ("read-after", None)),
+    ],
     "create-once": [("read", None), ("create", 1), ("create", 2)],
     "mutex": [("acquire", None), ("release", None)],
     "owner-mutex": [("acquire", 1), ("acquire", 2), ("hold", 1), ("hold", 2), ("release", 1), ("release", 2)],
@@ -50,6 +54,9 @@ INVOCATIONS: dict[str, list[Invocation]] = {
 
 RESULTS: dict[str, list[Any]] = {
     "read": [None, 0, 1, 2, 3, [], [1], [2], [1, 2], [3, 1], [1, 2, 3], {"x": 0}, {"x": 1}, {"x": None, "y": 1}],
+    "read-leader": [None, 0, 1, 2],
+    "read-local": [None, 0, 1, 2],
+    "read-after": [None, 0, 1, 2],
     "get": ["", "a", "b", "c", "ab", "ac", "bc", "cb", "abc"],
     "acquire": [1, 2, 3, 4],
     "hold": [True, False],

@@ -157,3 +157,44 @@ def test_forgetting_keeps_a_segment_that_has_later_entries() -> None:
     assert disk.names() == names[1:]
     assert (segments.first, segments.last) == (3, 6)
     assert [each.index for each in segments.read(3, 4, 5)] == [4, 5]
+
+
+class Stuck(FakeDisk):
+    """Once it is stuck no file of the write-ahead log is replaced any more."""
+
+    stuck = False
+
+    async def replace(self, name: str, data: bytes) -> None:
+        if self.stuck and name.startswith("wal-"):
+            await asyncio.Event().wait()
+        await super().replace(name, data)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_ra35_a_crash_while_the_log_rolls_over_mixes_no_entries_with_those_that_they_replaced() -> None:
+    """Entries 2 and 3 of term 2 are committed elsewhere, and not durable here yet, when what is committed moves on."""
+
+    async def main() -> None:
+        disk = Stuck()
+        log = await opened(disk)
+        group = await log.create(GROUP)
+        syncing = asyncio.ensure_future(log.sync(lambda _, __: None, max_bytes=1))
+        former = [entry(index, data=b"former") for index in range(1, 6)]
+        disk.stuck, disk.gate = True, asyncio.Event()
+        group.append(former, written(*former))
+        await turns(5)
+        group.truncate(2)
+        later = [entry(index, term=2, data=b"later") for index in (2, 3)]
+        group.append(later, written(*later))
+        group.committed = 3
+        disk.gate.set()
+        await turns(20)
+        syncing.cancel()
+        await asyncio.gather(syncing, return_exceptions=True)
+        assert list((await opened(disk)).found[GROUP].entries) == former
+
+    asyncio.run(main())
