@@ -1,4 +1,4 @@
-"""Liveness: once everything is healed, the system is usable again within a bound.
+"""Liveness: the system is usable within a bound once it was started, and again once everything is healed.
 
 Usable means: every node runs, all follow one leader, a session on each answers a read. The harness checks that once it
 has healed everything, and records the result; this checker compares it with a bound. A run that ends cannot refute
@@ -28,9 +28,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recovery:
-    """Judges the harness op "recovered"; its options are the fields of `Options`.
+    """Judges the harness ops "started" and "recovered"; its options are the fields of `Options`.
 
-    no-recovery   the system was not usable within the bound
+    no-start      the system was not usable within the time that its first start may take, before any fault
+    no-recovery   the healed system was not usable within the bound
+
+    The op "started" is there only if the system was not usable, and then alone.
 
     Unknown: the run ended before that op, or was interrupted before the bound was over, or the harness waited less
     than the bound. The figures: `bound_s`, and `recovery_s` or, if it did not recover, `waited_s`.
@@ -43,6 +46,8 @@ class Recovery:
         """Judge one run."""
         bound_s = _options(options).bound_s
         events = run_events(history)
+        for note in events.of_harness("started"):
+            return self._not_started(note)
         notes = events.of_harness("recovered")
         if not notes:
             sentence = "Unknown: the run ended before recovery could be checked."
@@ -61,11 +66,16 @@ class Recovery:
         )
         return self._verdict("false", sentence, figures, {"op": note.index, "seconds": recovery_s})
 
+    def _not_started(self, note: Op) -> Verdict:
+        problems, waited_s = _problems(note), float(_value(note).get("waited_s", 0.0))
+        sentence = f"No start: the nodes were not usable within {waited_s:g} s of their start: {_who(problems)}."
+        evidence = {"op": note.index, "problems": problems}
+        return self._verdict("false", sentence, {"waited_s": waited_s}, evidence, anomaly="no-start")
+
     def _not_in_time(self, note: Op, events: RunEvents, bound_s: float) -> Verdict:
         waited_s = seconds(note.time - _healed_ns(events, note.time))
         figures = {"bound_s": bound_s, "waited_s": waited_s}
         problems = _problems(note)
-        who = "; ".join(f"{node} {problem}" if problem else node for node, problem in problems.items())
         if any(op.index < note.index for op in events.of_harness("interrupted")):
             sentence = "Unknown: the run was interrupted before the recovery bound was over."
             return self._unknown(Code.INTERRUPTED, sentence, figures)
@@ -75,7 +85,7 @@ class Recovery:
         if problems and problems.keys() <= _damaged(events):
             sentence = f"Unknown: these nodes do not run, since their disks lost data: {', '.join(problems)}."
             return self._unknown(Code.NO_RECOVERY, sentence, figures)
-        sentence = f"No recovery within {bound_s:g} s after everything was healed: {who or 'some node is not usable'}."
+        sentence = f"No recovery within {bound_s:g} s after everything was healed: {_who(problems)}."
         evidence = {"op": note.index, "time_s": seconds(note.time), "problems": problems}
         return self._verdict("false", sentence, figures, evidence)
 
@@ -89,13 +99,14 @@ class Recovery:
         sentence: str,
         figures: dict[str, Any] | None = None,
         evidence: dict[str, Any] | None = None,
+        anomaly: str = "no-recovery",
     ) -> Verdict:
         return Verdict(
             checker=self.name,
             valid=valid,
             algorithm="bound",
             sentence=sentence,
-            anomalies=("no-recovery",) if valid == "false" else (),
+            anomalies=(anomaly,) if valid == "false" else (),
             figures=figures or {},
             evidence=evidence or {},
         )
@@ -131,6 +142,11 @@ def _healed_ns(events: RunEvents, until_ns: int) -> int:
 
 def _value(note: Op) -> dict[str, Any]:
     return cast("dict[str, Any]", note.value) if isinstance(note.value, dict) else {}
+
+
+def _who(problems: Mapping[str, str]) -> str:
+    listed = "; ".join(f"{node} {problem}" if problem else node for node, problem in problems.items())
+    return listed or "some node is not usable"
 
 
 def _problems(note: Op) -> dict[str, str]:

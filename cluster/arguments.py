@@ -7,7 +7,7 @@ from typing import Final
 
 from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.nodeconfig import NodeConfig
+from splitbrain.cluster.nodeconfig import APPLY_SLICE, NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
@@ -20,6 +20,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
                          [--lease-reads 0|1] [--groups NAME[,NAME]...]
                          [--chunk-bytes N] [--learners-first 0|1]
+                         [--max-batch N] [--apply-slice N]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -42,6 +43,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --chunk-bytes   of a snapshot in one message (default 1048576, which is the most)
   --learners-first
                   1: who joins becomes a voter once it has caught up, not at once (default 0)
+  --max-batch     log entries in one message at most (default 128)
+  --apply-slice   log entries that are applied before messages and clients get a word in again (default 512)
   --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
                   all nodes
 """
@@ -62,6 +65,8 @@ _OPTIONS: Final = (
     "--groups",
     "--chunk-bytes",
     "--learners-first",
+    "--max-batch",
+    "--apply-slice",
     "--checkpoint-interval",
     "--wal-bytes",
 )
@@ -98,6 +103,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         wal_bytes=_number_of(options, "--wal-bytes", WAL_BYTES),
         chunk_bytes=_number_of(options, "--chunk-bytes", CHUNK_BYTES),
         learners_first=_switch(options, "--learners-first"),
+        apply_slice=_number_of(options, "--apply-slice", APPLY_SLICE),
     )
     return config, options["--data"]
 
@@ -137,12 +143,19 @@ def _raft_config(options: dict[str, str]) -> Config:
     default = Config()
     heartbeat_ms = _milliseconds(options.get("--heartbeat-ms", str(default.heartbeat_ms)), "--heartbeat-ms")
     leases = _switch(options, "--lease-reads")
+    batch = _number_of(options, "--max-batch", default.max_batch)
     if "--election-ms" not in options:
-        return Config(heartbeat_ms=heartbeat_ms, lease_reads=leases)
+        return Config(heartbeat_ms=heartbeat_ms, lease_reads=leases, max_batch=batch)
     low, _, high = options["--election-ms"].partition("-")
     min_ms = _milliseconds(low, "--election-ms")
     max_ms = _milliseconds(high, "--election-ms") if high else 2 * min_ms
-    return Config(heartbeat_ms=heartbeat_ms, election_min_ms=min_ms, election_max_ms=max_ms, lease_reads=leases)
+    return Config(
+        heartbeat_ms=heartbeat_ms,
+        election_min_ms=min_ms,
+        election_max_ms=max_ms,
+        lease_reads=leases,
+        max_batch=batch,
+    )
 
 
 def _number_of(options: dict[str, str], option: str, default: int) -> int:

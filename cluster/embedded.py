@@ -19,14 +19,18 @@ from collections.abc import Sequence
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.marks import MARKS, counted
 from splitbrain.cluster.node import Node
+from splitbrain.cluster.nodeconfig import APPLY_SLICE
+from splitbrain.cluster.raft.config import MAX_BATCH
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 
 __all__ = [
+    "APPLY_SLICE",
     "CHECKPOINT_INTERVAL",
     "CHUNK_BYTES",
     "MARKS",
+    "MAX_BATCH",
     "SNAPSHOT_INTERVAL",
     "WAL_BYTES",
     "Address",

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29
@@ -39,13 +39,6 @@ from splitbrain.cluster.tree import Done, NodeNotFound, Project
 from splitbrain.cluster.waits import Waits
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
-
-APPLY_AT_ONCE: Final = 512
-"""Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
-
-After a restart the whole log is committed by one event. A node that applied it in one go would be silent for seconds:
-as a leader it would be replaced meanwhile, and so would its successors until each node had done the same.
-"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,8 @@ class Group:
         self._inbox: deque[Callable[[], Event | None]] = deque()
         self._wake = asyncio.Event()
         self._halted = False
-        self._store_work: deque[StoreEffect] = deque()  # Applies in slices of at most APPLY_AT_ONCE
+        self._slice = config.apply_slice
+        self._store_work: deque[StoreEffect] = deque()  # Applies in slices
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
             clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
@@ -321,8 +315,8 @@ class Group:
         self._waits.advanced()
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
-        entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
-        self._to_store(*(fx.Apply(entries[first : first + APPLY_AT_ONCE], effect.refs) for first in slices))
+        entries, slices = effect.entries, range(0, len(effect.entries), self._slice)
+        self._to_store(*(fx.Apply(entries[first : first + self._slice], effect.refs) for first in slices))
 
     def _to_store(self, *effects: StoreEffect) -> None:
         """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
@@ -333,7 +327,7 @@ class Group:
 
     def _use_store(self) -> None:
         """Carry out as much of what waits for the store as the event loop can bear at once."""
-        budget = APPLY_AT_ONCE
+        budget = self._slice
         while self._store_work and budget > 0:
             effect = self._store_work.popleft()
             budget -= 1

@@ -17,7 +17,7 @@ import msgspec
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.errors import StorageError
-from splitbrain.cluster.group import APPLY_AT_ONCE, Group, Place
+from splitbrain.cluster.group import Group, Place
 from splitbrain.cluster.groupnames import METADATA, group_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
@@ -30,7 +30,7 @@ from splitbrain.cluster.requests import Answering
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 
-__all__ = ["APPLY_AT_ONCE", "Node", "NodeConfig"]
+__all__ = ["Node", "NodeConfig"]
 
 _LIFE_LIMIT: Final = 2**48
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+MAX_BATCH: Final = 128
+"""Entries in one Append at most, unless a member is configured otherwise."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +30,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_ms: int = 100
     election_min_ms: int = 600
     election_max_ms: int = 1200
-    max_batch: int = 128
+    max_batch: int = MAX_BATCH
     max_pipeline: int = 4096
     max_pending: int = 4096
     lease_reads: bool = False

@@ -78,6 +78,7 @@ MARKS: Final[Mapping[str, str]] = {
     "no node for the fault": "no node could be hit by a fault",
     "fault not verified": "the effect of a fault, or its healing, could not be verified",
     "recovery took an election": "the healed system took longer than an election timeout until it was usable",
+    "no start": "the nodes did not become usable once they were started",
     "no recovery": "the healed system did not become usable in time",
     "final phase": "clients did the final ops after everything was healed",
     "replicas met": "after the last request all nodes applied the same log",

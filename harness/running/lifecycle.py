@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,11 +14,19 @@ from splitbrain.harness import validate
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faultkinds import supported
+from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.harness.running.deadlines import together
 from splitbrain.harness.running.journal import Recorder
 from splitbrain.harness.running.recovery import until_usable
-from splitbrain.harness.running.runner import END_NOW, RunSummary, Stop, as_harness_error, run_test
+from splitbrain.harness.running.runner import (
+    END_NOW,
+    RunSummary,
+    Stop,
+    as_harness_error,
+    note_no_start,
+    run_test,
+)
 from splitbrain.results.errors import FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
 from splitbrain.results.history import Op
 
@@ -75,6 +83,7 @@ async def run(
     began: Callable[[int], None] | None = None,
     beside: Callable[[Deployment], Coroutine[Any, Any, None]] | None = None,
     stop: Stop | None = None,
+    blames_system: bool = False,
 ) -> RunSummary:
     """Run a test on a backend. In any case every node is stopped and every fault is healed afterwards.
 
@@ -89,6 +98,8 @@ async def run(
             ends it, and not the run.
         stop: asks the run to end early. A third request ends it at once: nodes are killed and faults healed, nothing
             more is recorded.
+        blames_system: whether nodes that do not become usable can only be the fault of their own code: then the run
+            ends without a test, and its history says so, for a checker to judge.
 
     Raises:
         RunEndedError: it was asked to end a third time.
@@ -111,9 +122,16 @@ async def run(
     try:
         deployment = await backend.deploy(test, run_folder.path, runtime)
         try:
-            await _bring_up(test, deployment, runtime, stop)
-            async with _beside(beside, deployment):
-                summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
+            problems = await _bring_up(test, deployment, runtime, stop)
+            if problems and not blames_system:
+                raise _not_usable(problems)
+            if problems:
+                summary = note_no_start(problems, START_LIMIT_S, runtime, history, observe=observe, began=began)
+            else:
+                async with _beside(beside, deployment):
+                    summary = await run_test(
+                        test, deployment, runtime, history, observe=observe, began=began, stop=stop
+                    )
         except BaseException as error:
             stop.forget(cancel)  # what follows must complete, also after more requests
             await _close_after(error, deployment)
@@ -143,8 +161,11 @@ def _cancelling(stop: Stop) -> Callable[[], None]:
     return cancel
 
 
-async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: Stop) -> None:
-    """Start all nodes and wait until the system is usable; who is no member yet need not be."""
+async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: Stop) -> Mapping[NodeId, str]:
+    """Start all nodes and wait until the system is usable; who is no member yet need not be.
+
+    Returns what was wrong at the end of the wait, by node.
+    """
     for started in await together([deployment.start(node) for node in test.nodes]):
         if isinstance(started, Exception):
             raise started
@@ -153,13 +174,15 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: 
     usable = await until_usable(
         test, deployment, runtime.clock, START_LIMIT_S, nodes=nodes, go_on=lambda: not stop.requests
     )
-    if usable.seconds is not None:
-        return
-    if stop.requests:
+    if usable.seconds is None and stop.requests:
         raise HarnessError("the run was interrupted before its nodes were up; nothing was tested.")
-    problems = "; ".join(f"{node} {problem}" for node, problem in usable.problems.items())
-    raise NodeStartError(
-        f"the nodes did not become usable within {START_LIMIT_S:g} s: {problems}. Their logs are "
+    return usable.problems
+
+
+def _not_usable(problems: Mapping[NodeId, str]) -> NodeStartError:
+    listed = "; ".join(f"{node} {problem}" for node, problem in problems.items())
+    return NodeStartError(
+        f"the nodes did not become usable within {START_LIMIT_S:g} s: {listed}. Their logs are "
         "in the folder of the run, under nodes."
     )
 

@@ -8,7 +8,8 @@
 Each phase is announced in the history by an op of the harness (`f` "phase"); so is that no fault is in force any more
 and all nodes were started ("healed"), how far the hosts' clocks are from the controller's ("clocks", see
 `splitbrain.results.clocks`), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes that
-stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted").
+stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted"). A run
+whose nodes never were usable has one op alone ("started").
 """
 
 from __future__ import annotations
@@ -142,6 +143,34 @@ async def run_test(
         recovered_s=run.recovered_s,
         interrupted=run.stop.requests > 0,
         failure=failure,
+    )
+
+
+def note_no_start(
+    problems: Mapping[NodeId, str],
+    waited_s: float,
+    runtime: Runtime,
+    recorder: Recorder,
+    *,
+    observe: Callable[[Op], None] | None = None,
+    began: Callable[[int], None] | None = None,
+) -> RunSummary:
+    """Record, instead of a test, that nodes were not usable within `waited_s` of their start, and what was wrong."""
+    reached("no start")
+    journal = Journal(runtime.clock, recorder, observe)
+    if began is not None:
+        began(journal.started_ns)
+    value = {"seconds": None, "waited_s": waited_s, "missing": list(problems), "problems": dict(problems)}
+    journal.note("started", value)
+    journal.flush()
+    return RunSummary(
+        started_ns=journal.started_ns,
+        ops=0,
+        **journal.completed,
+        rows=journal.recorded,
+        recovered_s=None,
+        interrupted=False,
+        failure=None,
     )
 
 

@@ -128,6 +128,8 @@ def simulate(
                         observe=None if observe is None else _outside(observe),
                         began=None if began is None else _outside(began),
                         stop=stop,
+                        # No machine is slow or full here, and no fault was injected yet.
+                        blames_system=True,
                     )
                 )
             except SystemExit as error:

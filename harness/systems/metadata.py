@@ -27,9 +27,11 @@ from splitbrain.cluster.client import (
     retrying,
 )
 from splitbrain.cluster.embedded import (
+    APPLY_SLICE,
     CHECKPOINT_INTERVAL,
     CHUNK_BYTES,
     MARKS,
+    MAX_BATCH,
     SNAPSHOT_INTERVAL,
     WAL_BYTES,
     Runtime,
@@ -289,6 +291,14 @@ class Metadata:
                     least=0,
                     most=1,
                     drawn=(0, 1),
+                ),
+                "max-batch": Setting(
+                    line="entries of the log in one message at most",
+                    default=MAX_BATCH,
+                ),
+                "apply-slice": Setting(
+                    line="entries that are applied before messages and clients get a word in again",
+                    default=APPLY_SLICE,
                 ),
                 "lease-reads": Setting(
                     line="1: the leader answers reads on a lease",

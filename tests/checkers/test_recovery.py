@@ -100,3 +100,14 @@ def test_nodes_whose_disks_lost_something_for_good_need_not_come_back(
         script.event(HARNESS, "info", "halt", {"node": node, **({"damaged": True} if damaged else {})}, time_s=9.5)
     script.event(HARNESS, "info", "recovered", STUCK, time_s=30)
     assert judge(script).valid == valid
+
+
+def test_nodes_that_were_never_usable_are_a_violation_that_names_them() -> None:
+    script = Script()
+    script.event(HARNESS, "info", "started", {**STUCK, "waited_s": 30.0}, time_s=0)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.anomalies) == ("false", ("no-start",))
+    assert verdict.sentence == (
+        "No start: the nodes were not usable within 30 s of their start: n2 knows no leader; n5 is stopped."
+    )
+    assert verdict.evidence == {"op": 0, "problems": STUCK["problems"]}

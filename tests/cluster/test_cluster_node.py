@@ -26,7 +26,7 @@ from splitbrain.cluster.client import (
     UnavailableError,
     connect,
 )
-from splitbrain.cluster.node import APPLY_AT_ONCE
+from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import Append
@@ -593,7 +593,7 @@ class TestFaults:
                 while not read.done():
                     steps.append(node.status().applied_index)
                     await asyncio.sleep(0)
-                assert max(after - before for before, after in pairwise(steps)) <= APPLY_AT_ONCE
+                assert max(after - before for before, after in pairwise(steps)) <= APPLY_SLICE
                 assert (await read).value == 1, "a read waits for everything that was committed before it"
 
                 async def told() -> bool | None:

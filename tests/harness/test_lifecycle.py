@@ -248,3 +248,17 @@ def test_a_third_request_while_the_nodes_are_being_stopped_lets_them_be_stopped(
     with pytest.raises(RunEndedError, match="ended at once"):
         go(make_test(FakeClient(), time_limit_s=0.1), MemoryBackend(Slow()), Folder(tmp_path), stop=stop)
     assert stopped == ["all"]
+
+
+def test_where_only_the_system_can_be_at_fault_nodes_that_never_agree_are_a_finding_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "START_LIMIT_S", 0.3)
+    system, deployment, folder = MemorySystem(), MemoryDeployment(), Folder(tmp_path)
+    system.leaders = {"n3": None}
+    summary = go(make_test(FakeClient(), system=system), MemoryBackend(deployment), folder, blames_system=True)
+    assert (summary.failure, summary.ops, summary.rows, deployment.closed) == (None, 0, 1, 1)
+    problems = {"n3": "knows no leader"}
+    assert folder.history.notes("started") == [
+        {"seconds": None, "waited_s": 0.3, "missing": ["n3"], "problems": problems}
+    ]
