@@ -55,6 +55,11 @@ class LogChain:
         """Entries were taken out of the log, or the store does not go on from where it was."""
         self._hashed = None
 
+    @property
+    def last_index(self) -> int:
+        """Of the last entry of the log."""
+        return self._log.last_index
+
     def term(self, index: int) -> int:
         """The term of an entry of the log."""
         return self._log.term(index)

@@ -13,8 +13,9 @@ the node's projections hold, `projected` that of what they should hold by its tr
 
 `log_index`, `log_term` and `log` say what the log holds, applied or not: an entry, its term, and the hash chain up to
 it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint", "snapshot",
-"cut", "stop" and "end", as far as they are known at no great cost. `members` are the ids of the members in force
-(`splitbrain.cluster.members`), voters and learners, in lines of events "start", "role" and "members".
+"members", "cut", "stop" and "end", as far as they are known at no great cost; where nothing else is said, of the last
+entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters and learners, in lines of
+events "start", "role" and "members".
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -243,7 +244,9 @@ class Telemetry:
 
     def members(self) -> None:
         """Other members are in force."""
-        self._write(_About("members", last=self.durable, names_members=True))
+        log = self._sources.log
+        end = Point(log.last_index, log.term(log.last_index), None)
+        self._write(_About("members", last=self.durable, point=end, names_members=True))
 
     def written_down(self, index: int, term: int) -> None:
         """The state was written down, as that of an entry."""

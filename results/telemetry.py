@@ -41,6 +41,17 @@ from splitbrain.results.arrow import TELEMETRY_SCHEMA
 from splitbrain.results.columns import array
 from splitbrain.results.errors import HistoryFormatError
 
+TRACE_CHECKERS: Final = (
+    "election-safety",
+    "leader-completeness",
+    "log-matching",
+    "replica-agreement",
+    "commit-monotonic",
+    "durability",
+    "removed-members",
+)
+"""The checkers that judge it."""
+
 ASIDE: Final = "aside"
 """The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""
 
