@@ -43,22 +43,33 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
-        "election-safety": ("splitbrain.checkers.consensus:ElectionSafety", "at most one leader per group and term"),
+        "election-safety": (
+            "splitbrain.checkers.consensus:ElectionSafety",
+            "at most one leader per group and term, elected by a majority",
+        ),
         "leader-completeness": (
             "splitbrain.checkers.consensus:LeaderCompleteness",
             "a new leader has every entry that was committed before",
         ),
         "replica-agreement": (
             "splitbrain.checkers.consensus:ReplicaAgreement",
-            "replicas agree on log and state at equal index, and projections with the state",
+            "replicas agree on log and state at equal index, projections and snapshots with the state",
         ),
         "commit-monotonic": (
             "splitbrain.checkers.consensus:CommitMonotonic",
-            "commit, applied and term never go back in a life",
+            "commit, applied and term never go back in a life, and no entry is skipped",
         ),
         "durability": (
             "splitbrain.checkers.consensus:Durability",
             "a node that starts again has the log and the vote that it had said are durable",
+        ),
+        "log-matching": (
+            "splitbrain.checkers.consensus:LogMatching",
+            "logs with the same entry have the same entries up to it, applied or not",
+        ),
+        "removed-members": (
+            "splitbrain.checkers.consensus:RemovedMembers",
+            "nothing that a removed member says changes term or leader of the others",
         ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29
+from splitbrain.cluster.chain import LogChain
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.links import Links
@@ -33,7 +34,7 @@ from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.telemetry import Telemetry
+from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
 from splitbrain.cluster.tree import Done, NodeNotFound, Project
 from splitbrain.cluster.waits import Waits
@@ -82,6 +83,7 @@ class Group:
         self._wake = asyncio.Event()
         self._halted = False
         self._slice = config.apply_slice
+        self._sender: NodeId | None = None  # of the message that is being handled
         self._store_work: deque[StoreEffect] = deque()  # Applies in slices
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
@@ -91,7 +93,15 @@ class Group:
         self._storage = opened.storage
         self._raft = Raft(config.member, founders, opened.recovered, config=raft, bugs=config.bugs)
         self._telemetry = Telemetry(
-            runtime, name, lambda: names(self._raft.configuration.voters), self.status, self.projections
+            runtime,
+            name,
+            Sources(
+                voters=lambda: names(self._raft.configuration.voters),
+                members=lambda: self._raft.members,
+                status=self.status,
+                projections=self.projections,
+                log=LogChain(self._raft.log, lambda: self._store.chain),
+            ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
         self.requests = Requests(
@@ -116,6 +126,7 @@ class Group:
             self.submit,
             config.snapshot_interval,
             config.checkpoint_interval,
+            self._telemetry.written_down,
             config.chunk_bytes,
             config.bugs,
         )
@@ -155,7 +166,7 @@ class Group:
 
     def stopped(self) -> None:
         """Note in the telemetry that the member stops in good order. What it promised is durable already."""
-        self._telemetry.event("stop")
+        self._telemetry.stop()
 
     def halt(self) -> None:
         """Take part no more, while the node goes on: what is begun with the disk comes to its end."""
@@ -246,6 +257,7 @@ class Group:
                 event = self._inbox.popleft()()
                 if event is None:
                     continue
+                self._sender = event.sender if isinstance(event, Received) else None
                 for effect in self._raft.handle(event):
                     if isinstance(effect, fx.Persist):
                         await self._storage.save_vote(effect.term, effect.voted_for)
@@ -268,7 +280,7 @@ class Group:
         """How each effect is carried out, except for Persist, which is waited for."""
         requests = self.requests
         return {
-            fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
+            fx.AppendLog: self._append,
             fx.TruncateLog: self._truncate,
             fx.Send: self._send,
             fx.SendChunk: self._send_chunk,
@@ -290,6 +302,10 @@ class Group:
             fx.Rebuild: self._to_store,
         }
 
+    def _append(self, effect: fx.AppendLog) -> None:
+        self._storage.append(effect.entries, effect.done)
+        self._telemetry.appended(effect.entries)
+
     def _truncate(self, effect: fx.TruncateLog) -> None:
         self._telemetry.cut(effect.from_index - 1)
         self._catching_up.cut(effect.from_index - 1)
@@ -305,13 +321,13 @@ class Group:
         """Put the store where a snapshot of the leader is."""
         while self._store_work:
             self._use_store()  # it may answer what was asked here
-        self._telemetry.cut(effect.index)
+        self._telemetry.cut(self._raft.last_index)
         await self._snapshots.install(effect)
         self._store = self._store.reset(effect.state)
         self._catching_up.cut(effect.index)
         self._catching_up.applied(effect.index, effect.last_term)
         self._log(f"took over the leader's snapshot of entry {effect.index}")
-        self._telemetry.event("snapshot")
+        self._telemetry.installed(effect.index, effect.last_term)
         self._waits.advanced()
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
@@ -365,7 +381,7 @@ class Group:
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
         # Without its own no-op: checkers compare the log that it was elected with.
-        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
+        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None, self._sender)
         if effect.leader is not None:
             self._catching_up.leader_is_known(effect.term)
         self.requests.leader_changed(effect.leader)
@@ -376,11 +392,11 @@ class Group:
         voters = f"members {', '.join(effect.configuration.voters)}"
         self._log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
         self._links.open(effect.configuration.members)
-        self._telemetry.event("members")
+        self._telemetry.members()
 
     def _rebuild(self) -> None:
         self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
-        self._telemetry.event("rebuild")
+        self._telemetry.rebuild()
 
     def _projected(self, query: Project) -> wire.Outcome:
         """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""

@@ -45,6 +45,7 @@ class Snapshotting:
         submit: takes an event for consensus.
         snapshot_interval: entries that are applied between two snapshots.
         checkpoint_interval: the same of checkpoints; 0 for none.
+        written_down: takes index and term of each entry whose state was written down.
         chunk_bytes: of a snapshot in one message.
         bugs: what is broken on purpose.
     """
@@ -57,6 +58,7 @@ class Snapshotting:
         submit: Callable[[Event], None],
         snapshot_interval: int,
         checkpoint_interval: int,
+        written_down: Callable[[int, int], None],
         chunk_bytes: int = CHUNK_BYTES,
         bugs: Bugs = NO_BUGS,
     ) -> None:
@@ -67,6 +69,7 @@ class Snapshotting:
         self._snapshot_interval = snapshot_interval
         self._checkpoint_interval = checkpoint_interval
         self._chunk_bytes = chunk_bytes
+        self._report = written_down
         self._bugs = bugs
         self._size = 0
         self._snapshot_due = snapshot_interval
@@ -171,6 +174,7 @@ class Snapshotting:
         state = dump()
         self._size = len(state)
         self._state_is_at(last)
+        self._report(index, last_term)
         return index, last_term, configurations, state
 
     # What a large state costs is spread over as many entries: nothing else runs while it is encoded.

@@ -5,12 +5,12 @@ Beside the state it holds projections of it (`splitbrain.cluster.projection`).
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, M39, NO_BUGS, Bugs
+from splitbrain.cluster.chain import EMPTY, chained
 from splitbrain.cluster.dedup import DropRefs, Protected, Table, decode_command
 from splitbrain.cluster.projection import PROJECTIONS, Projection
 from splitbrain.cluster.raft import Entry
@@ -28,7 +28,6 @@ from splitbrain.cluster.tree import (
 )
 
 _HASH_BYTES: Final = 16
-_EMPTY_CHAIN: Final = bytes(_HASH_BYTES)
 
 _M35_INTERVAL: Final = 64
 """With M35 each node writes its own name at one entry in so many."""
@@ -65,8 +64,13 @@ class Store:
         self._tree = Tree(PROJECTIONS.values())
         self._by_parent = {parent: Projection() for parent in PROJECTIONS.values()}
         self._refs = Table(bugs)
-        self._chain = _EMPTY_CHAIN
+        self._chain = EMPTY
         self._ignores_refs = M31 in bugs
+
+    @property
+    def chain(self) -> tuple[int, bytes]:
+        """The applied index, and the hash chain up to there."""
+        return self.applied_index, self._chain
 
     @property
     def chain_hash(self) -> str:
@@ -81,8 +85,7 @@ class Store:
     def apply(self, entry: Entry) -> Result | None:
         """Apply the next entry; a no-op gives no result."""
         assert entry.index == self.applied_index + 1, f"entry {entry.index} applied after {self.applied_index}"
-        head = f"{entry.index} {entry.term} {entry.kind} ".encode()
-        self._chain = blake2b(self._chain + head + entry.data, digest_size=_HASH_BYTES).digest()
+        self._chain = chained(self._chain, entry)
         self.applied_index = entry.index
         if entry.kind != "command":
             return None

@@ -2,26 +2,41 @@
 
     {"wall": ns since the epoch, "mono": ns, "group": "metadata", "event": "role", "term": 3, "role": "leader",
      "leader": "n1", "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
-     "last": null, "projection": "hex", "projected": "hex"}
+     "last": null, "projection": "hex", "projected": "hex", "count": 17, "log_index": 18, "log_term": 3, "log": "hex",
+     "raised_by": "n3", "members": ["n1", "n2#1", "n3"]}
 
 `mono` is the monotonic clock: a reader that knows its offset to the host's can place the line in time, although the
 wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is the leader that the node knows, and
-`voters` are the nodes whose members are in the configuration that it has in force. `projection` is the hash of what the
-node's projections hold, `projected` that of what they should hold by its tree (`splitbrain.cluster.projection`).
+`voters` are the nodes whose members are in the configuration that it has in force. `projection` is the hash of what
+the node's projections hold, `projected` that of what they should hold by its tree (`splitbrain.cluster.projection`).
+`count` is how many entries this process applied, one by one.
+
+`log_index`, `log_term` and `log` say what the log holds, applied or not: an entry, its term, and the hash chain up to
+it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint", "snapshot",
+"members", "cut", "stop" and "end", as far as they are known at no great cost; where nothing else is said, of the last
+entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters and learners, in lines of
+events "start", "role" and "members".
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
                   with nothing (`splitbrain.cluster.members`); comes before the "start" of its first process
     start, stop   a process of the node begins, ends in good order
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
-                  elected, before it appended anything
+                  elected, before it appended anything; of a follower whose term a message raised, `raised_by` is the
+                  member that sent it
     vote          the node voted in `term`; `leader` is the node that it voted for
     commit        more was committed, at most every 100 ms
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
+    first         the log has just got an entry of a term of which it had none before; `log_index` is that entry
+    log           the log has just got an entry whose index is a multiple of 64, which is `log_index`
+    checkpoint    the state at `applied` was just written down, for a checkpoint or a snapshot; `log_index` is the entry
+                  for which it stands, by its name, and `log` the chain that is in it
+    snapshot      a snapshot of the leader was just taken over; `log_index` is the entry for which it stands
     members       another configuration of members is in force on the node: it was appended to its log, or what had
                   replaced it was cut off; committed or not
-    cut           entries that were durable are to be removed from the log: another leader's take their place
+    cut           entries are to be removed from the log: another leader's take their place; `log_index` and `log_term`
+                  are those of the last one of them, and `last` is what stays durable
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
     end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
 
@@ -32,11 +47,15 @@ lines it is the index up to which the node has said to others, or counted itself
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import msgspec
 
+from splitbrain.cluster.chain import LogChain, Point
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
 
@@ -45,7 +64,11 @@ HASH_INTERVAL: Final = 64
 """The number of entries between two indexes at which every node reports its hashes."""
 
 
-class _Line(msgspec.Struct, frozen=True):
+LOG_INTERVAL: Final = 64
+"""The number of entries between two indexes at which every node reports the hash chain of its log."""
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
     wall: int
     mono: int
     group: str
@@ -61,85 +84,193 @@ class _Line(msgspec.Struct, frozen=True):
     last: int | None
     projection: str
     projected: str
+    count: int | None = None
+    log_index: int | None = None
+    log_term: int | None = None
+    log: str | None = None
+    raised_by: NodeId | None = None
+    members: tuple[NodeId, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What lines are about, as it is when it is asked.
+
+    Attributes:
+        voters: names of the nodes whose members vote.
+        members: ids of all members.
+        status: of the node.
+        projections: hashes of what they hold, and of what they should.
+        log: the chain of the node's log.
+    """
+
+    voters: Callable[[], tuple[str, ...]]
+    members: Callable[[], tuple[NodeId, ...]]
+    status: Callable[[], Status]
+    projections: Callable[[], tuple[str, str]]
+    log: LogChain
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a line says beyond what the sources say: see above."""
+
+    event: str
+    _: KW_ONLY
+    leader: str | None = None
+    last: int | None = None
+    point: Point | None = None
+    raised_by: NodeId | None = None
+    names_members: bool = False
 
 
 class Telemetry:
-    """Writes lines about what `status`, `voters` and `projections` say when called.
+    """Writes lines of one group's member.
 
     Attributes:
         durable: the index up to which the node has said that its log is durable.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        group: str,
-        voters: Callable[[], tuple[str, ...]],
-        status: Callable[[], Status],
-        projections: Callable[[], tuple[str, str]],
-    ) -> None:
+    def __init__(self, runtime: Runtime, group: str, sources: Sources) -> None:
         self.durable = 0
         self._runtime = runtime
         self._group = group
-        self._voters = voters
-        self._status = status
-        self._projections = projections
+        self._sources = sources
         self._encoder = msgspec.json.Encoder()
         self._timer: Timer | None = None
         self._commit_is_news = False
+        self._count = 0
+        self._end = Point(0, 0, None)  # of the log
+        self._term = 0  # of the last line about a role
 
-    def event(self, event: str, *, voted_for: str | None = None) -> None:
+    def event(self, event: str) -> None:
         """Write a line now."""
-        self._write(event, voted_for, self.durable)
+        self._write(_About(event, last=self.durable))
 
-    def _write(self, event: str, voted_for: str | None, last: int | None) -> None:
+    def _write(self, about: _About) -> None:
         self._commit_is_news = False
-        self._runtime.telemetry(self._line(event, voted_for, last))
+        self._runtime.telemetry(self._line(about))
 
-    def _line(self, event: str, voted_for: str | None, last: int | None) -> bytes:
-        status = self._status()
-        projection, projected = self._projections()
+    def _line(self, about: _About) -> bytes:
+        sources = self._sources
+        status = sources.status()
+        projection, projected = sources.projections()
+        point = about.point
         line = _Line(
             wall=self._runtime.clock.wall_ns(),
             mono=self._runtime.clock.monotonic_ns(),
             group=self._group,
-            event=event,
+            event=about.event,
             term=status.term,
             role=status.role,
-            leader=voted_for or status.leader,
+            leader=about.leader or status.leader,
             commit=status.commit_index,
             applied=status.applied_index,
-            voters=self._voters(),
+            voters=sources.voters(),
             chain=status.chain_hash,
             state=status.state_hash,
-            last=last,
+            last=about.last,
             projection=projection,
             projected=projected,
+            count=self._count,
+            log_index=point.index if point else None,
+            log_term=point.term if point else None,
+            log=point.chain if point else None,
+            raised_by=about.raised_by,
+            members=sources.members() if about.names_members else None,
         )
         return self._encoder.encode(line)
 
-    def role(self, inherited: int | None) -> None:
-        """Role, term or leader have changed; `inherited`, for a leader, is the last index of what it did not append."""
-        self._write("role", None, inherited)
+    def role(self, inherited: int | None, sender: NodeId | None) -> None:
+        """Role, term or leader have changed.
+
+        Args:
+            inherited: for a leader, the last index of what it did not append.
+            sender: of the message that did it, if one did.
+        """
+        status, log = self._sources.status(), self._sources.log
+        # One that stands for election raises its term itself, also if a message made it stand.
+        raised = status.term > self._term and status.role == "follower"
+        self._term = status.term
+        point = log.end() if inherited is None else log.at(inherited)
+        raised_by = sender if raised else None
+        self._write(_About("role", last=inherited, point=point, raised_by=raised_by, names_members=True))
 
     def start(self, last_index: int, voted_for: str | None) -> None:
         """The node has recovered a log that ends at an index, and its vote."""
         self.durable = last_index
-        self.event("start", voted_for=voted_for)
-        self._runtime.last_words(lambda: self._line("end", None, self.durable))
+        self._term = self._sources.status().term
+        self._end = Point(last_index, self._sources.log.term(last_index), None)
+        point = self._sources.log.end()
+        self._write(_About("start", leader=voted_for, last=last_index, point=point, names_members=True))
+        self._runtime.last_words(lambda: self._line(self._last_words("end")))
+
+    def stop(self) -> None:
+        """The process ends in good order."""
+        self._write(self._last_words("stop"))
+
+    def _last_words(self, event: str) -> _About:
+        # The log may have changed already by an event that is not carried out yet.
+        self._sources.log.forget()
+        return _About(event, last=self.durable, point=self._sources.log.end())
 
     def cut(self, last_index: int) -> None:
         """The log is to be cut off behind an index."""
-        if last_index < self.durable:
-            self.durable = last_index
-            self.event("cut")
+        if last_index < self._end.index:
+            self.durable = min(self.durable, last_index)
+            self._write(_About("cut", last=self.durable, point=self._end))
+            self._end = Point(last_index, self._sources.log.term(last_index), None)
+        self._sources.log.forget()
+
+    def appended(self, entries: Sequence[Entry]) -> None:
+        """Entries were put at the end of the log."""
+        first, last, term = entries[0].index, entries[-1].index, self._end.term
+        if entries[-1].term != term:
+            for entry in entries:
+                if entry.term != term:
+                    term = entry.term
+                    self._log("first", entry.index)
+        for index in range(first + -first % LOG_INTERVAL, last + 1, LOG_INTERVAL):
+            self._log("log", index)
+        self._end = Point(last, term, None)
+
+    def _log(self, event: str, index: int) -> None:
+        if point := self._sources.log.at(index):
+            self._write(_About(event, last=self.durable, point=point))
 
     def vote(self, candidate: str) -> None:
         """The node has voted."""
-        self.event("vote", voted_for=candidate)
+        self._write(_About("vote", leader=candidate, last=self.durable))
+
+    def members(self) -> None:
+        """Other members are in force."""
+        log = self._sources.log
+        end = Point(log.last_index, log.term(log.last_index), None)
+        self._write(_About("members", last=self.durable, point=end, names_members=True))
+
+    def written_down(self, index: int, term: int) -> None:
+        """The state was written down, as that of an entry."""
+        self._write(_About("checkpoint", last=self.durable, point=self._applied_as(index, term)))
+
+    def installed(self, index: int, term: int) -> None:
+        """A snapshot of an entry was taken over; the log may go on behind it."""
+        self._sources.log.forget()
+        if index > self._end.index:
+            self._end = Point(index, term, None)
+        self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
+
+    def rebuild(self) -> None:
+        """The state is built again."""
+        self._sources.log.forget()
+        self.event("rebuild")
+
+    def _applied_as(self, index: int, term: int) -> Point:
+        """An entry, with the chain of what the store holds."""
+        return Point(index, term, self._sources.status().chain_hash)
 
     def applied(self, index: int) -> None:
         """The node has just applied the entry at `index`, and nothing behind it."""
+        self._count += 1
         if index % HASH_INTERVAL == 0:
             self.event("hash")
 

@@ -76,6 +76,12 @@ TELEMETRY_SCHEMA: Final = pa.schema(
         pa.field("last_index", pa.int64()),
         pa.field("projection_hash", pa.string()),
         pa.field("projected_hash", pa.string()),
+        pa.field("applied_count", pa.int64()),
+        pa.field("log_index", pa.int64()),
+        pa.field("log_term", pa.int64()),
+        pa.field("log_hash", pa.string()),
+        pa.field("raised_by", pa.string()),
+        pa.field("members", pa.string()),
     ]
 )
 """The columns of the nodes' telemetry (`splitbrain.results.telemetry`); `time` is in ns since the test began."""

@@ -23,7 +23,20 @@ _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 _FAR_NS: Final = 2**62
 """No run is 146 years from its start; times beyond that overflow when they are subtracted."""
 
-_LATER: Final = frozenset({"due", "last_index", "projection_hash", "projected_hash"})
+_LATER: Final = frozenset(
+    {
+        "due",
+        "last_index",
+        "projection_hash",
+        "projected_hash",
+        "applied_count",
+        "log_index",
+        "log_term",
+        "log_hash",
+        "raised_by",
+        "members",
+    }
+)
 """Columns that runs of earlier versions lack. Every run has the others, also those that may be null: a history without
 keys, or telemetry without commit indexes, would be judged as if nothing of the kind had happened."""
 

@@ -1,12 +1,19 @@
 """The nodes' telemetry: from the raw lines that each node appended to one table per run.
 
 A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `mono`, `at`,
-`group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`, `projection`, `projected`.
+`group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`, `projection`, `projected`,
+`count`, `log_index`, `log_term`, `log`, `raised_by`, `members`.
 In an event "vote" `leader` is the node that it voted for in `term`. In the event "role" of a new leader `last` is the
 index at which its log ended when it was elected, before it appended anything; in the event "start" that at which the
 log ends which the node recovered (and `leader` its vote in `term`); in any other event that up to which the node has
 said that its log is durable. `projection` is a hash of what the node holds in tables that it derives from its state,
-`projected` the hash of what its state says that they should hold.
+`projected` the hash of what its state says that they should hold. `count` is how many entries the process applied.
+
+`log_index`, `log_term` and `log` are index and term of an entry of the log, and a hash of the log up to it, the same as
+`chain` once the entry is applied. In the event "cut" that entry is the last one of those that were taken out of the
+log, in "first" it is the first of its term in the log, and in "checkpoint" and "snapshot" the one for which a state
+stands that was written down or taken over. `raised_by` is the member (not the node) whose message raised the term, in
+an event "role", and `members` are those in force, in the table with blanks between them.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -33,6 +40,17 @@ import pyarrow as pa
 from splitbrain.results.arrow import TELEMETRY_SCHEMA
 from splitbrain.results.columns import array
 from splitbrain.results.errors import HistoryFormatError
+
+TRACE_CHECKERS: Final = (
+    "election-safety",
+    "leader-completeness",
+    "log-matching",
+    "replica-agreement",
+    "commit-monotonic",
+    "durability",
+    "removed-members",
+)
+"""The checkers that judge it."""
 
 ASIDE: Final = "aside"
 """The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""
@@ -61,6 +79,12 @@ class _Raw(msgspec.Struct, frozen=True):
     last: _Int64 | None = None
     projection: str | None = None
     projected: str | None = None
+    count: _Int64 | None = None
+    log_index: _Int64 | None = None
+    log_term: _Int64 | None = None
+    log: str | None = None
+    raised_by: str | None = None
+    members: tuple[str, ...] | None = None
 
 
 class _Row(NamedTuple):
@@ -208,6 +232,12 @@ def _table(unordered: list[_Row]) -> pa.Table:
         [row.raw.last for row in rows],
         [row.raw.projection for row in rows],
         [row.raw.projected for row in rows],
+        [row.raw.count for row in rows],
+        [row.raw.log_index for row in rows],
+        [row.raw.log_term for row in rows],
+        [row.raw.log for row in rows],
+        [row.raw.raised_by for row in rows],
+        [None if row.raw.members is None else " ".join(row.raw.members) for row in rows],
     ]
     fields = cast("Iterable[Any]", TELEMETRY_SCHEMA)
     arrays = [array(column, field.type) for column, field in zip(columns, fields, strict=True)]

@@ -10,6 +10,16 @@ from splitbrain.checkers.consensus.agreement import ReplicaAgreement
 from splitbrain.checkers.consensus.completeness import LeaderCompleteness
 from splitbrain.checkers.consensus.durability import Durability
 from splitbrain.checkers.consensus.election import ElectionSafety
+from splitbrain.checkers.consensus.matching import LogMatching
 from splitbrain.checkers.consensus.progress import CommitMonotonic
+from splitbrain.checkers.consensus.removed import RemovedMembers
 
-__all__ = ["CommitMonotonic", "Durability", "ElectionSafety", "LeaderCompleteness", "ReplicaAgreement"]
+__all__ = [
+    "CommitMonotonic",
+    "Durability",
+    "ElectionSafety",
+    "LeaderCompleteness",
+    "LogMatching",
+    "RemovedMembers",
+    "ReplicaAgreement",
+]

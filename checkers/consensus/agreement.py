@@ -4,7 +4,11 @@ What a replica derives from its state, in projections, must be equal to what tha
 
     divergence        two hash chains differ at one index: different entries were applied (Raft's state machine safety)
     non-determinism   the chains agree and the states differ: the same entries led to different states
+    snapshot          a state that was written down, or taken over, is not that of the entry for which it stands
     projection        a node's projections do not hold what its own state says that they should
+
+A node that writes its state down, or takes one over, says for which entry it stands (rows of events "checkpoint" and
+"snapshot"). What others load from that, at a start or from the leader, must be what was written down there.
 
 A hash chain covers everything that was applied up to its index. So two replicas that diverged differ at every later
 index: the first index of disagreement that was seen is at or after the entry that caused it. (The idea is that of
@@ -19,6 +23,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from splitbrain.checkers.consensus.matching import STATES
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.quantities import counted
@@ -30,18 +35,21 @@ Hashes: TypeAlias = tuple[str | None, str | None]
 """A chain hash and a state hash."""
 
 Sightings: TypeAlias = dict[Hashes, dict[tuple[str, int], Row]]
-"""For each pair of hashes that was reported at a place: the first row of each node and life that reported it."""
+"""For each pair of hashes that was reported at a place, and each node and life that reported it: the row of a state
+that was written down, else the first one."""
 
 _HASH_SHOWN = 12
+_LOADED = ("start", "snapshot")
+"""Events of rows whose state was not applied, but loaded."""
 
 
 class ReplicaAgreement:
     """Judges every row with an applied index and a chain hash or a state hash, or hashes of projections. No options.
 
     The figures: `indexes` that were reported, `compared` (at least two nodes reported a hash of the same kind; index 0,
-    where nothing is applied, does not count), `highest_compared`, `nodes`, `broken` indexes, and `projections`: rows
-    in which a node's projections were compared with its state. If several nodes reported rows and no two can be
-    compared, the verdict is unknown.
+    where nothing is applied, does not count), `highest_compared`, `nodes`, `broken` indexes, `projections`: rows in
+    which a node's projections were compared with its state, and `snapshots`: states that were written down or taken
+    over. If several nodes reported rows and no two can be compared, the verdict is unknown.
     """
 
     name = "replica-agreement"
@@ -53,19 +61,25 @@ class ReplicaAgreement:
         places: dict[Place, Sightings] = {}
         nodes: dict[str, None] = {}
         projections, lost = 0, list[Row]()
+        snapshots, misnamed = 0, list[Row]()
         for row in rows(telemetry):
             nodes[row.node] = None
             if row.projection_hash is not None and row.projected_hash is not None:
                 projections += 1
                 if row.projection_hash != row.projected_hash:
                     lost.append(row)
+            if row.event in STATES and row.log_index is not None and row.applied_index is not None:
+                snapshots += 1
+                if row.log_index != row.applied_index:
+                    misnamed.append(row)
             hashes = (row.chain_hash, row.state_hash)
             if row.applied_index is not None and hashes != (None, None):
-                place = places.setdefault((row.group, row.applied_index), {})
-                place.setdefault(hashes, {}).setdefault((row.node, row.life), row)
+                seen = places.setdefault((row.group, row.applied_index), {}).setdefault(hashes, {})
+                if row.event == "checkpoint" or (row.node, row.life) not in seen:
+                    seen[row.node, row.life] = row
         compared = [place for place, sightings in places.items() if place[1] > 0 and _comparable(sightings)]
         broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
-        findings = [*_first_of_each(places, compared, broken), *_projections(lost)]
+        findings = [*_first_of_each(places, compared, broken), *_misnamed(misnamed), *_projections(lost)]
         valid: Valid = "false" if findings else "true" if compared or len(nodes) < 2 else "unknown"
         verdict = Verdict(
             checker=self.name,
@@ -81,6 +95,7 @@ class ReplicaAgreement:
                 "nodes": len(nodes),
                 "broken": len(broken),
                 "projections": projections,
+                "snapshots": snapshots,
             },
         )
         return with_reason(verdict)
@@ -101,11 +116,22 @@ def _comparable(sightings: Sightings) -> bool:
 def _anomalies(sightings: Sightings) -> Iterator[tuple[str, Hashes, Hashes]]:
     """What is wrong at one place, with two pairs of hashes that show it."""
     for one, other in combinations(sightings, 2):
+        if _is_misloaded(sightings[one], sightings[other]):
+            yield "snapshot", one, other
+            continue
         chains_known = one[0] is not None and other[0] is not None
         if chains_known and one[0] != other[0]:
             yield "divergence", one, other
         elif one[1] is not None and other[1] is not None and one[1] != other[1]:
             yield ("non-determinism" if chains_known else "divergence"), one, other
+
+
+def _is_misloaded(one: Mapping[tuple[str, int], Row], other: Mapping[tuple[str, int], Row]) -> bool:
+    """Whether one was written down, and the other comes from loading alone."""
+    for written, loaded in ((one, other), (other, one)):
+        if any(row.event == "checkpoint" for row in written.values()):
+            return all(row.event in _LOADED for row in loaded.values())
+    return False
 
 
 def _first_of_each(
@@ -134,6 +160,25 @@ def _first_of_each(
     return list(found.values())
 
 
+def _misnamed(rows_found: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """The first row of each node in which a state does not stand for the entry up to which it was applied."""
+    of_nodes: dict[tuple[str | None, str], Row] = {}
+    for row in rows_found:
+        of_nodes.setdefault((row.group, row.node), row)
+    for row in of_nodes.values():
+        yield {
+            "anomaly": "snapshot",
+            "sentence": (
+                f"Snapshot of another entry: {row.node}{of_group(row.group)} has the state of applied index "
+                f"{row.applied_index} in one that stands for entry {row.log_index} (event {row.event!r} {row.at})."
+            ),
+            "group": row.group,
+            "applied_index": row.applied_index,
+            "last_agreed_index": None,
+            "replicas": [row.shown()],
+        }
+
+
 def _projections(lost: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """The first row of each node whose projections differ from its state."""
     of_nodes: dict[tuple[str | None, str], Row] = {}
@@ -156,7 +201,7 @@ def _projections(lost: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _sentence(anomaly: str, one: Row, other: Row, last_agreed: int | None) -> str:
-    by_chain = one.chain_hash is not None and other.chain_hash is not None and anomaly == "divergence"
+    by_chain = None not in (one.chain_hash, other.chain_hash) and one.chain_hash != other.chain_hash
     what = "chain hash" if by_chain else "state hash"
     hashes = [(row.chain_hash if by_chain else row.state_hash) or "" for row in (one, other)]
     reported = f"{one.node} reported {what} {hashes[0][:_HASH_SHOWN]} ({one.at})"
@@ -167,6 +212,8 @@ def _sentence(anomaly: str, one: Row, other: Row, last_agreed: int | None) -> st
         if last_agreed is None
         else f"Before that, nodes last agreed at index {last_agreed}."
     )
+    if anomaly == "snapshot":
+        return f"Snapshot differs: {where} a state was written down, and another one loaded: {reported}. {before}"
     if anomaly == "divergence":
         return f"Replicas diverged: {where} {reported}. {before}"
     return f"Non-determinism: {where} the same entries led to different states: {reported}. {before}"

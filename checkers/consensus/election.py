@@ -4,23 +4,26 @@
     elected-twice  one node led the same term in two of its lives, or again after another role in it: it forgot that the
                    term was over
     voted-twice    one node voted for two candidates in the same term
+    minority       a node leads, and no majority of the voters by its own log voted for it
 
 A node starts as a follower. It leads only after it won an election, and each election has a new term. So a node that
 leads the same term again, after a restart or after it stepped down, was elected twice in it. If nodes report their
 votes (rows of event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no
-election. A vote that names no candidate is not counted.
+election. A vote that names no candidate is not counted. A leader is asked for its majority if it reported its own vote
+in the term, and every voter reported anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
-from splitbrain.results.calls import seconds
+from splitbrain.results.arrow import array
+from splitbrain.results.calls import is_equal, seconds
 from splitbrain.results.quantities import counted
 
 Term: TypeAlias = tuple[str | None, int]
@@ -34,8 +37,8 @@ Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
 class ElectionSafety:
     """Judges every row whose role is "leader", and every vote. No options.
 
-    The figures: `terms` with a leader, `leaders` (distinct nodes), `highest_term`, `votes` that were reported, and
-    `broken` terms (votes included).
+    The figures: `terms` with a leader, `leaders` (distinct nodes), `highest_term`, `votes` that were reported,
+    `majorities` that were counted, and `broken` terms (votes included).
     """
 
     name = "election-safety"
@@ -47,8 +50,10 @@ class ElectionSafety:
         terms: dict[Term, Leaders] = {}
         stretches: dict[tuple[Term, str, int], _Stretches] = {}
         votes: Votes = {}
+        known: dict[tuple[str | None, str], None] = {}
         has_roles = False
         for row in rows(telemetry):
+            known[row.group, row.node] = None
             if row.role is None or row.term is None:
                 continue
             has_roles = True
@@ -60,6 +65,8 @@ class ElectionSafety:
                 terms.setdefault(term, {}).setdefault((row.node, row.life, stretch), []).append(row)
         found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
         found += [_double_vote(node, cast) for (_, node, _), cast in votes.items() if len(cast) > 1]
+        elected = list(_elected(telemetry, votes, known))
+        found += [_minority(*each) for each in elected if 2 * len(each[2]) <= len(each[1])]
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
         valid: Valid = "false" if found else "true" if has_roles else "unknown"
         verdict = Verdict(
@@ -74,6 +81,7 @@ class ElectionSafety:
                 "leaders": len(nodes),
                 "highest_term": max((term for _, term in terms), default=0),
                 "votes": sum(map(len, votes.values())),
+                "majorities": len(elected),
                 "broken": len(found),
             },
         )
@@ -98,6 +106,34 @@ class _Stretches:
         self._ended += self._leads and not leads
         self._leads = leads
         return self._ended
+
+
+def _elected(
+    telemetry: pa.Table, votes: Votes, known: Collection[tuple[str | None, str]]
+) -> Iterator[tuple[Row, list[str], list[str]]]:
+    """The rows with which leaders began, who the voters were by their logs, and which of those had voted for them."""
+    began = telemetry.filter(array(is_equal(telemetry, "event", "role") & is_equal(telemetry, "role", "leader")))
+    electorates: list[list[str] | None] = began.column("voters").to_pylist()
+    for row, voters in zip(rows(began), electorates, strict=True):
+        if not voters or row.term is None or row.node not in votes.get((row.group, row.node, row.term), {}):
+            continue
+        if all((row.group, voter) in known for voter in voters):
+            yield row, voters, [voter for voter in voters if row.node in votes.get((row.group, voter, row.term), {})]
+
+
+def _minority(leader: Row, voters: list[str], votes: list[str]) -> dict[str, Any]:
+    return {
+        "anomaly": "minority",
+        "sentence": (
+            f"Elected by a minority: {leader.node} led term {leader.term}{of_group(leader.group)} ({leader.at}); of "
+            f"the voters {', '.join(voters)} {' and '.join(votes) or 'none'} voted for it in that term."
+        ),
+        "group": leader.group,
+        "term": leader.term,
+        "node": leader.node,
+        "voters": voters,
+        "votes": votes,
+    }
 
 
 def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:

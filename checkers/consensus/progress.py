@@ -3,11 +3,15 @@
     commit-went-back        the commit index decreased within a life of a node
     applied-went-back       the applied index decreased within a life, although the state was not rebuilt
     applied-beyond-commit   the applied index was above the commit index
+    applied-skipped         the applied index rose by more than the number of entries that the node applied
+    applied-twice           it rose by less
     term-went-back          the term decreased within a life
     term-forgotten          a life began in a lower term than the node had announced in an earlier life
 
 A life is one process of a node. Commit and applied index start again with each life. The term does not: it must be
-durable before it is announced (Raft, figure 2: currentTerm is persistent and increases monotonically). Only rows with
+durable before it is announced (Raft, figure 2: currentTerm is persistent and increases monotonically). A node that
+counts what it applies goes through its log entry by entry, from what it recovered or took over with a snapshot (rows
+with event "start", "snapshot" or "rebuild"). Only rows with
 event "role" announce a term: a node may write any other row while it still waits for its disk. A row with event
 "new-member" resets everything: the node left, lost its data, and came back as another member.
 """
@@ -28,11 +32,15 @@ _LISTED = 4
 """The largest number of findings of each kind in the evidence."""
 
 _REBUILD = "rebuild"
+_NEW_STATE = ("start", "snapshot", _REBUILD)
+"""Events of rows in which the applied index does not come from applying."""
 _NEW_MEMBER = "new-member"
 _WORDS = {
     "commit-went-back": "Commit went back",
     "applied-went-back": "Applied went back",
     "applied-beyond-commit": "Applied beyond commit",
+    "applied-skipped": "Applied skipped entries",
+    "applied-twice": "Applied twice",
     "term-went-back": "Term went back",
     "term-forgotten": "Term forgotten",
 }
@@ -41,7 +49,8 @@ _WORDS = {
 class CommitMonotonic:
     """Judges the rows of each node in the order in which it wrote them. No options.
 
-    The figures: `rows`, `lives` (of all nodes together), `max_commit`, `max_applied`, `max_term`, `rebuilds` (a node
+    The figures: `rows`, `counted` (rows by which it is known that no entry was skipped since the row before), `lives`
+    (of all nodes together), `max_commit`, `max_applied`, `max_term`, `rebuilds` (a node
     discarded its state and applied everything again), and `broken`: how often each anomaly was seen.
     """
 
@@ -56,7 +65,7 @@ class CommitMonotonic:
         nodes: dict[tuple[str | None, str], _Node] = {}
         for row in table:
             findings += nodes.setdefault((row.group, row.node), _Node()).step(row)
-        figures = _figures(table)
+        figures = {**_figures(table), "counted": sum(node.counted for node in nodes.values())}
         nothing = all(figures[name] is None for name in ("max_commit", "max_applied", "max_term"))
         valid: Valid = "false" if findings else "unknown" if nothing else "true"
         broken = dict(Counter(anomaly for anomaly, _, _ in findings))
@@ -81,6 +90,7 @@ class _Node:
     """The last rows of one node, and the highest term that it announced."""
 
     def __init__(self) -> None:
+        self.counted = 0
         self._life: int | None = None
         self._last: dict[str, Row] = {}
         self._known: Row | None = None
@@ -100,6 +110,7 @@ class _Node:
         yield from self._decreased("applied-went-back", "applied_index", row)
         if row.applied_index is not None and row.commit_index is not None and row.applied_index > row.commit_index:
             yield "applied-beyond-commit", row, row
+        yield from self._counted(row)
         yield from self._decreased("term-went-back", "term", row)
         yield from self._forgot(row)
 
@@ -111,6 +122,18 @@ class _Node:
         if before is not None and value < getattr(before, field):
             yield anomaly, before, row
         self._last[field] = row
+
+    def _counted(self, row: Row) -> Iterator[tuple[str, Row, Row]]:
+        if row.applied_index is None or row.applied_count is None:
+            return
+        before = None if row.event in _NEW_STATE else self._last.get("applied_count")
+        self._last["applied_count"] = row
+        if before is None:
+            return
+        self.counted += 1
+        more = row.applied_index - (before.applied_index or 0) - (row.applied_count - (before.applied_count or 0))
+        if more:
+            yield ("applied-skipped" if more > 0 else "applied-twice"), before, row
 
     def _forgot(self, row: Row) -> Iterator[tuple[str, Row, Row]]:
         if row.term is None:
@@ -155,6 +178,10 @@ def _finding(anomaly: str, before: Row, after: Row) -> str:
     who = f"{_WORDS[anomaly]}: {after.node}{of_group(after.group)}"
     if anomaly == "applied-beyond-commit":
         return f"{who} had applied index {after.applied_index} with commit index {after.commit_index} {after.at}."
+    if anomaly in ("applied-skipped", "applied-twice"):
+        entries = counted((after.applied_count or 0) - (before.applied_count or 0), "entry", "entries")
+        way = f"from index {before.applied_index} {before.at} to {after.applied_index} {after.at}"
+        return f"{who} applied {entries} {way}."
     field, words = {
         "commit-went-back": ("commit_index", "commit index"),
         "applied-went-back": ("applied_index", "applied index"),

@@ -35,6 +35,12 @@ class Row(NamedTuple):
     last_index: int | None = None
     projection_hash: str | None = None
     projected_hash: str | None = None
+    applied_count: int | None = None
+    log_index: int | None = None
+    log_term: int | None = None
+    log_hash: str | None = None
+    raised_by: str | None = None
+    members: str | None = None
 
     @property
     def at(self) -> str:

@@ -118,8 +118,10 @@ def _committed(telemetry: pa.Table) -> list[list[Row]]:
         if row.term is None:
             continue
         led = (row.group, row.node, row.life, row.term)
-        before = row.commit_index if row.last_index is None else row.last_index
-        if led not in ended and before is not None:
+        # Rows of other events say in `last_index` what is durable, and the first ones may come before the row "role".
+        elected = row.event == "role" and row.last_index is not None
+        before = row.last_index if elected else row.commit_index
+        if before is not None and (elected or led not in ended):
             ended[led] = before
         if row.commit_index is not None and row.commit_index > ended[led]:
             first.setdefault(led, row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from splitbrain.checkers.registry import check_spec
 from splitbrain.checkers.verdict import CheckerSpec
@@ -12,15 +12,7 @@ from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.results.errors import UsageError
-
-TRACE_CHECKERS: Final = (
-    "election-safety",
-    "leader-completeness",
-    "replica-agreement",
-    "commit-monotonic",
-    "durability",
-)
-"""Checkers of the telemetry of nodes."""
+from splitbrain.results.telemetry import TRACE_CHECKERS
 
 
 def with_judges(test: Test, backend: Backend) -> Test:

@@ -41,19 +41,11 @@ from splitbrain.results.report.story import story
 from splitbrain.results.report.svg import WIDTH
 from splitbrain.results.report.text import clip
 from splitbrain.results.report.timeline import Shown, bands, timeline
+from splitbrain.results.telemetry import TRACE_CHECKERS
 from splitbrain.results.templates import environment
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3
-_ON_TELEMETRY: Final = (
-    "election-safety",
-    "leader-completeness",
-    "replica-agreement",
-    "commit-monotonic",
-    "durability",
-)
-"""The verdicts of these checkers come after the verdicts on client ops on the page of a run that passed."""
-
 _AROUND_S: Final = 0.5
 """The excerpt of the logs reaches so far before and after the last op of the witness."""
 
@@ -191,7 +183,7 @@ def _headline(view: RunView) -> dict[str, Any]:
         "harness error": [judgement.harness_error or ""],
         "pass": [
             v.get("sentence", "")
-            for v in sorted(verdicts, key=lambda v: v.get("checker") in _ON_TELEMETRY)
+            for v in sorted(verdicts, key=lambda v: v.get("checker") in TRACE_CHECKERS)
             if v.get("checker") not in ("stats", "coverage")
         ],
     }.get(judgement.outcome, [])

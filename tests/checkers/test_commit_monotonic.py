@@ -77,6 +77,7 @@ def test_a_new_life_commits_and_applies_anew_and_a_rebuild_applies_anew() -> Non
         "max_applied": 9,
         "max_term": 3,
         "rebuilds": 1,
+        "counted": 0,
         "broken": {},
     }
 
@@ -148,3 +149,36 @@ def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]
         "term-forgotten": _forgotten(rows),
     }
     assert set(judge(*rows).anomalies) == {anomaly for anomaly, is_there in expected.items() if is_there}
+
+
+def applies(time_s: float, event: str, index: int, count: int | None, **fields: Any) -> dict[str, Any]:
+    return row(time_s, "n1", event, applied_index=index, applied_count=count, **fields)
+
+
+def test_what_a_life_applies_follows_the_log_entry_by_entry_from_where_it_began() -> None:
+    verdict = judge(
+        applies(1, "start", 16, 0),
+        applies(2, "commit", 20, 4),
+        applies(3, "snapshot", 90, 4),  # taken over, not applied
+        applies(4, "commit", 91, 5),
+        applies(5, "rebuild", 16, 5),
+        applies(6, "commit", 91, 80),
+        applies(7, "start", 64, 0, life=2),
+        applies(8, "commit", 70, 6, life=2),
+        applies(9, "commit", 99, None, life=2),
+    )
+    assert (verdict.valid, verdict.figures["counted"]) == ("true", 4)
+
+
+@pytest.mark.parametrize(
+    ("index", "anomaly", "said"),
+    [(26, "applied-skipped", "Applied skipped entries"), (24, "applied-twice", "Applied twice")],
+)
+def test_an_applied_index_that_rises_by_another_number_than_was_applied_is_named(
+    index: int, anomaly: str, said: str
+) -> None:
+    verdict = judge(applies(1, "start", 16, 0), applies(2, "commit", 20, 4), applies(3, "commit", index, 9))
+    assert (verdict.valid, verdict.anomalies) == ("false", (anomaly,))
+    assert verdict.sentence == (
+        f"{said}: n1 of group 'g' applied 5 entries from index 20 at 2.000 s in life 1 to {index} at 3.000 s in life 1."
+    )

@@ -106,7 +106,8 @@ def test_a_vote_that_names_no_candidate_counts_for_nobody() -> None:
 def test_one_leader_per_term_and_group_is_right_however_many_terms_and_groups() -> None:
     verdict = judge(leads(1, "n1", 1), leads(2, "n2", 2), leads(3, "n1", 3), leads(3, "n3", 3, group="other"))
     assert (verdict.valid, verdict.evidence) == ("true", {})
-    assert verdict.figures == {"terms": 4, "leaders": 3, "highest_term": 3, "votes": 0, "broken": 0}
+    figures = {"terms": 4, "leaders": 3, "highest_term": 3, "votes": 0, "majorities": 0, "broken": 0}
+    assert verdict.figures == figures
 
 
 def test_a_pass_in_which_nobody_led_says_so_and_rows_without_roles_prove_nothing() -> None:
@@ -158,3 +159,34 @@ def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]
     assert set(verdict.anomalies) == expected
     assert verdict.figures["broken"] == len(by_term) + len(double_votes)
     assert (verdict.valid == "false") == bool(expected)
+
+
+def voted(time_s: float, node: str, candidate: str, term: int = 2) -> dict[str, Any]:
+    return row(time_s, node, "vote", role="follower", term=term, leader=candidate)
+
+
+def won(time_s: float, node: str, *voters: str, term: int = 2) -> dict[str, Any]:
+    return row(time_s, node, "role", role="leader", term=term, leader=node, voters=list(voters))
+
+
+def test_a_leader_has_votes_of_a_majority_of_the_voters_by_its_own_log() -> None:
+    votes = [voted(1, "n1", "n1"), voted(1, "n2", "n1"), voted(1, "n9", "n1"), row(0, "n3"), row(0, "n4")]
+    assert judge(*votes, won(2, "n1", "n1", "n2", "n3")).figures["majorities"] == 1
+    assert judge(*votes, won(2, "n1", "n1", "n2", "n3")).valid == "true"
+    verdict = judge(*votes, won(2, "n1", "n1", "n2", "n3", "n4"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("minority",))
+    assert verdict.sentence == (
+        "Elected by a minority: n1 led term 2 of group 'g' (at 2.000 s in life 1); of the voters n1, n2, n3, n4 n1 and "
+        "n2 voted for it in that term."
+    )
+
+
+def test_a_majority_is_only_counted_where_votes_are_reported_and_of_voters_that_report() -> None:
+    leader = won(2, "n1", "n1", "n2", "n3")
+    heard = [row(0, "n2"), row(0, "n3")]
+    for rows in (
+        [*heard, leader],
+        [*heard, voted(1, "n1", "n1", term=1), leader],
+        [row(0, "n2"), voted(1, "n1", "n1"), leader],
+    ):
+        assert (judge(*rows).valid, judge(*rows).figures["majorities"]) == ("true", 0)

@@ -35,7 +35,7 @@ def test_a_leader_without_an_entry_that_was_committed_before_its_term_is_named_w
         "but n3 had reported commit index 47 in term 1 (at 1.500 s in life 1)."
     )
     assert verdict.evidence["findings"][0]["missing"] == [46, 47]
-    assert verdict.figures == {"elections": 2, "highest_commit": 47, "broken": 1}
+    assert verdict.figures == {"elections": 2, "highest_commit": 47, "compared": 0, "broken": 1}
 
 
 def test_what_is_committed_in_its_own_or_a_later_term_or_in_another_group_is_none_of_its_concern() -> None:
@@ -97,3 +97,33 @@ def test_it_finds_what_comparing_every_election_with_every_row_finds(rows: list[
     assert verdict.valid == ("false" if broken else "true" if judged == elections else "unknown")
     if 0 < len(judged) < len(elections):
         assert f"{len(elections) - len(judged)} of the {len(elections)} elected leaders" in verdict.sentence
+
+
+def applied(time_s: float, node: str, term: int, index: int, chain: str) -> dict[str, Any]:
+    return row(time_s, node, "hash", term=term, role="follower", applied_index=index, chain_hash=chain)
+
+
+def holds(time_s: float, node: str, index: int, chain: str, **fields: Any) -> dict[str, Any]:
+    return row(time_s, node, "log", log_index=index, log_term=1, log_hash=chain, applied_index=3, **fields)
+
+
+def test_a_leader_whose_log_has_other_entries_than_were_committed_is_named_with_who_applied_them() -> None:
+    rows = [elected(0, "n1", 1, 0), holds(1, "n2", 64, "b"), applied(2, "n1", 1, 64, "a"), elected(3, "n2", 2, 70)]
+    verdict = judge(*rows)
+    assert (verdict.valid, verdict.anomalies, verdict.figures["compared"]) == ("false", ("conflicting-leader",), 1)
+    assert verdict.sentence == (
+        "Conflicting leader: n2 was elected in term 2 of group 'g' (at 3.000 s in life 1) with a log whose hash up to "
+        "entry 64 is b, but n1 had applied a up to there in term 1 (at 2.000 s in life 1)."
+    )
+
+
+def test_what_a_leader_has_lost_or_applied_of_its_log_or_others_apply_in_its_term_is_not_held_against_it() -> None:
+    committed = applied(2, "n1", 1, 64, "a")
+    was_cut = row(2, "n2", "cut", log_index=66, log_term=1)
+    for rows in (
+        [holds(1, "n2", 64, "a"), committed, elected(3, "n2", 2, 70)],
+        [holds(1, "n2", 64, "b"), was_cut, committed, elected(3, "n2", 2, 63)],
+        [holds(1, "n2", 64, "b"), applied(2, "n1", 2, 64, "a"), elected(3, "n2", 2, 70)],
+        [holds(1, "n2", 64, "b", group="h"), committed, elected(3, "n2", 2, 70)],
+    ):
+        assert judge(*rows).valid == "true"

@@ -42,8 +42,8 @@ def test_chains_that_differ_are_shown_at_their_first_index_with_the_nodes_and_th
         ("n3", 1, 5.0, "b1"),
         ("n2", 2, 4.0, "c1"),
     ]
-    figures = {"indexes": 4, "compared": 3, "highest_compared": 192, "nodes": 3, "broken": 2, "projections": 0}
-    assert verdict.figures == figures
+    figures = {"indexes": 4, "compared": 3, "highest_compared": 192, "nodes": 3, "broken": 2}
+    assert verdict.figures == {**figures, "projections": 0, "snapshots": 0}
 
 
 def test_equal_chains_with_different_states_are_non_determinism() -> None:
@@ -162,3 +162,42 @@ def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]
     assert verdict.figures["compared"] == len(compared)
     alone = len({r["node"] for r in rows}) == 1
     assert verdict.valid == ("false" if lowest else "true" if compared or alone else "unknown")
+
+
+def state_of(
+    time_s: float, node: str, event: str, index: int, of: int | None, chain: str, state: str
+) -> dict[str, Any]:
+    """A state of `index` that was written down, or taken over, as that of entry `of`."""
+    return row(time_s, node, event, applied_index=index, log_index=of, log_term=1, chain_hash=chain, state_hash=state)
+
+
+def test_m37_a_state_is_that_of_the_entry_for_which_it_stands() -> None:
+    fine = [state_of(1, "n1", "checkpoint", 16, 16, "a", "s"), state_of(2, "n2", "snapshot", 16, 16, "a", "s")]
+    assert (judge(*fine).valid, judge(*fine).figures["snapshots"]) == ("true", 2)
+    verdict = judge(*fine, state_of(3, "n1", "checkpoint", 32, 31, "b", "t"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("snapshot",))
+    assert verdict.sentence == (
+        "Snapshot of another entry: n1 of group 'g' has the state of applied index 32 in one that stands for entry 31 "
+        "(event 'checkpoint' at 3.000 s in life 1)."
+    )
+
+
+@pytest.mark.parametrize("event", ["snapshot", "start"])
+def test_m32_what_is_loaded_is_what_was_written_down(event: str) -> None:
+    """Rows of commits come first: that another row told the same hashes makes a written state no other."""
+    rows = [at(0, "n1", 16, "a", "s"), state_of(1, "n1", "checkpoint", 16, 16, "a", "s")]
+    verdict = judge(*rows, state_of(2, "n2", event, 16, None, "a", "lost"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("snapshot",))
+    assert verdict.sentence == (
+        "Snapshot differs: at applied index 16 of group 'g' a state was written down, and another one loaded: n1 "
+        "reported state hash s (at 1.000 s in life 1), n2 lost (at 2.000 s in life 1). No two nodes agreed at a lower "
+        "index."
+    )
+
+
+def test_states_that_differ_before_they_are_written_down_are_no_matter_of_snapshots() -> None:
+    written = [state_of(1, node, "checkpoint", 16, 16, "a", state) for node, state in (("n1", "s"), ("n2", "t"))]
+    assert judge(*written, state_of(2, "n3", "snapshot", 16, 16, "a", "t")).anomalies == ("non-determinism",)
+    assert judge(at(1, "n1", 16, "a", "s"), state_of(2, "n2", "snapshot", 16, 16, "b", "t")).anomalies == (
+        "divergence",
+    )

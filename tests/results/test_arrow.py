@@ -85,6 +85,12 @@ def test_the_columns_are_those_of_the_format() -> None:
         "last_index",
         "projection_hash",
         "projected_hash",
+        "applied_count",
+        "log_index",
+        "log_term",
+        "log_hash",
+        "raised_by",
+        "members",
     ]
 
 

@@ -34,6 +34,12 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
                     state="s0",
                     projection="p0",
                     projected="q0",
+                    count=6,
+                    log_index=8,
+                    log_term=2,
+                    log="l0",
+                    raised_by="n3#1",
+                    members=["n1", "n2", "n3#1"],
                 ),
                 b"",
             ]
@@ -66,6 +72,12 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
         "last_index": None,
         "projection_hash": "p0",
         "projected_hash": "q0",
+        "applied_count": 6,
+        "log_index": 8,
+        "log_term": 2,
+        "log_hash": "l0",
+        "raised_by": "n3#1",
+        "members": "n1 n2 n3#1",
     }
 
 
