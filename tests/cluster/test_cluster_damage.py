@@ -211,7 +211,7 @@ def damages(cluster: Stopped) -> st.SearchStrategy[Damage]:
 def test_any_damage_to_a_file_is_refused_with_file_and_byte_or_harmless(tail: Tail) -> None:
     cluster = stopped(tail)
 
-    @settings(max_examples=300)
+    @settings(max_examples=100)
     @given(damages(cluster))
     def check(damage: Damage) -> None:
         asyncio.run(judge(cluster, damage))
