@@ -73,7 +73,7 @@ M07: Final = Bug(
     "M07",
     "a leader follows the higher term of a node that is no member any more",
     "Raft thesis 4.2.3",
-    ("quorum-progress",),
+    ("removed-members", "quorum-progress"),
 )
 M08: Final = Bug(
     "M08",
@@ -145,13 +145,13 @@ M19: Final = Bug(
     "M19",
     "a follower does not compare the term of the entry that a message of the leader builds on",
     "CCF #5674",
-    ("replica-agreement",),
+    ("log-matching", "replica-agreement"),
 )
 M20: Final = Bug(
     "M20",
     "a follower cuts off what an old message of its leader does not mention",
     "RedisRaft #60",
-    ("leader-completeness", "quorum-progress"),
+    ("log-matching", "leader-completeness", "quorum-progress"),
 )
 M21: Final = Bug(
     "M21",
@@ -253,7 +253,7 @@ M37: Final = Bug(
     "M37",
     "a snapshot holds one entry more than it says, which is applied again behind it",
     "etcd #13514",
-    ("replica-agreement",),
+    ("replica-agreement", "log-matching"),
 )
 M38: Final = Bug(
     "M38",

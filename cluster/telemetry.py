@@ -140,7 +140,8 @@ class Telemetry:
         self._timer: Timer | None = None
         self._commit_is_news = False
         self._count = 0
-        self._end = Point(0, 0, None)  # of the log
+        self._end_index: int = 0  # of the log
+        self._end_term: int = 0
         self._term = 0  # of the last line about a role
 
     def event(self, event: str) -> None:
@@ -200,7 +201,7 @@ class Telemetry:
         """The node has recovered a log that ends at an index, and its vote."""
         self.durable = last_index
         self._term = self._sources.status().term
-        self._end = Point(last_index, self._sources.log.term(last_index), None)
+        self._ends(last_index)
         point = self._sources.log.end()
         self._write(_About("start", leader=voted_for, last=last_index, point=point, names_members=True))
         self._runtime.last_words(lambda: self._line(self._last_words("end")))
@@ -216,23 +217,32 @@ class Telemetry:
 
     def cut(self, last_index: int) -> None:
         """The log is to be cut off behind an index."""
-        if last_index < self._end.index:
+        if last_index < self._end_index:
             self.durable = min(self.durable, last_index)
-            self._write(_About("cut", last=self.durable, point=self._end))
-            self._end = Point(last_index, self._sources.log.term(last_index), None)
+            self._write(_About("cut", last=self.durable, point=Point(self._end_index, self._end_term, None)))
+            self._ends(last_index)
         self._sources.log.forget()
+
+    def _ends(self, index: int) -> None:
+        self._end_index, self._end_term = index, self._sources.log.term(index)
 
     def appended(self, entries: Sequence[Entry]) -> None:
         """Entries were put at the end of the log."""
-        first, last, term = entries[0].index, entries[-1].index, self._end.term
-        if entries[-1].term != term:
-            for entry in entries:
-                if entry.term != term:
-                    term = entry.term
-                    self._log("first", entry.index)
-        for index in range(first + -first % LOG_INTERVAL, last + 1, LOG_INTERVAL):
+        last = entries[-1]
+        if last.term != self._end_term:
+            self._report_first_of_terms(entries)
+            self._end_term = last.term
+        first = entries[0].index
+        for index in range(first + -first % LOG_INTERVAL, last.index + 1, LOG_INTERVAL):
             self._log("log", index)
-        self._end = Point(last, term, None)
+        self._end_index = last.index
+
+    def _report_first_of_terms(self, entries: Sequence[Entry]) -> None:
+        term = self._end_term
+        for entry in entries:
+            if entry.term != term:
+                term = entry.term
+                self._log("first", entry.index)
 
     def _log(self, event: str, index: int) -> None:
         if point := self._sources.log.at(index):
@@ -255,8 +265,8 @@ class Telemetry:
     def installed(self, index: int, term: int) -> None:
         """A snapshot of an entry was taken over; the log may go on behind it."""
         self._sources.log.forget()
-        if index > self._end.index:
-            self._end = Point(index, term, None)
+        if index > self._end_index:
+            self._end_index, self._end_term = index, term
         self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
 
     def rebuild(self) -> None:
