@@ -36,7 +36,8 @@ class FakeClient:
         self.asked: list[str] = []
         self.closed = 0
 
-    async def members(self) -> tuple[str, ...]:
+    async def members(self, *, learners: bool) -> tuple[str, ...]:
+        assert learners, "a learner is a member, too"
         return self._next("members")
 
     async def add_member(self, member: str, *, timeout_ms: int) -> tuple[str, ...]:
