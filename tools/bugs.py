@@ -44,8 +44,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M07": "--workload register --nemesis membership,partition-one --nodes 4,5 --interval 1",
     "M09": "--workload register --nemesis partition-halves --nodes 4,6",
     "M10": "--workload register --nemesis packet-duplicate,kill-leader --nodes 5 --interval 1",
-    "M11": "--workload register --nemesis power-all --nodes 3 --interval 1.5 --rate 50 --time-limit 60 --world slow-disks"
-    " --settings max-batch=1",
+    "M11": "--workload register --nemesis power-all --nodes 3 --interval 1.5 --rate 50 --time-limit 60"
+    " --world slow-disks --settings max-batch=1",
     "M12": "--workload register --nemesis partition-leader --nodes 3,5 --concurrency 3n --rate 200",
     "M13": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
     "M14": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
