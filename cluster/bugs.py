@@ -97,7 +97,7 @@ M11: Final = Bug(
     "M11",
     "a leader commits entries of earlier terms as soon as a majority has them",
     "Raft 5.4.2, figure 8",
-    ("leader-completeness", "linearizable"),
+    ("leader-completeness", "linearizable", "replica-agreement"),
 )
 M12: Final = Bug(
     "M12",
@@ -259,7 +259,7 @@ M38: Final = Bug(
     "M38",
     "a follower that takes over a snapshot keeps the members that it knew",
     "ra b4f4e936",
-    ("quorum-progress", "election-safety"),
+    ("quorum-progress", "election-safety", "recovery"),
 )
 M39: Final = Bug(
     "M39",
@@ -313,25 +313,25 @@ M47: Final = Bug(
     "M47",
     "a change of members may begin before the one before it is committed",
     "raft-dev 2015; RedisRaft #17",
-    ("election-safety", "leader-completeness"),
+    ("election-safety", "leader-completeness", "replica-agreement", "linearizable"),
 )
 M48: Final = Bug(
     "M48",
     "a new leader may change members before it has committed the no-op of its term",
     "Ongaro 2015; ra dbc9f0d9",
-    ("election-safety", "leader-completeness"),
+    ("election-safety", "leader-completeness", "replica-agreement", "linearizable"),
 )
 M49: Final = Bug(
     "M49",
     "a restarted node forgets the changes of members in its log",
     "ra 110b8d63",
-    ("election-safety", "quorum-progress"),
+    ("election-safety", "quorum-progress", "recovery"),
 )
 M50: Final = Bug(
     "M50",
     "a change of members stays in force on a node from whose log it was cut off",
     "ra 82e5ca2f",
-    ("quorum-progress", "election-safety"),
+    ("quorum-progress", "election-safety", "recovery"),
 )
 M51: Final = Bug(
     "M51",

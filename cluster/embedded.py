@@ -20,7 +20,7 @@ from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.marks import MARKS, counted
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
-from splitbrain.cluster.raft.config import MAX_BATCH
+from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -29,6 +29,8 @@ __all__ = [
     "APPLY_SLICE",
     "CHECKPOINT_INTERVAL",
     "CHUNK_BYTES",
+    "ELECTION_MS",
+    "HEARTBEAT_MS",
     "MARKS",
     "MAX_BATCH",
     "SNAPSHOT_INTERVAL",

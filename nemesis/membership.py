@@ -13,29 +13,35 @@ A system may refuse a change, as etcd does until all members have been connected
 for some seconds. While another fault is in force it is repeated for less time, and then any other member may leave
 instead. A refused leave removes no node. After a refused join the node stays out until the next join, at the latest
 until everything is healed.
+
+A rash leave asks nodes that say they lead, also those that are cut off, to remove two members at once, those first
+that it does not reach: so do operators who see half of a cluster. What becomes of these requests may show late. The
+next join waits until all members list the same members; what they list is a member, and the others join again.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from splitbrain.harness.contract.faults import DiskFault, FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.membership import Membership
-from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.nodes import Link, NodeId
 from splitbrain.harness.contract.test import NemesisContext
-from splitbrain.nemesis.changes import Deadline, NotDoneError, certain, patiently
+from splitbrain.harness.running.deadlines import together, within
+from splitbrain.harness.running.processes import describe
+from splitbrain.nemesis.changes import REQUEST_S, Deadline, NotDoneError, certain, patiently
 from splitbrain.nemesis.checks import check_enough
 from splitbrain.nemesis.effects import Effect, carry_out, in_force, status_evidence
 from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
-from splitbrain.nemesis.targets import choose, leads, needs_views, views
-from splitbrain.results.errors import NemesisError, NodeStartError
+from splitbrain.nemesis.targets import choose, leads, needs_views, primaries, views
+from splitbrain.results.errors import NemesisError, NodeStartError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import RequestOfNodes, asked
 
@@ -44,8 +50,8 @@ FAULT: Final = "membership"
 NODES_MIN: Final = 3
 """With fewer nodes no other node remains that could lead or be disturbed."""
 
-SPECS: Final = ("one", "leader", "follower")
-"""Node specs that mean a single node."""
+SPECS: Final = ("one", "leader", "follower", "primaries")
+"""Node specs that mean a single node, and that of a rash leave."""
 
 LEAVES_S: Final = 3.0
 """Timeout of a leave that is not refused: the others know that a leader left once they have a new one."""
@@ -63,8 +69,21 @@ SERVES_S: Final = 10.0
 """Timeout for lists to show a change, and for an added node to serve."""
 
 
+RASH: Final = 2
+"""How many members a node is asked to remove at once by a rash leave."""
+
+RASH_NODES_MIN: Final = 4
+"""With fewer nodes too few could be left."""
+
+
 class MembershipRequest(RequestOfNodes, tag="membership", frozen=True, kw_only=True):
-    """The node that leaves: one of `SPECS`."""
+    """The node that leaves: one of `SPECS`.
+
+    Attributes:
+        rash: ask nodes that say they lead to remove members, whomever they reach: one of them, or all ("primaries").
+    """
+
+    rash: bool = False
 
 
 @dataclass
@@ -74,11 +93,13 @@ class _Out:
     Attributes:
         member: its id.
         gone: whether it was seen to be removed, has ended, and has no data.
+        doubtful: whether it is not known yet if it was removed.
         added: its id as a new member, once it was added.
     """
 
     member: str
     gone: bool = False
+    doubtful: bool = False
     added: str | None = None
 
 
@@ -95,7 +116,6 @@ class MembershipChanges:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
         self._out: dict[NodeId, _Out] = {}
-        self._changed = False
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Let the op's target leave, or let the node that left join; reports the members' lists."""
@@ -108,10 +128,16 @@ class MembershipChanges:
             # A node that leaves after the clients have stopped has no effect on them.
             left_s = context.test.time_limit_s - op.time / 1e9 - LEAVES_S
             order = wanted.order or context.deployment.nodes
+            if wanted.rash:
+                await self._leave_rashly(context, wanted.node_spec, order, effect)
+                return
             await self._leave(context, wanted.node_spec, order, left_s, effect)
 
         async def join(effect: Effect) -> None:
             effect.hits(self._out, otherwise="every node is a member")
+            if not await self._doubts_end(context):
+                effect.nothing("it is not known yet who is a member")
+                return
             hurried = await self._hurried(context)
             for node in list(self._out):
                 evidence: dict[str, Any] = {}
@@ -126,24 +152,23 @@ class MembershipChanges:
         return await carry_out(context, op, leave if op.f == "leave" else join, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Let the node that is out join, and wait until all nodes list all nodes; no longer than a recovery may take.
+        """Let the nodes that are out join; no longer than a recovery may take.
 
-        Raises:
-            NemesisError: a node is no member, or nodes list different members.
+        Whether they are members then, and all nodes list all nodes, is a question of recovery
+        (`splitbrain.harness.running.recovery`).
         """
-        limit_s = min(max(context.test.recovery_s, PATIENT_S), HEALED_S)
-        deadline = Deadline(context, limit_s)
+        deadline = Deadline(context, min(max(context.test.recovery_s, PATIENT_S), HEALED_S))
+        while not await self._doubts_end(context):
+            if not await deadline.allows_another():
+                return
         for node in list(self._out):
             while node in self._out:
                 try:
                     await self._join(context, node, PATIENT_S, {})
-                except NotDoneError as problem:
+                except NotDoneError:
                     if not await deadline.allows_another():
-                        why = f"{node} left the cluster, and cannot join again: {problem}"
-                        raise NemesisError(f"{FAULT}: {why}.") from None
-        if self._changed:
-            await self._until_whole(context, limit_s)
-        self._changed = False
+                        reached("member did not come back")
+                        break
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -182,6 +207,73 @@ class MembershipChanges:
         if leads(node, seen):
             reached("leader removed")
 
+    async def _leave_rashly(self, context: NemesisContext, spec: str, order: Sequence[NodeId], effect: Effect) -> None:
+        """Ask one node that says it leads, or all of them, to remove members, and wait for no outcome."""
+        before = await roster(context, _membership(context), await running(context))
+        effect.evidence["listed"] = before.as_evidence()
+        members = before.agreed()
+        if members is None or sorted(members.values()) != sorted(context.deployment.nodes):
+            effect.nothing("a majority does not list every node")
+            return
+        leading = primaries(await views(context))
+        bosses = [node for node in order if node in leading]
+        if spec != "primaries":
+            bosses = bosses[:1]
+        if not bosses:
+            effect.nothing("no node says that it leads")
+            return
+        ids = {node: member for member, node in members.items()}
+        cut = await context.deployment.dropped()
+        asked = [
+            (boss, node)
+            for boss in bosses
+            for node in _unreached_first(boss, [node for node in order if node != boss], cut)[:RASH]
+            if not self._ledger.held_by_others(node, FAULT)
+        ]
+        for _, node in asked:
+            self._out.setdefault(node, _Out(ids[node], doubtful=True))
+            self._ledger.hold(node, FAULT)
+        effect.hits(dict.fromkeys(node for _, node in asked), otherwise="no member can be spared")
+        system, clock = _membership(context), context.runtime.clock
+        answers = await together(
+            [within(clock, REQUEST_S, system.remove(context.deployment, boss, node, ids[node])) for boss, node in asked]
+        )
+        effect.evidence["bit"] = True
+        effect.evidence["asked"] = [
+            [boss, node, "done" if answer is None else describe(answer)]
+            for (boss, node), answer in zip(asked, answers, strict=True)
+        ]
+        reached("members removed rashly")
+
+    async def _doubts_end(self, context: NemesisContext) -> bool:
+        """Whether it is known of every node if it was removed: once all members list the same members.
+
+        A member that holds a change which is not committed lists it, so that none of them does then.
+        """
+        doubtful = [node for node, out in self._out.items() if out.doubtful]
+        if not doubtful:
+            return True
+        system, alive = _membership(context), await running(context)
+        for node in doubtful:
+            if node not in alive and not self._ledger.held_by_others(node, FAULT):
+                system.settle(node)  # or it could not be started
+                await context.deployment.start(node)
+        seen = await roster(context, system, await running(context))
+        members = seen.agreed()
+        if members is None or any(seen.lists.get(node) != members for node in members.values()):
+            return False
+        for node in doubtful:
+            if self._out[node].member in members:
+                self._settle(context, node)
+        removed = [node for node in doubtful if node in self._out]
+        for node in removed:
+            self._out[node].doubtful = False
+        # All of them before one joins: a node that was removed, and runs, lists other members.
+        for node in removed:
+            await self._expel(context, node, {})
+            reached("member removed")
+        return True
+
     async def _able(self, context: NemesisContext, wished: Sequence[NodeId], members: Members) -> list[NodeId]:
         """Of the requested nodes those that run, have no other fault, and can be spared."""
         alive = await running(context)
@@ -206,7 +298,6 @@ class MembershipChanges:
         member = next(member for member, found in members.items() if found == node)
         self._out[node] = _Out(member)
         self._ledger.hold(node, FAULT)
-        self._changed = True
         try:
             return node, await self._ask_to_remove(context, node)
         except NotDoneError as problem:
@@ -325,25 +416,13 @@ class MembershipChanges:
             return f"{node} was taken in, and the members' lists differ: {seen.as_evidence()}"
         return None
 
-    async def _until_whole(self, context: NemesisContext, limit_s: float) -> None:
-        deadline, nodes = Deadline(context, limit_s), context.deployment.nodes
-        while True:
-            seen = await roster(context, _membership(context), nodes)
-            found = seen.agreed()
-            if (
-                found is not None
-                and sorted(found.values()) == sorted(nodes)
-                and seen.lists == dict.fromkeys(nodes, found)
-            ):
-                return
-            if not await deadline.allows_another():
-                raise NemesisError(f"{FAULT}: not every node lists every node: {seen.as_evidence()}.")
-
     # --- what else is in force ----------------------------------------------------------------------------------------
 
     def _settle(self, context: NemesisContext, node: NodeId) -> None:
         del self._out[node]
         self._ledger.release(FAULT)
+        for other in self._out:
+            self._ledger.hold(other, FAULT)
         _membership(context).settle(node)
 
     async def _hurried(self, context: NemesisContext) -> bool:
@@ -352,6 +431,11 @@ class MembershipChanges:
         others_down = set(found.down or ()) - set(self._out)
         faults = (found.cut, found.paused, found.links, found.disks, found.clocks, found.cpus)
         return bool(others_down) or any(faults)
+
+
+def _unreached_first(boss: NodeId, nodes: Sequence[NodeId], cut: Collection[Link]) -> list[NodeId]:
+    """Nodes, those first with which this one has no links in both directions."""
+    return sorted(nodes, key=lambda node: (boss, node) not in cut and (node, boss) not in cut)
 
 
 def _membership(context: NemesisContext) -> Membership:
@@ -366,11 +450,18 @@ def _membership(context: NemesisContext) -> Membership:
 
 
 def _check(given: Asked[MembershipRequest]) -> None:
-    check_enough(given.nodes, NODES_MIN, "a change of members")
+    check_enough(given.nodes, RASH_NODES_MIN if given.request.rash else NODES_MIN, "a change of members")
+    if given.request.spec == "primaries" and not given.request.rash:
+        raise UsageError("all that lead leave only rashly: give rash as well, or another spec.")
 
 
 def _leaves(*specs: str) -> tuple[Injection, ...]:
     return tuple(Injection({"spec": spec}, nodes=NODES_MIN, needs=("membership", "kill")) for spec in specs)
+
+
+def _rash(spec: str) -> tuple[Injection, ...]:
+    request = {"rash": True, "spec": spec}
+    return (Injection(request, nodes=RASH_NODES_MIN, needs=("membership", "kill")),)
 
 
 KIND: Final = Kind(
@@ -380,7 +471,14 @@ KIND: Final = Kind(
     stop_f="join",
     example='{"spec": "leader"}',
     needs=always("membership", "kill"),
-    marks=("member removed", "leader removed", "member added", "membership change refused"),
+    marks=(
+        "members removed rashly",
+        "member did not come back",
+        "member removed",
+        "leader removed",
+        "member added",
+        "membership change refused",
+    ),
     healed=80,
     check=_check,
     specs=SPECS,
@@ -389,6 +487,10 @@ KIND: Final = Kind(
         "membership": Ways(
             (_leaves("leader"), _leaves("one", "follower")),
             "removes a member, wipes its data, and lets it join again: in turn the leader, and any",
+        ),
+        "membership-rash": Ways(
+            (_rash("primaries"), _rash("one")),
+            "asks who says to lead, one of them or all, to remove two members at once, and lets them join again",
         ),
     },
 )

@@ -346,6 +346,7 @@ KIND: Final = Kind(
         "partition-ring": Ways((_shapes("majorities-ring"),), "every node sees a majority, no two nodes the same one"),
         "partition-bridge": Ways((_shapes("bridge"),), "two sides that only one node connects"),
         "partition-one-way": Ways((_shapes(*_ONE_WAY),), "nodes that hear and are not heard, or the reverse"),
+        "partition-mute-leader": Ways((_shapes("one-way-mute-leader"),), "a leader that hears, and is not heard"),
         "partition-221": Ways((_shapes("thirds"),), "three parts, none of which is a majority"),
     },
 )

@@ -39,24 +39,33 @@ CHOSEN: Final[dict[str, str]] = {
     "M02": "--workload register --nemesis kill-all,kill --nodes 3,5 --interval 2",
     "M03": "--workload set --nemesis partition-leader,kill --nodes 3,5 --interval 1",
     "M04": "--workload register --nemesis partition-one-way,partition --nodes 3,5 --interval 1",
-    "M05": "--workload register --nemesis kill-all,packet-loss --nodes 3 --interval 2",
+    "M05": "--workload register --nemesis kill-all --nodes 2,3",
     "M06": "--workload register --nemesis partition-one,partition-one-way --nodes 3,5 --interval 2",
     "M07": "--workload register --nemesis membership,partition-one --nodes 4,5 --interval 1",
     "M09": "--workload register --nemesis partition-halves --nodes 4,6",
     "M10": "--workload register --nemesis packet-duplicate,kill-leader --nodes 5 --interval 1",
-    "M11": "--workload register,set --nemesis kill-leader,partition-leader --nodes 5 --interval 0.5",
+    "M11": "--workload register --nemesis power-all --nodes 3 --interval 1.5 --rate 50 --time-limit 60"
+    " --world slow-disks --settings max-batch=1",
     "M12": "--workload register --nemesis partition-leader --nodes 3,5 --concurrency 3n --rate 200",
     "M13": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
     "M14": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
     "M15": "--workload set --nemesis power-majority,power-leader --nodes 3,5 --interval 2",
     "M17": "--workload register --nemesis partition-leader --nodes 3,5",
-    "M19": "--workload register --nemesis partition-leader,packet-reorder --nodes 3,5 --interval 1 --rate 200",
+    "M18": "--workload register --nemesis partition-one-way,pause-leader --nodes 3,5 --interval 2",
+    "M19": "--workload register --nemesis partition-leader,kill-leader --nodes 5 --interval 1"
+    " --rate 20 --concurrency 5n",
     "M20": "--workload set --nemesis packet-reorder,kill-leader --nodes 3,5 --interval 2 --rate 200",
+    "M21": "--workload register --nemesis membership,kill-one --nodes 4 --interval 10 --rate 10"
+    " --time-limit 300 --world lan",
     "M22": "--workload register --nemesis partition-leader --nodes 3,5",
     "M23": "--workload register --nemesis partition-leader --nodes 3,5",
     "M24": "--workload register --nemesis kill-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
-    "M25": "--workload register --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
-    "M29": "--workload register --nemesis kill-all --nodes 3 --rate 200 --settings snapshot-interval=4096",
+    "M25": "--workload register --nemesis partition-leader --nodes 3 --interval 2 --rate 200",
+    "M27": "--workload register --nemesis pause-leader,partition-leader --nodes 3,5 --interval 2"
+    " --settings lease-reads=1",
+    "M28": "--workload read-modes --nemesis kill-leader,partition-leader --nodes 3,5 --interval 2"
+    " --rate 50 --concurrency 5n",
+    "M29": "--workload register --nemesis kill-all,cpu --nodes 3 --interval 2 --rate 200 --settings apply-slice=1",
     "M31": "--workload counter --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
     "M32": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1"
     " --settings snapshot-interval=16",
@@ -66,7 +75,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M35": "--workload register --nemesis kill --nodes 3",
     "M36": "--workload register --nemesis kill --nodes 3",
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
-    "M38": "--workload register --nemesis membership,partition-one --nodes 4,5 --settings snapshot-interval=16",
+    "M38": "--workload register --nemesis membership --nodes 3,4 --interval 1 --rate 200 --time-limit 8"
+    " --settings snapshot-interval=2",
     "M39": "--workload register --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
     "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
     "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
@@ -75,10 +85,13 @@ CHOSEN: Final[dict[str, str]] = {
     "M43": "--workload register --nemesis power,disk-rot --nodes 3 --interval 1 --rate 200",
     "M44": "--workload register --nemesis kill-all,kill --nodes 3 --interval 1 --rate 200 --settings wal-bytes=1000",
     "M45": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
-    "M47": "--workload register --nemesis membership,partition --nodes 4,5,6 --interval 1",
+    "M47": "--workload register --nemesis membership-rash,partition-minority-leader --nodes 5"
+    " --interval 1 --time-limit 20",
     "M48": "--workload register --nemesis membership,kill-leader,partition-leader --nodes 4,5 --interval 0.5",
-    "M49": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
-    "M50": "--workload register --nemesis membership,partition-leader --nodes 4,5 --interval 0.5",
+    "M49": "--workload register --nemesis membership,kill-all --nodes 3,4,5 --interval 2"
+    " --settings snapshot-interval=16384,checkpoint-interval=0",
+    "M50": "--workload register --nemesis membership-rash,partition-leader --nodes 5 --interval 1"
+    " --rate 20 --time-limit 60",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",

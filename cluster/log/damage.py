@@ -18,8 +18,11 @@ def require_version(name: str, found: int, known: int) -> None:
     """Refuse a file of another format. Every format has its version at byte 4.
 
     Raises:
+        CorruptStorageError: no version ever had that number: a loss of power may leave zeros behind the first bytes.
         StorageError: the file is of another version.
     """
+    if found == 0:
+        raise corrupt(name, 4, "the beginning is damaged: no format has the number 0")
     if found != known:
         raise StorageError(
             f"{name}, byte 4: the file has format {found}, this node reads {known}. Start it with the version that "

@@ -6,6 +6,10 @@ from typing import Final
 
 import msgspec
 
+HEARTBEAT_MS: Final = 100
+ELECTION_MS: Final = 600
+"""The shortest election timeout, unless a member is configured otherwise; the longest is twice that."""
+
 MAX_BATCH: Final = 128
 """Entries in one Append at most, unless a member is configured otherwise."""
 
@@ -27,9 +31,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ValueError: figures with which no leader could stay in office.
     """
 
-    heartbeat_ms: int = 100
-    election_min_ms: int = 600
-    election_max_ms: int = 1200
+    heartbeat_ms: int = HEARTBEAT_MS
+    election_min_ms: int = ELECTION_MS
+    election_max_ms: int = 2 * ELECTION_MS
     max_batch: int = MAX_BATCH
     max_pipeline: int = 4096
     max_pending: int = 4096

@@ -29,6 +29,8 @@ MARKS: Final[Mapping[str, str]] = {
     "node restarted": "a stopped node was restarted and ran",
     "node bounced": "a node was killed and started again at once",
     "rolling restart": "every node was restarted, each after the one before it had answered again",
+    "member did not come back": "a node that left could not join again before a recovery had to be over",
+    "members removed rashly": "nodes that said they lead were asked to remove members at once, whoever they reached",
     "member removed": "a node was a member no more, as others listed them, and its data was gone",
     "leader removed": "a node that said it led was removed from the cluster",
     "member added": "a node without data was taken in as a new member, and served",

@@ -1,10 +1,12 @@
 """Whether a system is usable: every node runs, all agree on one leader, and a session on every node answers a read.
 
-Asked twice in a run: before the test begins, and after everything was healed.
+Asked twice in a run: before the test begins, and after everything was healed. If members left and joined meanwhile, all
+nodes must list all nodes again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -43,8 +45,11 @@ async def until_usable(
     *,
     nodes: Sequence[NodeId] | None = None,
     go_on: Callable[[], bool] = lambda: True,
+    lists_members: bool = False,
 ) -> Usable:
     """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no.
+
+    With `lists_members` each must list every node of the test as a member, by the same ids.
 
     Raises:
         ProtocolError: the system's sessions are not what it declares.
@@ -54,6 +59,8 @@ async def until_usable(
     end_ns = started_ns + round(limit_s * 1e9)
     while True:
         problems = await _look(test, deployment, clock, nodes)
+        if not problems and lists_members:
+            problems = await _lists(test, deployment, clock, nodes)
         now_ns = clock.now_ns()
         if not problems:
             return Usable((now_ns - started_ns) / 1e9, {})
@@ -83,6 +90,9 @@ async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | 
     """What the node says of itself, or what is wrong with it."""
     status = await deployment.status(node)
     if status.state != "running":
+        members = test.system.capabilities.membership
+        if members is not None and members.unsettled(node):
+            return f"is {status.state}: it left the cluster, and did not join again"
         ended = ": ".join(str(status.evidence[name]) for name in ("exit", "log") if name in status.evidence)
         return f"is {status.state} ({ended})" if ended else f"is {status.state}"
     view = await test.system.view(deployment, node)
@@ -104,6 +114,28 @@ def _disagreement(nodes: Sequence[NodeId], views: list[NodeView | str | Exceptio
             problems[view.node] = "knows no leader"
         elif newest is not None and view.leader != newest.leader:
             problems[view.node] = f"follows {view.leader}, but {newest.node} follows {newest.leader}"
+    return problems
+
+
+async def _lists(test: Test, deployment: Deployment, clock: Clock, nodes: Sequence[NodeId]) -> dict[NodeId, str]:
+    """Nodes that list other members than most, or not all nodes."""
+    membership = test.system.capabilities.membership
+    if membership is None:
+        return {}
+    asked = [within(clock, ANSWER_LIMIT_S, membership.members(deployment, node)) for node in nodes]
+    problems: dict[NodeId, str] = {}
+    listed: dict[NodeId, tuple[str, ...]] = {}
+    for node, found in zip(nodes, await together(asked), strict=True):
+        if isinstance(found, Exception):
+            problems[node] = f"does not list the members: {describe(found)}"
+            continue
+        listed[node] = tuple(sorted(found))
+        if sorted(found.values()) != sorted(test.nodes):
+            problems[node] = f"lists {' '.join(listed[node]) or 'nobody'} as members"
+    most = Counter(listed.values()).most_common(1)
+    for node, members in listed.items():
+        if members != most[0][0]:
+            problems.setdefault(node, f"lists {' '.join(members)} as members, others {' '.join(most[0][0])}")
     return problems
 
 

@@ -267,7 +267,14 @@ class _Run:
             waited_ns = self._clock.now_ns() - began_ns
             return not self.stop.requests or (self.stop.requests == 1 and waited_ns < STOPPED_RECOVERY_S * 1e9)
 
-        usable = await until_usable(self._test, self._deployment, self._clock, self._test.recovery_s, go_on=go_on)
+        usable = await until_usable(
+            self._test,
+            self._deployment,
+            self._clock,
+            self._test.recovery_s,
+            go_on=go_on,
+            lists_members="membership" in self._test.nemesis.faults,
+        )
         self.recovered_s = usable.seconds
         if usable.seconds is None:
             reached("no recovery")

@@ -63,6 +63,19 @@ _WAN: Final = World(
     clock_offset_ms=100,
 )
 
+_GLOBE: Final = World(
+    link=Latency(60 * _MS, 240 * _MS),
+    client=Latency(200 * _US, 5 * _MS),
+    disk=DiskLatency(200 * _US, 10 * _MS),
+    clock_offset_ms=100,
+)
+
+_SLOW_DISKS: Final = World(
+    link=Latency(100 * _US, 3 * _MS),
+    client=Latency(100 * _US, 2 * _MS),
+    disk=DiskLatency(200 * _MS, 1000 * _MS),
+)
+
 
 def _swarm(rng: Rng) -> World:
     """Any world between a rack and a continent, with quick disks or slow ones (TigerBeetle draws its worlds so)."""
@@ -80,6 +93,8 @@ def _swarm(rng: Rng) -> World:
 WORLDS: Final[Mapping[str, str]] = {
     "lan": "messages take 0.1 to 3 ms, syncs 0.2 to 10 ms",
     "wan": "messages between nodes take 10 to 60 ms",
+    "globe": "messages between nodes take 60 to 240 ms",
+    "slow-disks": "messages as in lan, syncs take 200 ms to a second",
     "swarm": "drawn from the seed: any of these, and worlds between and beyond them",
 }
 """Worlds by name, with a line on each."""
@@ -93,4 +108,4 @@ def world(name: str, rng: Rng) -> World:
     """
     if name not in WORLDS:
         raise UnknownNameError("world", name, WORLDS)
-    return {"lan": _LAN, "wan": _WAN}.get(name) or _swarm(rng)
+    return {"lan": _LAN, "wan": _WAN, "globe": _GLOBE, "slow-disks": _SLOW_DISKS}.get(name) or _swarm(rng)

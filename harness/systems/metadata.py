@@ -30,6 +30,8 @@ from splitbrain.cluster.embedded import (
     APPLY_SLICE,
     CHECKPOINT_INTERVAL,
     CHUNK_BYTES,
+    ELECTION_MS,
+    HEARTBEAT_MS,
     MARKS,
     MAX_BATCH,
     SNAPSHOT_INTERVAL,
@@ -291,6 +293,16 @@ class Metadata:
                     least=0,
                     most=1,
                     drawn=(0, 1),
+                ),
+                "heartbeat-ms": Setting(
+                    line="the longest time between messages of a leader; shorter than election-ms",
+                    default=HEARTBEAT_MS,
+                    most=HEARTBEAT_MS,
+                ),
+                "election-ms": Setting(
+                    line="the shortest election timeout; the longest is twice that",
+                    default=ELECTION_MS,
+                    most=ELECTION_MS,
                 ),
                 "max-batch": Setting(
                     line="entries of the log in one message at most",

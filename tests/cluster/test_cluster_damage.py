@@ -261,6 +261,16 @@ def test_a_checkpoint_that_is_damaged_is_skipped_and_nothing_is_lost() -> None:
         assert asyncio.run(judge(cluster, Damage(newest, "flip", offset, 16))) == expected
 
 
+def test_a_checkpoint_of_which_a_loss_of_power_left_the_first_bytes_is_skipped() -> None:
+    cluster = stopped("synced")
+    files = cluster.files[cluster.victim]
+    newest = max((name for name in files if name.startswith("checkpoint-")), key=lambda name: parse_name(name).index)
+    for left in range(13):
+        torn = files[newest][:left] + bytes(len(files[newest]) - left)
+        found = asyncio.run(recovered({**files, newest: torn}, cluster.victim))
+        assert (found.last, found.chain) == (cluster.state.last, cluster.state.chain)
+
+
 @settings(max_examples=25)
 @given(st.data())
 def test_a_cluster_with_one_damaged_node_answers_with_all_that_was_acknowledged(data: st.DataObject) -> None:
