@@ -1,6 +1,7 @@
 """Durability: what a node said is durable, and the vote that it gave, are there when it starts again.
 
     log-forgotten    a node recovered a log that ends before an index which it had said is durable
+    entry-forgotten  a node recovered a log that ends in an earlier term than an entry which it had said is durable
     vote-forgotten   a node recovered an earlier term than that of its last vote, or that term without the vote
 
 Replication repairs such a log, so that clients seldom see it: it takes the loss of a majority; and a vote that was
@@ -31,16 +32,20 @@ class _Restart(NamedTuple):
     start: Row
     said: Row | None
     vote: Row | None
+    first: Row | None
+    """The first entry of the last term of which it had said that an entry is durable."""
 
 
 class Durability:
     """Judges every row of event "start" with a `last_index` behind the first of a node. No options.
 
     Its `last_index` is compared with the newest one of the node's life before, in a row of any event but "role" and
-    "start"; its term and `leader`, which is the vote that the node recovered, with the node's newest row of event
-    "vote". A node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is
-    one that left and came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was
-    said to be durable, `votes` compared, and findings (`broken`).
+    "start"; its `log_term` with that of a row of event "first", if a later row said that this entry is durable, and it
+    was not cut off (terms never fall along a log, so that a log with that entry ends in its term or a later one); its
+    term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A node
+    whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that left and
+    came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was said to be durable,
+    `votes` compared, and findings (`broken`).
     """
 
     name = "durability"
@@ -77,27 +82,54 @@ class Durability:
 
 def _restarts(table: Iterable[Row]) -> Iterator[_Restart]:
     """What each node had said before each of its starts but the first."""
-    said: dict[tuple[str | None, str], Row] = {}
-    votes: dict[tuple[str | None, str], Row] = {}
+    members: dict[tuple[str | None, str], _Member] = {}
     for row in table:
-        member = (row.group, row.node)
+        restart = members.setdefault((row.group, row.node), _Member()).take(row)
+        if restart is not None:
+            yield restart
+
+
+class _Member:
+    """What a node said of its log and its votes in its life so far."""
+
+    def __init__(self) -> None:
+        self._said: Row | None = None
+        self._vote: Row | None = None
+        self._firsts: list[Row] = []
+        self._durable: Row | None = None
+
+    def take(self, row: Row) -> _Restart | None:
+        """Take the next row; a start behind something that was said is a restart."""
+        if row.event in ("new-member", "cut", "snapshot"):
+            self._firsts, self._durable = [], None  # what stays of the log is not certain to have them
         if row.event == "new-member":
-            said.pop(member, None)
-            votes.pop(member, None)
+            self._said = self._vote = None
         elif row.event == "start":
-            if row.last_index is not None and (member in said or member in votes):
-                yield _Restart(row, said.get(member), votes.get(member))
-            said.pop(member, None)
-            if row.last_index is not None:
-                said[member] = row
+            return self._starts(row)
         elif row.event == "vote" and row.term is not None and row.leader is not None:
-            votes[member] = row
+            self._vote = row
         elif row.event != "role" and row.last_index is not None:
-            said[member] = row
+            self._says(row, row.last_index)
+        if row.event == "first" and row.log_index is not None and row.log_term is not None:
+            self._firsts.append(row)
+        return None
+
+    def _starts(self, row: Row) -> _Restart | None:
+        known = row.last_index is not None and (self._said is not None or self._vote is not None)
+        restart = _Restart(row, self._said, self._vote, self._durable) if known else None
+        self._said = None if row.last_index is None else row
+        self._firsts, self._durable = [], None
+        return restart
+
+    def _says(self, row: Row, durable: int) -> None:
+        self._said = row
+        for first in self._firsts:
+            if (first.log_index or 0) <= durable:
+                self._durable = first
 
 
 def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
-    start, said, vote = restart
+    start, said, vote, first = restart
     who = f"{start.node}{of_group(start.group)}"
     if said is not None and _last(start) < _last(said):
         yield {
@@ -108,6 +140,17 @@ def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
             ),
             "missing": [_last(start) + 1, _last(said)],
             "said": said.shown(),
+            "start": start.shown(),
+        }
+    elif first is not None and start.log_term is not None and start.log_term < (first.log_term or 0):
+        yield {
+            "anomaly": "entry-forgotten",
+            "sentence": (
+                f"Entry forgotten: {who} had got entry {first.log_index} of term {first.log_term} ({first.at}) and "
+                f"said that it is durable, and recovered a log that ends with entry {start.log_index} of term "
+                f"{start.log_term} ({start.at})."
+            ),
+            "first": first.shown(),
             "start": start.shown(),
         }
     if vote is not None and _is_forgotten(vote, start):

@@ -152,3 +152,35 @@ def test_nemesis_ops_without_a_value_excuse_nothing() -> None:
 def test_it_takes_no_options() -> None:
     with pytest.raises(UsageError, match="takes no options"):
         Durability().check(to_table([]), told(), {"strict": True})
+
+
+def first(time_s: float, index: int, term: int, durable: int = 0) -> dict[str, Any]:
+    return row(time_s, "n1", "first", life=1, last_index=durable, log_index=index, log_term=term)
+
+
+def recovered(time_s: float, index: int, term: int) -> dict[str, Any]:
+    return row(time_s, "n1", "start", life=2, last_index=index, log_index=index, log_term=term)
+
+
+def test_m14_a_log_that_ends_in_an_earlier_term_than_an_entry_that_was_said_to_be_durable_is_named() -> None:
+    verdict = judge(first(1, 41, 3, durable=40), said(1.5, 42), recovered(3, 50, 2))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("entry-forgotten",))
+    assert verdict.sentence == (
+        "Entry forgotten: n1 of group 'g' had got entry 41 of term 3 (at 1.000 s in life 1) and said that it is "
+        "durable, and recovered a log that ends with entry 50 of term 2 (at 3.000 s in life 2)."
+    )
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (said(1.5, 42), recovered(3, 50, 3)),
+        (said(1.5, 42), recovered(3, 50, 4)),
+        (said(1.5, 40), recovered(3, 50, 2)),
+        (said(1.5, 42), said(2, 40, event="cut"), said(2.5, 42), recovered(3, 50, 2)),
+        (said(1.5, 42), start(3, 50)),
+    ],
+    ids=["that term", "a later one", "not said yet", "cut off since", "a start that does not tell"],
+)
+def test_an_entry_that_is_there_or_was_not_promised_or_was_cut_off_is_not_forgotten(rows: Any) -> None:
+    assert judge(first(1, 41, 3, durable=40), *rows).valid == "true"
