@@ -313,13 +313,13 @@ M47: Final = Bug(
     "M47",
     "a change of members may begin before the one before it is committed",
     "raft-dev 2015; RedisRaft #17",
-    ("election-safety", "leader-completeness", "replica-agreement", "linearizable"),
+    ("election-safety", "leader-completeness", "replica-agreement", "linearizable", "log-matching"),
 )
 M48: Final = Bug(
     "M48",
     "a new leader may change members before it has committed the no-op of its term",
     "Ongaro 2015; ra dbc9f0d9",
-    ("election-safety", "leader-completeness", "replica-agreement", "linearizable"),
+    ("election-safety", "leader-completeness", "replica-agreement", "linearizable", "log-matching"),
 )
 M49: Final = Bug(
     "M49",

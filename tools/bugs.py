@@ -48,7 +48,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --world slow-disks --settings max-batch=1",
     "M12": "--workload register --nemesis partition-leader --nodes 3,5 --concurrency 3n --rate 200",
     "M13": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
-    "M14": "--workload set --nemesis partition-leader,disk-slow,power-majority --nodes 3,5 --interval 1 --rate 200",
+    "M14": "--workload register --nemesis partition-mute-leader,power-all,power-majority --nodes 3 --interval 1.2"
+    " --rate 100 --concurrency 10n --op-timeout 0.3 --time-limit 60 --world slow-disks",
     "M15": "--workload set --nemesis power-majority,power-leader --nodes 3,5 --interval 2",
     "M17": "--workload register --nemesis partition-leader --nodes 3,5",
     "M18": "--workload register --nemesis partition-one-way,pause-leader --nodes 3,5 --interval 2",
@@ -61,6 +62,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M23": "--workload register --nemesis partition-leader --nodes 3,5",
     "M24": "--workload register --nemesis kill-leader,pause-leader --nodes 3,5 --interval 1 --rate 200",
     "M25": "--workload register --nemesis partition-leader --nodes 3 --interval 2 --rate 200",
+    "M26": "--workload register --nemesis clog-out,partition-one,partition-leader --nodes 3 --interval 0.5"
+    " --rate 60 --time-limit 30 --world lan --settings heartbeat-ms=20,election-ms=100",
     "M27": "--workload register --nemesis pause-leader,partition-leader --nodes 3,5 --interval 2"
     " --settings lease-reads=1",
     "M28": "--workload read-modes --nemesis kill-leader,partition-leader --nodes 3,5 --interval 2"
@@ -87,7 +90,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M45": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
     "M47": "--workload register --nemesis membership-rash,partition-minority-leader --nodes 5"
     " --interval 1 --time-limit 20",
-    "M48": "--workload register --nemesis membership,kill-leader,partition-leader --nodes 4,5 --interval 0.5",
+    "M48": "--workload register --nemesis membership-rash,partition-halves,partition-leader --nodes 4"
+    " --interval 0.7 --rate 20 --time-limit 60 --world globe",
     "M49": "--workload register --nemesis membership,kill-all --nodes 3,4,5 --interval 2"
     " --settings snapshot-interval=16384,checkpoint-interval=0",
     "M50": "--workload register --nemesis membership-rash,partition-leader --nodes 5 --interval 1"
