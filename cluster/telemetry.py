@@ -265,8 +265,8 @@ class Telemetry:
     def installed(self, index: int, term: int) -> None:
         """A snapshot of an entry was taken over; the log may go on behind it."""
         self._sources.log.forget()
-        if index > self._end_index:
-            self._end_index, self._end_term = index, term
+        # Not always longer than it was: what the snapshot took the place of may have been another leader's.
+        self._ends(self._sources.log.last_index)
         self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
 
     def rebuild(self) -> None:
