@@ -51,6 +51,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M14": "--workload register --nemesis partition-mute-leader,power-all,power-majority --nodes 3 --interval 1.2"
     " --rate 100 --concurrency 10n --op-timeout 0.3 --time-limit 60 --world slow-disks",
     "M15": "--workload set --nemesis power-majority,power-leader --nodes 3,5 --interval 2",
+    "M16": "--workload register --nemesis kill,power --nodes 3 --interval 1 --time-limit 20 --world slow-disks"
+    " --settings checkpoint-interval=4",
     "M17": "--workload register --nemesis partition-leader --nodes 3,5",
     "M18": "--workload register --nemesis partition-one-way,pause-leader --nodes 3,5 --interval 2",
     "M19": "--workload register --nemesis partition-leader,kill-leader --nodes 5 --interval 1"
@@ -88,6 +90,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M43": "--workload register --nemesis power,disk-rot --nodes 3 --interval 1 --rate 200",
     "M44": "--workload register --nemesis kill-all,kill --nodes 3 --interval 1 --rate 200 --settings wal-bytes=1000",
     "M45": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
+    "M46": "--workload register --nemesis membership,kill-leader --nodes 3,5 --interval 0.5 --rate 200"
+    " --settings chunk-bytes=100,snapshot-interval=16",
     "M47": "--workload register --nemesis membership-rash,partition-minority-leader --nodes 5"
     " --interval 1 --time-limit 20",
     "M48": "--workload register --nemesis membership-rash,partition-halves,partition-leader --nodes 4"
