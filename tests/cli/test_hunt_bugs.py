@@ -62,10 +62,10 @@ def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone(tmp_pa
 
 
 SEEN_AT_ONCE = {
-    "M01": (32, "election-safety: voted-twice"),
+    "M01": (32, "durability: vote-forgotten"),
     "M03": (5, "leader-completeness: incomplete-leader"),
     "M04": (1, "election-safety: voted-twice"),
-    "M10": (11, "election-safety: two-leaders"),
+    "M10": (11, "election-safety: minority"),
     "M12": (2, "replica-agreement: divergence"),
     "M15": (1, "durability: log-forgotten"),
     "M33": (1, "linearizable: nonlinearizable"),
