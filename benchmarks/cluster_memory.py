@@ -101,7 +101,7 @@ class OneClient:
 
     async def connect(self, address: Address) -> Connection:
         """There are no others."""
-        raise ConnectionError(f"nobody is at {address}")
+        raise ConnectionError(f"no node is at {address}")
 
     async def listen(self, address: Address, accept: Callable[[Connection], Awaitable[None]]) -> None:
         """Note what serves a connection."""

@@ -35,7 +35,7 @@ from splitbrain.results.reasons import Code, Reason
 
 _LISTED: Final = 20
 _NEVER: Final = 1 << 62
-"""The row at which an op ended whose end nobody saw."""
+"""The row at which an op ended whose end is not in the history."""
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Are the reads that a leader answers by itself linearizable? Promised only while one leader leads all the time.
 
-A node that takes itself for the leader, and asks nobody, is right as long as no other one was elected. So a run is
+A node that takes itself for the leader, and asks no other, is right as long as no other one was elected. So a run is
 judged if it has no fault, and all its answers are of one term; any other run is true, and the sentence says that such
 reads promise no more there than sessions are promised (checker `session`).
 """

@@ -105,11 +105,11 @@ class Node:
             if self._groups.get(name) is group:
                 self._end(name)
 
-    def _end(self, name: str) -> None:
+    def _end(self, name: str) -> Group:
         group = self._groups.pop(name)
         group.halt()
         group.requests.give_up()
-        group.stopped()
+        return group
 
     def _written(self, name: str, done: Written) -> None:
         group = self._groups.get(name)
@@ -126,7 +126,7 @@ class Node:
         try:
             if isinstance(body, wire.DeleteGroup):
                 if name in self._groups:
-                    self._end(name)
+                    self._end(name).stopped()
                 self._failed.pop(name, None)
                 if name in self._log.groups:
                     await self._log.delete(name)

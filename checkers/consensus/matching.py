@@ -107,21 +107,21 @@ class OwnLog:
         self.said: dict[int, Row] = {}
 
     def step(self, row: Row) -> Row | None:
-        """Take the node's next row; a row that told of the log up to where the node has applied now, if there is one.
+        """Take the node's next row; a row with the log up to where the node has applied now, if there is one.
 
         Rows before that are forgotten.
         """
         if row.event in _NEW_LOG:
             self.said.clear()
-        told = None
+        said = None
         if row.applied_index is not None and self.said:
-            told = self.said.get(row.applied_index) if row.chain_hash is not None else None
+            said = self.said.get(row.applied_index) if row.chain_hash is not None else None
             for index in [index for index in self.said if index <= row.applied_index]:
                 del self.said[index]
         behind = row.log_index is not None and row.log_index > (row.applied_index or 0)
         if behind and row.log_hash is not None and row.event not in STATES:
             self.said[row.log_index or 0] = row
-        return told
+        return said
 
 
 def _differing(entries: Mapping[Entry, Sightings], compared: Iterable[Entry]) -> Iterator[dict[str, Any]]:

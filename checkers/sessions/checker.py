@@ -12,7 +12,7 @@ import pyarrow as pa
 from splitbrain.checkers.sessions.evidence import Link, Links, links
 from splitbrain.checkers.sessions.options import CAS, NAME, Options, is_read, options_of
 from splitbrain.checkers.sessions.precedence import Order
-from splitbrain.checkers.sessions.reading import AMBIGUOUS, NOBODY, Reading, read
+from splitbrain.checkers.sessions.reading import AMBIGUOUS, NO_WRITE, Reading, read
 from splitbrain.checkers.sessions.words import NAMES, Words, broken
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.checkers.weaker.calls import NOTHING
@@ -121,7 +121,7 @@ class Sessions:
 
 def _unwritten(reading: Reading) -> Iterable[Finding]:
     """Reads of what no op that may have happened had written by then."""
-    ops = [op for op, source in enumerate(reading.source) if source == NOBODY]
+    ops = [op for op, source in enumerate(reading.source) if source == NO_WRITE]
     failed = _failed_writes(reading) if ops else {}
     words = Words(reading)
     for op in ops:

@@ -25,7 +25,7 @@ INITIAL: Final = -2
 AMBIGUOUS: Final = -3
 """In the place of a write: several may be it."""
 
-NOBODY: Final = -4
+NO_WRITE: Final = -4
 """In the place of a write: no op can have written the value."""
 
 
@@ -40,7 +40,7 @@ class Reading:
         f: function by op, as the history names it.
         session: number of its session, by op.
         sessions: how many there are.
-        source: by op, the write from which it has what it saw, INITIAL, AMBIGUOUS or NOBODY; NOTHING if it saw nothing,
+        source: by op, the write from which it has what it saw, INITIAL, AMBIGUOUS or NO_WRITE; NOTHING if it saw none,
             or if it is not known that it happened.
     """
 
@@ -119,13 +119,13 @@ def _sources(calls: Calls, registers: Registers) -> list[int]:
 def _source(calls: Calls, registers: Registers, op: int) -> int:
     value, end = registers.sees[op], calls.end[op]
     initial = value == registers.initial[calls.key[op]]
-    source = NOBODY
+    source = NO_WRITE
     for write in registers.writers[value]:
         if calls.begin[write] > end:
             break  # writers are in the order of their invocations
         if write == op:
             continue
-        if source != NOBODY or initial:
+        if source != NO_WRITE or initial:
             return AMBIGUOUS
         source = write
-    return INITIAL if source == NOBODY and initial else source
+    return INITIAL if source == NO_WRITE and initial else source

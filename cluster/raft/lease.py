@@ -3,7 +3,7 @@
 A member that confirmed a round of its leader has heard it when that round had begun, or later. From then on it neither
 stands for election nor votes for others, for the shortest election timeout. A majority did so, and another leader needs
 one of them. The lease needs clocks of about the same rate, and nothing else of them: neither the same time, nor that
-nodes are never paused, since its end is compared with the clock when a read is answered.
+nodes are never paused, since its end is compared with the clock at which a read came.
 """
 
 from __future__ import annotations
