@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.checkers.quorum import QuorumProgress
-from splitbrain.cluster.raft import Entry
-from splitbrain.cluster.store import Store
+from splitbrain.cluster.group import Group
+from splitbrain.cluster.raft.effects import Apply
 from splitbrain.results.arrow import from_table, to_table
 from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, Op
@@ -51,21 +51,22 @@ def stopping_to_apply(monkeypatch: pytest.MonkeyPatch, seed: int) -> Judged:
 
     It is the second one that comes to an entry: the first is the leader, which tells the others what is committed.
     """
-    apply = Store.apply
+    apply = Group._apply  # pyright: ignore[reportPrivateUsage]
     healed = False
-    begun: dict[int, Store] = {}
-    stuck: list[Store] = []
+    begun: dict[int, Group] = {}
+    stuck: list[Group] = []
 
     def observe(op: Op) -> None:
         nonlocal healed
         healed = healed or (op.f == "stop-partition" and op.type == "ok")
 
-    def applied(store: Store, entry: Entry) -> object:
-        if healed and not stuck and begun.setdefault(entry.index, store) is not store:
-            stuck.append(store)
-        return None if store in stuck else apply(store, entry)
+    def applied(group: Group, effect: Apply) -> None:
+        if healed and not stuck and begun.setdefault(effect.entries[-1].index, group) is not group:
+            stuck.append(group)
+        if group not in stuck:
+            apply(group, effect)
 
-    monkeypatch.setattr(Store, "apply", applied)
+    monkeypatch.setattr(Group, "_apply", applied)
     return judged(SCRIPT, seed, observe=observe)
 
 
