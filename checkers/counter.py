@@ -17,7 +17,6 @@ cannot always be decided where many outcomes are unknown. This checker always an
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -26,14 +25,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
-from splitbrain.results.calls import OPEN, Bools, Calls, cell, client_calls, place, seconds
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import OPEN, Bools, Calls, cell, client_calls
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
-from splitbrain.results.reasons import Code, Reason
 
-_LISTED: Final = 20
 _NEVER: Final = 1 << 62
 """The row at which an op ended whose end is not in the history."""
 
@@ -56,12 +55,7 @@ class Sum(msgspec.Struct, frozen=True):
     by: int
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One anomaly, in words, with the rows that prove it."""
-
-    anomaly: str
-    sentence: str
-    rows: tuple[int, ...]
+_JUDGE: Final = by_key.Judge("counter", "bounds of sums")
 
 
 class CounterChecker:
@@ -80,11 +74,10 @@ class CounterChecker:
         Raises:
             UsageError: an option is wrong, or an amount or a sum is no whole number.
         """
-        increment, read = _function(options, "increment"), _function(options, "read")
+        increment, read = (by_key.function_option(self.name, options, name) for name in ("increment", "read"))
         key = cell(history, "key", 0) if history.num_rows else None
         judge = _Judge(client_calls(history), increment, read, _initial(options), key)
         findings = list(judge.findings())
-        valid: Valid = "false" if findings else "true" if judge.sums else "unknown"
         figures = {
             "keys": 1,
             "sums": len(judge.sums),
@@ -92,45 +85,11 @@ class CounterChecker:
             "unknown": sum(not change.certain for change in judge.changes),
             "exact": judge.exact,
         }
-        return Verdict(
-            checker=self.name,
-            valid=valid,
-            key=key,
-            algorithm="bounds of sums",
-            sentence=findings[0].sentence if findings else _praise(figures),
-            inconclusive=(Reason(Code.READS_SAW_NOTHING, _praise(figures)),) if valid == "unknown" else (),
-            anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
-            evidence=judge.evidence(findings),
-            figures=figures,
-        )
+        return _JUDGE.key(key, judge.table, findings, _praise(figures), figures, exercised=bool(judge.sums))
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The run: broken keys first. If no sum of any key was answered, the run is unknown."""
-        found = list(verdicts)
-        broken = [verdict for verdict in found if verdict.valid == "false"]
-        proven = any(verdict.valid == "true" for verdict in found)
-        totals = Counter[str]()
-        for verdict in found:
-            totals.update(verdict.figures)
-        first = min(broken, key=lambda verdict: max(verdict.evidence["ops"]), default=None)
-        if first is None:
-            sentence = _praise(totals)
-        else:
-            sentence = first.sentence if len(broken) == 1 else f"{first.sentence} ({len(broken)} keys are broken.)"
-        return Verdict(
-            checker=self.name,
-            valid="false" if broken else "true" if proven else "unknown",
-            algorithm="bounds of sums",
-            key=None,
-            sentence=sentence,
-            inconclusive=() if broken or proven else (Reason(Code.READS_SAW_NOTHING, sentence),),
-            anomalies=tuple({anomaly: None for verdict in broken for anomaly in verdict.anomalies}),
-            evidence={}
-            if first is None
-            else {**first.evidence, "key": first.key, "keys": [verdict.key for verdict in broken[:_LISTED]]},
-            figures={**totals, "broken": len(broken)},
-            seconds=sum(verdict.seconds for verdict in found),
-        )
+        return _JUDGE.run(verdicts, lambda _, totals: _praise(totals))
 
 
 def _praise(figures: Mapping[str, Any]) -> str:
@@ -142,13 +101,6 @@ def _praise(figures: Mapping[str, Any]) -> str:
     if not unknown:
         return f"{said} No increment had an unknown outcome: what became of such was not tested."
     return f"{said} {counted(unknown, 'increment')} of unknown outcome may have counted, and none is seen twice."
-
-
-def _function(options: Mapping[str, Any], name: str) -> str:
-    value = options.get(name, name)
-    if not isinstance(value, str):
-        raise UsageError(f"checker counter: option {name!r} must be the name of a function, not {value!r}.")
-    return value
 
 
 def _initial(options: Mapping[str, Any]) -> int:
@@ -257,27 +209,8 @@ class _Judge:
         sentence = f"Same sum: for {self.key} {answers[0]}, and {answers[1]}; there is no order of both."
         return Finding("same-sum", sentence, (one.complete, other.complete))
 
-    # --- words ------------------------------------------------------------------------------------------------
-
-    def evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:
-        """The ops of the first finding; sentences and ops of some more."""
-        if not findings:
-            return {}
-        index = self.table["index"]
-
-        def ops(finding: Finding) -> list[int]:
-            return [index[row].as_py() for row in finding.rows]
-
-        return {
-            "ops": ops(findings[0]),
-            "witness": [place(self.table, row) for row in findings[0].rows],
-            "findings": [{"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[:_LISTED]],
-        }
-
     def _answer(self, each: Sum) -> str:
-        row = each.complete
-        node = self.table["node"][row].as_py() or f"process {self.table['process'][row].as_py()}"
-        return f"{node} at {seconds(self.table['time'][row].as_py()):.3f} s"
+        return by_key.answer(self.table, each.complete)
 
 
 class _Bounds:

@@ -13,22 +13,21 @@ happen (they lost, or never arrived); one whose outcome is unknown may be the wi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
-from splitbrain.results.calls import Calls, cell, client_calls, place, seconds
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import Calls, cell, client_calls
 from splitbrain.results.columns import array
-from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
-from splitbrain.results.reasons import Code, Reason
 
-_LISTED = 20
+_JUDGE: Final = by_key.Judge("declare", "one winner")
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -37,14 +36,6 @@ class Event(msgspec.Struct, frozen=True):
     invoke: int
     complete: int
     value: str | None
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One anomaly, in words, with the rows that prove it."""
-
-    anomaly: str
-    sentence: str
-    rows: tuple[int, ...]
 
 
 class Declare:
@@ -59,12 +50,10 @@ class Declare:
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key."""
-        create, read = _function(options, "create"), _function(options, "read")
+        create, read = (by_key.function_option(self.name, options, name) for name in ("create", "read"))
         calls = client_calls(history)
         key = cell(history, "key", 0) if history.num_rows else None
         judge = _Judge(calls, create, read, key)
-        findings = judge.findings()
-        valid: Valid = "false" if findings else "true" if judge.reads else "unknown"
         figures = {
             "keys": 1,
             "winners": len(judge.won),
@@ -72,56 +61,18 @@ class Declare:
             "reads": len(judge.reads),
             "never_read": int(not judge.reads),
         }
-        return Verdict(
-            checker=self.name,
-            valid=valid,
-            key=key,
-            algorithm="one winner",
-            sentence=findings[0].sentence if findings else judge.praise(),
-            inconclusive=(Reason(Code.READS_SAW_NOTHING, judge.praise()),) if valid == "unknown" else (),
-            anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
-            evidence=judge.evidence(findings),
-            figures=figures,
-        )
+        findings, exercised = judge.findings(), bool(judge.reads)
+        return _JUDGE.key(key, judge.table, findings, judge.praise(), figures, exercised=exercised)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The run: broken keys first. Keys that no op read prove nothing; if no key was read, the run is unknown."""
-        found = list(verdicts)
-        broken = [verdict for verdict in found if verdict.valid == "false"]
-        proven = [verdict for verdict in found if verdict.valid == "true"]
-        totals = Counter[str]()
-        for verdict in found:
-            totals.update(verdict.figures)
-        first = min(broken, key=lambda verdict: max(verdict.evidence["ops"]), default=None)
-        if first is not None:
-            sentence = first.sentence if len(broken) == 1 else f"{first.sentence} ({len(broken)} keys are broken.)"
-        elif proven:
-            sentence = (
-                f"On each of {counted(len(proven), 'key')} at most one creation won, and every read agrees with it."
-            )
-        else:
-            sentence = "No key was ever read."
-        return Verdict(
-            checker=self.name,
-            valid="false" if broken else "true" if proven else "unknown",
-            algorithm="one winner",
-            key=None,
-            sentence=sentence,
-            inconclusive=() if broken or proven else (Reason(Code.READS_SAW_NOTHING, sentence),),
-            anomalies=tuple({anomaly: None for verdict in broken for anomaly in verdict.anomalies}),
-            evidence={}
-            if first is None
-            else {**first.evidence, "key": first.key, "keys": [verdict.key for verdict in broken[:_LISTED]]},
-            figures={**totals, "broken": len(broken)},
-            seconds=sum(verdict.seconds for verdict in found),
-        )
+        return _JUDGE.run(verdicts, lambda proven, _: _praise(len(proven)))
 
 
-def _function(options: Mapping[str, Any], name: str) -> str:
-    value = options.get(name, name)
-    if not isinstance(value, str):
-        raise UsageError(f"checker declare: option {name!r} must be the name of a function, not {value!r}.")
-    return value
+def _praise(keys: int) -> str:
+    if not keys:
+        return "No key was ever read."
+    return f"On each of {counted(keys, 'key')} at most one creation won, and every read agrees with it."
 
 
 class _Judge:
@@ -230,25 +181,8 @@ class _Judge:
         values = {read.value: None for read in self.reads if read.value is not None}
         return f"All {len(self.reads)} reads of {self.key} agree" + (f" on {next(iter(values))}." if values else ".")
 
-    def evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:
-        """The ops of the first finding; sentences and ops of some more."""
-        if not findings:
-            return {}
-        index = self.table["index"]
-
-        def ops(finding: Finding) -> list[int]:
-            return [index[row].as_py() for row in finding.rows]
-
-        return {
-            "ops": ops(findings[0]),
-            "witness": [place(self.table, row) for row in findings[0].rows],
-            "findings": [{"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[:_LISTED]],
-        }
-
     def _at(self, row: int) -> str:
-        return f"{seconds(self.table['time'][row].as_py()):.3f} s"
+        return by_key.moment(self.table, row)
 
     def _answer(self, event: Event) -> str:
-        node = self.table["node"][event.complete].as_py()
-        node = node or f"process {self.table['process'][event.complete].as_py()}"
-        return f"{node} at {self._at(event.complete)}"
+        return by_key.answer(self.table, event.complete)

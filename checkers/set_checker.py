@@ -33,10 +33,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from splitbrain.checkers.by_key import function_option
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
 from splitbrain.results.columns import array, numbers, valid
-from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
@@ -95,7 +96,7 @@ class SetChecker:
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run; each key is a set of its own."""
-        add, read = _function(options, "add"), _function(options, "read")
+        add, read = (function_option(self.name, options, name) for name in ("add", "read"))
         relevant = is_equal(history, "f", add) | is_equal(history, "f", read)
         table = history.filter(array(relevant & (ints(history, "process") >= 0))).combine_chunks()
         keys: list[str | None] = sorted(
@@ -127,13 +128,6 @@ class SetChecker:
             figures=dict(totals),
             seconds=sum(verdict.seconds for verdict in found),
         )
-
-
-def _function(options: Mapping[str, Any], name: str) -> str:
-    value = options.get(name, name)
-    if not isinstance(value, str):
-        raise UsageError(f"checker set: option {name!r} must be the name of a function, not {value!r}.")
-    return value
 
 
 def _of_key(table: pa.Table, key: str | None) -> pa.Table:
