@@ -93,6 +93,8 @@ def test_ra28_to_ra32_the_life_of_a_cluster_from_up_to_its_logs(call: Call) -> N
     call("ctl", "transfer", "n4")
     while leader(call) != "n4":
         time.sleep(0.05)
+    assert answer(call("ctl", "status", "--node", "n4", "--json"))["role"] == "leader"
+    assert call("ctl", "status", "--node", "n1").stdout.split()[:2] == ["n1", "follower"]
 
     # A member that leaves, and returns as another, with its former data aside.
     assert "n2 left the cluster." in call("ctl", "remove", "n2").stdout

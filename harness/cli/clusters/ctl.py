@@ -7,6 +7,7 @@ import click
 from splitbrain.harness.cli import parsing
 from splitbrain.harness.cli.clusters import membership, tree, written
 from splitbrain.harness.cli.clusters.call import call_options
+from splitbrain.harness.cli.clusters.status import status_of_one
 
 
 @click.group("ctl", cls=parsing.Group, no_args_is_help=False)
@@ -21,6 +22,7 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
     Examples:
       splitbrain cluster ctl put /queues/orders '{"durable": true}'
       splitbrain cluster ctl --node n2 get /queues/orders --mode local
+      splitbrain cluster ctl status --node n2
       splitbrain cluster ctl members
       splitbrain cluster ctl add n4 --role promotable
       splitbrain cluster ctl transfer n2
@@ -30,5 +32,5 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
     ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
 
-for each in (*tree.COMMANDS, *membership.COMMANDS, *written.COMMANDS):
+for each in (*tree.COMMANDS, *membership.COMMANDS, status_of_one, *written.COMMANDS):
     ctl.add_command(each)

@@ -1,4 +1,4 @@
-"""`splitbrain cluster status`."""
+"""`splitbrain cluster status`, of all nodes, and `splitbrain cluster ctl status`, of one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from splitbrain.harness.cli import options, parsing
 from splitbrain.harness.cli.clusters.asking import statuses
+from splitbrain.harness.cli.clusters.call import Call, with_call
 from splitbrain.harness.cli.clusters.layout import folder, running
 from splitbrain.harness.cli.clusters.printing import as_document
 
@@ -32,15 +34,32 @@ def status(ctx: click.Context, directory: str, as_json: bool) -> None:
         click.echo(as_document(found))
     else:
         for each in found:
-            click.echo(f"{each['node']:4} {_said(each)}")
+            click.echo(_line(each))
     leaders = [each.get("leader") for each in found if each.get("leader")]
     ctx.exit(0 if any(leaders.count(leader) > len(nodes) // 2 for leader in leaders) else 1)
 
 
-def _said(status: dict[str, Any]) -> str:
+@click.command("status", cls=parsing.Command)
+@options.as_json
+@with_call
+def status_of_one(call: Call, as_json: bool) -> None:
+    """Print what one node says of itself: role, term, leader, how far it has committed and applied.
+
+    `splitbrain cluster status` asks all nodes.
+
+    \b
+    Examples:
+      splitbrain cluster ctl status
+      splitbrain cluster ctl status --node n3 --json
+    """
+    found = call.ask(lambda client: client.status())
+    click.echo(as_document(found) if as_json else _line(msgspec.to_builtins(found)))
+
+
+def _line(status: dict[str, Any]) -> str:
     if "problem" in status:
-        return status["problem"]
+        return f"{status['node']:4} {status['problem']}"
     return (
-        f"{status['role']:10} term {status['term']:<5} leader {status['leader'] or '-':6} "
+        f"{status['node']:4} {status['role']:10} term {status['term']:<5} leader {status['leader'] or '-':6} "
         f"committed {status['commit_index']:<8} applied {status['applied_index']:<8} state {status['state_hash']}"
     )
