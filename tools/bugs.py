@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+import hours
 import msgspec
 
 from splitbrain.cluster.bugs import ALL, Bug
@@ -193,11 +194,23 @@ def page(found: dict[str, dict[Draw, Hunt]]) -> str:
         hunts = [hunts[draw] for hunts in found.values() if draw in hunts]
         if hunts:
             lines.append(f"Found with the {draw} draw: {sum(hunt.found for hunt in hunts)} of {len(hunts)} hunted.\n")
+    lines += [*_without(hours.read()), ""]
     lines += ["| bug | what is broken | source | can be seen by |", "| --- | --- | --- | --- |"]
     lines += [f"| `{bug.id}` | {bug.line} | {bug.source} | {', '.join(bug.seen_by)} |" for bug in ALL.values()]
     for draw in draws:
         lines += ["", f"## With the {draw} draw", "", *_table(found, draw)]
     return "\n".join(lines) + "\n"
+
+
+def _without(found: Sequence[hours.Hours]) -> Iterable[str]:
+    """What was hunted without a bug; nothing was found, or it would not be counted."""
+    if found:
+        runs, inconclusive = sum(each.runs for each in found), sum(each.inconclusive for each in found)
+        simulated_h, revisions = sum(each.simulated_h for each in found), ", ".join(each.revision for each in found)
+        yield (
+            f"Without a bug: no violation in {simulated_h:.1f} simulated hours, {runs} seeds with the default draw, "
+            f"{inconclusive} of which tested too little to pass (`tools/hours.py`; revisions {revisions})."
+        )
 
 
 def _table(found: dict[str, dict[Draw, Hunt]], draw: Draw) -> Iterable[str]:

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Hunt the metadata cluster without any bug, hour after hour of simulated time; docs/hours.json keeps what was seen.
+
+usage: tools/hours.py HOURS [--jobs N]      until so many simulated hours are there in all
+
+Seeds go on where the last ones ended, so that no test is counted twice, and each entry names the revision of the code.
+A violation ends it with exit code 1: it is a bug to mend, and its seeds are not counted. docs/bugs.md quotes the sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+DATA: Final = Path(__file__).parent.parent / "docs" / "hours.json"
+
+RUNS: Final = 50
+"""Seeds of one hunt: what an interruption loses."""
+
+HOUR_S: Final = 3600.0
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True):
+    """Hunts of one revision of the code that found no violation.
+
+    Attributes:
+        revision: of the code.
+        seeds: ranges of them, both ends included.
+        runs: how many.
+        inconclusive: of the runs, those that tested too little to pass.
+        simulated_h: simulated hours.
+        cpu_s: CPU seconds.
+    """
+
+    revision: str
+    seeds: list[tuple[int, int]]
+    runs: int
+    inconclusive: int
+    simulated_h: float
+    cpu_s: float
+
+    def __add__(self, other: Hours) -> Hours:
+        """Both together; seeds that follow each other become one range."""
+        *before, (first, last) = self.seeds
+        (begin, end), *behind = other.seeds
+        joined = [(first, end)] if begin == last + 1 else [(first, last), (begin, end)]
+        return Hours(
+            revision=self.revision,
+            seeds=[*before, *joined, *behind],
+            runs=self.runs + other.runs,
+            inconclusive=self.inconclusive + other.inconclusive,
+            simulated_h=round(self.simulated_h + other.simulated_h, 3),
+            cpu_s=round(self.cpu_s + other.cpu_s, 1),
+        )
+
+
+def read() -> list[Hours]:
+    """What there is, revision by revision."""
+    return msgspec.json.decode(DATA.read_bytes(), type=list[Hours]) if DATA.exists() else []
+
+
+def keep(found: Sequence[Hours]) -> None:
+    """Write it."""
+    DATA.write_bytes(msgspec.json.format(msgspec.json.encode(list(found)), indent=1) + b"\n")
+
+
+def hunt(seed: int, jobs: int) -> dict[str, Any]:
+    """The answer of one hunt, with the default draw."""
+    options = ["--seed", str(seed), "--runs", str(RUNS), "--budget", "100000", "--jobs", str(jobs), "--no-canary"]
+    splitbrain = str(Path(sys.executable).with_name("splitbrain"))
+    done = subprocess.run([splitbrain, "hunt", *options, "--json"], capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise SystemExit(f"the hunt from seed {seed} on gave no answer: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def of_answer(answer: dict[str, Any]) -> Hours:
+    """What one hunt adds."""
+    figures = answer["figures"]
+    return Hours(
+        revision=str(answer["git"]["revision"])[:10],
+        seeds=[(first, last) for first, last in answer["seeds"]],
+        runs=figures["runs"],
+        inconclusive=answer["outcomes"]["inconclusive"],
+        simulated_h=round(figures["simulated_s"] / HOUR_S, 3),
+        cpu_s=round(figures["cpu_s"], 1),
+    )
+
+
+def added(found: Sequence[Hours], new: Hours) -> list[Hours]:
+    """With a hunt more; of one revision there is one entry."""
+    if found and found[-1].revision == new.revision:
+        return [*found[:-1], found[-1] + new]
+    return [*found, new]
+
+
+def main(words: Sequence[str]) -> None:
+    """Hunt until there are so many hours; keep each hunt as soon as it is there."""
+    parser = argparse.ArgumentParser(usage=(__doc__ or "").partition("usage: ")[2].partition("\n\n")[0])
+    parser.add_argument("hours", type=float)
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args(words)
+    found = read()
+    while (there := sum(each.simulated_h for each in found)) < given.hours:
+        seed = max((last for each in found for _, last in each.seeds), default=0) + 1
+        answer = hunt(seed, given.jobs)
+        if answer["findings"]:
+            print(json.dumps(answer["findings"], indent=1))
+            raise SystemExit(f"a hunt from seed {seed} on found something: mend it")
+        found = added(found, of_answer(answer))
+        keep(found)
+        print(f"{there:6.2f} h, next seed {seed + RUNS}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
