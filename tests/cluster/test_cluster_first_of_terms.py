@@ -22,7 +22,11 @@ def test_behind_a_snapshot_that_took_the_place_of_as_many_entries_of_an_earlier_
     lines: list[dict[str, Any]] = []
     log = Log([])
     clock = SimpleNamespace(wall_ns=lambda: 0, monotonic_ns=lambda: 0)
-    runtime = SimpleNamespace(clock=clock, telemetry=lambda line: lines.append(json.loads(line)))
+
+    def note(line: bytes) -> None:
+        lines.append(json.loads(line))
+
+    runtime = SimpleNamespace(clock=clock, telemetry=note)
     status = Status("n1", "follower", 2, None, 0, 0, "", "")
     sources = Sources(
         voters=lambda: (),
