@@ -33,6 +33,9 @@ EIGHTHS: Final = 8
 SHORT_NS: Final = 40_000_000
 """Shorter stretches of time are not changed."""
 
+ROOM_NS: Final = (1_000_000, 2_000_000_000)
+"""How long after its evidence a violation may need to go on: not at all, or until clients have their answers."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """The progress of a search.
@@ -66,6 +69,7 @@ def shrink(
     plan: Plan,
     judge: Judge,
     *,
+    evident_ns: int | None = None,
     progress: Callable[[Step], None] = lambda _: None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Shrunk:
@@ -74,6 +78,7 @@ def shrink(
     Args:
         plan: a plan that fails. Its `expect.key`, if there is one, is the key to keep before others are tried.
         judge: returns the first of many candidates that fails.
+        evident_ns: when the violation was complete, if it is known: what comes after it is left out first.
         progress: called with every step.
         go_on: called before each candidate; False ends the search with the smallest plan so far.
 
@@ -82,7 +87,7 @@ def shrink(
     """
     search = _Search(plan, judge, progress, go_on)
     try:
-        search.cut_short()
+        search.cut_short(evident_ns)
         search.leave_out()
         while True:
             search.close_up()
@@ -110,18 +115,24 @@ class _Search:
 
     # --- what leaves out ----------------------------------------------------------------------------------------
 
-    def cut_short(self) -> None:
+    def cut_short(self, evident_ns: int | None) -> None:
         """Remove what comes after the violation, then what came long before it."""
         self._doing = "end of the run"
-        while self.best.end_ns > SHORT_NS and self._take(
-            reductions.ending_at(self.best, self.best.end_ns * part // EIGHTHS) for part in range(1, EIGHTHS)
-        ):
-            pass
+        # What was not complete then is not there in a run that ends earlier.
+        if evident_ns is None or not self._end_soon_after(evident_ns):
+            while self.best.end_ns > SHORT_NS and self._take(
+                reductions.ending_at(self.best, self.best.end_ns * part // EIGHTHS) for part in range(1, EIGHTHS)
+            ):
+                pass
         self._doing = "beginning of the run"
         while self.best.end_ns > SHORT_NS and self._take(
             reductions.beginning_at(self.best, self.best.end_ns * part // EIGHTHS) for part in range(EIGHTHS - 1, 0, -1)
         ):
             pass
+
+    def _end_soon_after(self, evident_ns: int) -> bool:
+        ends = [evident_ns + room_ns for room_ns in ROOM_NS if evident_ns + room_ns < self.best.end_ns]
+        return self._take(reductions.ending_at(self.best, end_ns) for end_ns in ends)
 
     def leave_out(self) -> None:
         """Remove parts of every sort, until no single part can be removed."""

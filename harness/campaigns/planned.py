@@ -23,13 +23,16 @@ from splitbrain.harness.running.simulate import simulate
 from splitbrain.nemesis.requests import needs_of
 from splitbrain.results.arrow import history_hash
 from splitbrain.results.errors import HistoryFormatError, SplitbrainError, UsageError
+from splitbrain.results.findings import evident_ns
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from splitbrain.harness.contract.test import Test
     from splitbrain.results.history import Op
 
 LIMIT_S = 300.0
-"""How long one run may take, in seconds of real time: a hundred times as long as usual."""
+"""How long one run may take, in CPU seconds: a hundred times as long as usual."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -51,11 +54,16 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Guilt(msgspec.Struct, frozen=True):
-    """A violation: its checker, its anomaly, and its key if the checker reports one."""
+    """A violation: its checker, its anomaly, and its key if the checker reports one.
+
+    Attributes:
+        evident_ns: when its first finding was complete, in nanoseconds of the run; None where the evidence has no time.
+    """
 
     checker: str
     anomalies: tuple[str, ...]
     key: str | None
+    evident_ns: int | None = None
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +151,7 @@ def play(task: Task, progress: Callable[[str], None] | None = None) -> Played:
     return Played(
         number=task.number,
         outcome=outcome,
-        guilt=tuple(guilt_of(verdict) for verdict in verdicts if verdict.valid == "false"),
+        guilt=tuple(guilt_of(verdict, left.history) for verdict in verdicts if verdict.valid == "false"),
         sentences=tuple(sentences(verdicts)),
         harness_error=error,
         history_hash=left.history_hash,
@@ -171,10 +179,10 @@ def play_plan(plan: Plan | str | PathLike[str]) -> Played:
     return play(Task(0, options, plans.encode(plan)))
 
 
-def guilt_of(verdict: Verdict) -> Guilt:
-    """What a verdict of "false" says."""
+def guilt_of(verdict: Verdict, history: pa.Table) -> Guilt:
+    """What a verdict of "false" on this history says."""
     listed: Sequence[Any] = verdict.evidence.get("failing_keys") or (verdict.key,)
-    return Guilt(verdict.checker, verdict.anomalies, listed[0])
+    return Guilt(verdict.checker, verdict.anomalies, listed[0], evident_ns(history, verdict.evidence))
 
 
 def options_of(document: Mapping[str, Any], source: str) -> RunOptions:

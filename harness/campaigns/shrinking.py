@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from splitbrain.checkers import kernels
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import backend_of, compose
 from splitbrain.harness.campaigns.followable import checked
@@ -175,29 +175,30 @@ def smallest(
     Args:
         failure: where to begin.
         jobs: worker processes; the result does not depend on their number.
-        budget_s: in seconds of real time; then the smallest plan so far is taken.
+        budget_s: in CPU seconds of each worker; then the smallest plan so far is taken.
         go_on: returns False to end the search.
         show: called with every step.
 
     Raises:
         UsageError: no simulated run of the plan fails, with any of the delays tried.
     """
-    with Workers(play, jobs, prepare=warm_up, limit_s=LIMIT_S) as workers:
+    with Workers(play, jobs, prepare=warm_up, limit_s=LIMIT_S, clock=kernels.cpu_s) as workers:
         pool = Pool(workers)
         show(Step(failure.plan, 0, "first run"))
         before, wanted, tries = _beginning(failure, pool)
-        ends_s = time.monotonic() + budget_s
+        ends_s = workers.cpu_s + budget_s * jobs
 
-        def search(plan: Plan) -> Shrunk:
+        def search(plan: Plan, evident_ns: int | None = None) -> Shrunk:
             return shrink(
                 plan,
                 lambda candidates: pool.failing(candidates, wanted),
+                evident_ns=evident_ns,
                 progress=show,
-                go_on=lambda: go_on() and time.monotonic() < ends_s,
+                go_on=lambda: go_on() and workers.cpu_s < ends_s,
             )
 
         expected = Played(number=0, outcome=Outcome.VIOLATION, guilt=(wanted,)).expectation()
-        found = search(msgspec.structs.replace(before, expect=expected))
+        found = search(msgspec.structs.replace(before, expect=expected), wanted.evident_ns)
         found = _with_other_delays(found, search, lambda plan: pool.failing(iter([plan]), wanted) is not None)
         return _finished(before, found, wanted, tries, pool)
 

@@ -24,6 +24,10 @@ Answer = TypeVar("Answer")
 STOP_S: Final = 2.0
 """How long a worker that is asked to end may take before it is killed."""
 
+STUCK_S: Final = 300.0
+"""A task is given up that uses less than `STIRS_S` of processor time in so many seconds of real time."""
+STIRS_S: Final = 0.1
+
 
 @dataclass(frozen=True)
 class Report(Generic[Task, Answer]):
@@ -33,11 +37,13 @@ class Report(Generic[Task, Answer]):
         task: as it was given.
         answer: what the work returned; None if there is a problem.
         problem: why there is no answer: an exception, the worker's death, or no end within the limit.
+        cpu_s: CPU seconds that it took.
     """
 
     task: Task
     answer: Answer | None
     problem: str | None
+    cpu_s: float
 
 
 class Workers(Generic[Task, Answer]):
@@ -49,25 +55,38 @@ class Workers(Generic[Task, Answer]):
     Args:
         work: what is done with a task; a function of a module, since a new process imports it.
         jobs: how many processes.
-        prepare: what each process does once, before its first task.
-        limit_s: how long a task may take, in seconds of real time; then its worker is killed.
+        prepare: what each process does once, before its first task; no limit counts it.
+        limit_s: CPU seconds that a task may take; then its worker is killed. On a busy machine that takes longer.
+        stuck_s: after so many seconds of real time a task that uses no processor is given up.
+        clock: CPU seconds of a process, as a task's are counted; a function of a module, as `work`.
+
+    Attributes:
+        jobs: how many processes.
     """
 
     def __init__(
-        self, work: Callable[[Task], Answer], jobs: int, *, prepare: Callable[[], None] | None = None, limit_s: float
+        self,
+        work: Callable[[Task], Answer],
+        jobs: int,
+        *,
+        prepare: Callable[[], None] | None = None,
+        limit_s: float,
+        stuck_s: float = STUCK_S,
+        clock: Callable[[], float] = time.process_time,
     ) -> None:
-        self._work = work
-        self._prepare = prepare
-        self._jobs = jobs
+        self.jobs = jobs
+        self._in_worker = (work, prepare, clock)
         self._limit_s = limit_s
+        self._stuck_s = stuck_s
         self._context = multiprocessing.get_context("spawn")
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, _Busy[Task]] = {}
+        self._ended_cpu_s = 0.0
 
     def __enter__(self) -> Workers[Task, Answer]:
         """Start all workers; they get ready in the background."""
         try:
-            while len(self._idle) < self._jobs:
+            while len(self._idle) < self.jobs:
                 self._idle.append(self._start())
         except BaseException:
             self.stop()
@@ -81,28 +100,34 @@ class Workers(Generic[Task, Answer]):
     @property
     def free(self) -> int:
         """How many tasks can be given now."""
-        return self._jobs - len(self._busy)
+        return self.jobs - len(self._busy)
 
     @property
     def tasks(self) -> dict[int, Task]:
         """The tasks that are being worked on, by the process id of their worker."""
         return {busy.worker.process.pid or 0: busy.task for busy in self._busy.values()}
 
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all tasks until now, those that are being worked on included."""
+        return self._ended_cpu_s + sum(busy.used_s() for busy in self._busy.values())
+
     def give(self, task: Task) -> None:
         """Have a free worker do a task; one that died is replaced first."""
         assert self.free, "every worker is busy"
         worker = self._idle.pop() if self._idle else self._start()
-        self._busy[worker.connection] = _Busy(worker, task, time.monotonic())
+        self._busy[worker.connection] = _Busy(worker, task)
         with contextlib.suppress(OSError):  # it died without a task: `wait` reports it
             worker.connection.send(task)
 
     def wait(self, timeout_s: float) -> list[Report[Task, Answer]]:
         """The results of tasks so far; waits up to `timeout_s` for the first."""
         ready = wait(list(self._busy), timeout_s)
-        reports = [self._receive(connection) for connection in list(self._busy) if connection in ready]
-        now = time.monotonic()
-        late = [connection for connection, busy in self._busy.items() if now - busy.since > self._limit_s]
-        return reports + [self._give_up(connection) for connection in late]
+        received = [self._receive(connection) for connection in list(self._busy) if connection in ready]
+        reports = [report for report in received if report is not None]
+        reports += [report for connection in list(self._busy) if (report := self._given_up(connection)) is not None]
+        self._ended_cpu_s += sum(report.cpu_s for report in reports)
+        return reports
 
     def stop(self) -> None:
         """End all workers."""
@@ -116,33 +141,57 @@ class Workers(Generic[Task, Answer]):
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
-            target=_serve, args=(theirs, self._work, self._prepare), name="splitbrain-worker", daemon=True
+            target=_serve, args=(theirs, *self._in_worker), name="splitbrain-worker", daemon=True
         )
         with _without_interrupts():
             process.start()
         theirs.close()  # so that the worker's death is the end of the pipe
         return _Worker(process, ours)
 
-    def _receive(self, connection: Connection) -> Report[Task, Answer]:
-        busy = self._busy.pop(connection)
+    def _receive(self, connection: Connection) -> Report[Task, Answer] | None:
+        """What became of a task; None if its worker has just become ready for it."""
+        busy = self._busy[connection]
         try:
-            answer, problem = connection.recv()
+            message: _Ready | _Done[Answer] = connection.recv()
         except (EOFError, OSError):
-            return Report(busy.task, None, busy.worker.bury())
+            del self._busy[connection]
+            return Report(busy.task, None, busy.worker.bury(), 0.0)
+        if isinstance(message, _Ready):
+            busy.begins(message.cpu_s)
+            return None
+        del self._busy[connection]
         self._idle.append(busy.worker)
-        return Report(busy.task, answer, problem)
+        return Report(busy.task, message.answer, message.problem, message.cpu_s)
 
-    def _give_up(self, connection: Connection) -> Report[Task, Answer]:
-        busy = self._busy.pop(connection)
+    def _given_up(self, connection: Connection) -> Report[Task, Answer] | None:
+        """The report of a task that takes too long, or None if it does not."""
+        busy = self._busy[connection]
+        used_s = busy.used_s()
+        if used_s > self._limit_s:
+            problem = f"it did not come to an end within {self._limit_s:g} CPU seconds and was given up."
+        elif busy.still_s() > self._stuck_s:
+            problem = f"it used no processor for {self._stuck_s:g} s and was given up."
+        else:
+            return None
+        del self._busy[connection]
         busy.worker.process.kill()
         busy.worker.bury()
-        return Report(busy.task, None, f"it did not come to an end within {self._limit_s:g} s and was given up.")
+        return Report(busy.task, None, problem, used_s)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Worker:
     process: BaseProcess
     connection: Connection
+    is_ready: bool = False
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the process since it began; 0 once it is gone."""
+        pid = self.process.pid
+        try:
+            return 0.0 if pid is None else time.clock_gettime(_cpu_clock(pid))
+        except OSError:
+            return 0.0
 
     def bury(self) -> str:
         """Wait until the process has ended, and kill it if necessary; returns how it ended."""
@@ -159,11 +208,38 @@ class _Worker:
         return f"its worker process was ended by {name}{memory}."
 
 
-@dataclass(frozen=True)
+def _cpu_clock(pid: int) -> int:
+    """The clock of a process's CPU time, as clock_getcpuclockid(3) makes it on Linux, which Python does not offer."""
+    return (~pid << 3) | 2
+
+
 class _Busy(Generic[Task]):
-    worker: _Worker
-    task: Task
-    since: float
+    """A worker with a task, which begins once the worker is ready."""
+
+    def __init__(self, worker: _Worker, task: Task) -> None:
+        self.worker = worker
+        self.task = task
+        self._began_cpu_s: float | None = None
+        self._stirred_cpu_s = worker.cpu_s()
+        self._stirred_at_s = time.monotonic()
+        if worker.is_ready:
+            self.begins(self._stirred_cpu_s)
+
+    def begins(self, cpu_s: float) -> None:
+        """The worker is ready, after so many CPU seconds of its own."""
+        self.worker.is_ready = True
+        self._began_cpu_s = cpu_s
+
+    def used_s(self) -> float:
+        """CPU seconds of the task until now."""
+        return 0.0 if self._began_cpu_s is None else max(0.0, self.worker.cpu_s() - self._began_cpu_s)
+
+    def still_s(self) -> float:
+        """Seconds of real time since it was last seen to use the processor."""
+        now_s, cpu_s = time.monotonic(), self.worker.cpu_s()
+        if cpu_s - self._stirred_cpu_s > STIRS_S:
+            self._stirred_cpu_s, self._stirred_at_s = cpu_s, now_s
+        return now_s - self._stirred_at_s
 
 
 @contextlib.contextmanager
@@ -182,24 +258,46 @@ def _without_interrupts() -> Generator[None]:
 # --- in the worker --------------------------------------------------------------------------------------------------
 
 
-def _serve(connection: Connection, work: Callable[[Task], Answer], prepare: Callable[[], None] | None) -> None:
+@dataclass(frozen=True)
+class _Ready:
+    """The worker is prepared, after so many CPU seconds."""
+
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class _Done(Generic[Answer]):
+    answer: Answer | None
+    problem: str | None
+    cpu_s: float
+
+
+def _serve(
+    connection: Connection,
+    work: Callable[[Task], Answer],
+    prepare: Callable[[], None] | None,
+    clock: Callable[[], float],
+) -> None:
     """Do one task after the other until the parent has ended."""
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the parent decides
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     if prepare is not None:
         prepare()
+    connection.send(_Ready(time.process_time()))
     while True:
         try:
             task: Task = connection.recv()
         except EOFError:
             return
+        began_s = clock()
+        answer, problem = None, None
         try:
-            done = (work(task), None)
+            answer = work(task)
         except Exception as error:
             what = "".join(traceback.format_exception_only(error)).strip()
-            done = (None, f"{what} ({_place(error)})")
-        connection.send(done)
+            problem = f"{what} ({_place(error)})"
+        connection.send(_Done(answer, problem, clock() - began_s))
 
 
 def _end_with_parent() -> None:

@@ -79,7 +79,7 @@ SEED_END = 2**62
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Real time after which no new seed starts.",
+    help="CPU time of each worker process after which no new seed starts: about that long on an idle machine.",
 )
 @click.option("--runs", type=int, metavar="N", help="The largest number of seeds.")
 @click.option("--jobs", type=int, metavar="N", help="Worker processes.  [default: one per core]")
@@ -179,6 +179,7 @@ def _hunt(
     asked: Asked, first: int, limits: Limits, jobs: int, canary_first: bool, interrupts: Interrupts
 ) -> tuple[Tally, float]:
     """Run the canary if it is enabled, then the hunt; what was tried, and for how many seconds."""
+    from splitbrain.checkers import kernels
     from splitbrain.harness.campaigns import canary
     from splitbrain.harness.campaigns.hunting.search import TRIAL_LIMIT_S, search
     from splitbrain.harness.campaigns.hunting.trial import carry_out
@@ -190,7 +191,7 @@ def _hunt(
     with (
         interrupts.heard(),
         HuntProgress(f"hunt from seed {first}") as progress,
-        Workers(carry_out, jobs, prepare=warm_up, limit_s=TRIAL_LIMIT_S) as workers,
+        Workers(carry_out, jobs, prepare=warm_up, limit_s=TRIAL_LIMIT_S, clock=kernels.cpu_s) as workers,
     ):
         if canary_first:
             progress.enter("canary")

@@ -47,7 +47,7 @@ _PLAIN_S = 10.0
     default=BUDGET_S,
     show_default=True,
     metavar="SECONDS",
-    help="Limit of real time; the result is the smallest plan found by then.",
+    help="Limit of CPU time of each worker process; the result is the smallest plan found by then.",
 )
 @click.option(
     "--jobs", type=int, metavar="N", help="Worker processes; the result does not depend on it.  [default: one per core]"

@@ -17,8 +17,8 @@ from splitbrain.results.report.quorum import Quorum
 from splitbrain.results.report.quorum_plots import RECOVERIES_MAX
 from splitbrain.results.report.quorum_windows import WINDOWS_MAX
 from splitbrain.results.report.run_view import RunView
-from splitbrain.results.report.text import VALUE_MAX, clip
 from splitbrain.results.report.timeline import FOUND_MAX, MARKED_MAX, bands, tick_s
+from splitbrain.results.text import VALUE_MAX, clip
 
 _UNJUDGED: Final = ("not judged", "too few ops", "stalled")
 

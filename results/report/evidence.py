@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
 from splitbrain.results.calls import OPEN, cell
+from splitbrain.results.findings import Finding, findings_of, op_indexes
 from splitbrain.results.reasons import reason_of
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable
 from splitbrain.results.report.run_view import RunView, rows_of
-from splitbrain.results.report.text import clip
 
 FINDINGS_MAX: Final = 20
 """The largest number of findings of a checker that are listed."""
@@ -19,32 +19,6 @@ WITNESS_MAX: Final = 60
 """The largest number of ops of a verdict that are listed."""
 
 _TEXT_MAX: Final = 20_000
-
-
-class Moment(NamedTuple):
-    """A report of a node, as part of the evidence: it is marked on the node's lane."""
-
-    node: str
-    time_s: float
-    words: str
-
-
-class Finding(NamedTuple):
-    """One of the violations that a checker found.
-
-    Attributes:
-        rule: its rule or anomaly, "" where it has none.
-        sentence: what happened.
-        ops: indexes of the ops that show it.
-        moments: reports of nodes that show it.
-        window: the number of the window of quorum progress in which it did, None if it belongs to none.
-    """
-
-    rule: str
-    sentence: str
-    ops: list[int]
-    moments: list[Moment]
-    window: int | None = None
 
 
 def verdicts_of(view: RunView) -> list[dict[str, Any]]:
@@ -103,53 +77,6 @@ def _witness(evidence: Any, findings: Sequence[Finding]) -> list[int]:
     return op_indexes(evidence) if offered or first is None else first
 
 
-# --- ops --------------------------------------------------------------------------------------------------------------
-
-
-def op_indexes(evidence: Any) -> list[int]:
-    """Indexes of the ops on which a piece of evidence rests.
-
-    The smallest set that the evidence offers is taken: `witness` (a list of ops, or an object that has them as `ops`),
-    then `ops`, then `failing_op` with its `window`; failing all, every op in it. An op is an index in the history, or
-    an object with an `index` or an `invoked_index`.
-    """
-    if not isinstance(evidence, dict):
-        return []
-    known = cast("dict[str, Any]", evidence)
-    witness = known.get("witness")
-    if isinstance(witness, dict):
-        witness = cast("dict[str, Any]", witness).get("ops")
-    for offered in (witness, known.get("ops"), [*_listed(known.get("window")), known.get("failing_op")]):
-        found = [index for op in _listed(offered) if (index := _index(op)) is not None]
-        if found:
-            return list(dict.fromkeys(found))
-    return list(dict.fromkeys(_walk(known)))
-
-
-def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def _index(op: Any) -> int | None:
-    if isinstance(op, dict):
-        known = cast("dict[str, Any]", op)
-        op = known.get("index", known.get("invoked_index"))
-    return op if isinstance(op, int) and not isinstance(op, bool) and 0 <= op < 2**63 else None
-
-
-def _walk(value: Any) -> Iterable[int]:
-    if isinstance(value, dict):
-        index = _index(cast("Any", value))
-        if index is not None:
-            yield index
-        for child in cast("dict[str, Any]", value).values():
-            yield from _walk(child)
-    elif isinstance(value, list):
-        for child in cast("list[Any]", value):
-            if isinstance(child, (dict, list)):
-                yield from _walk(child)
-
-
 def witness_rows(view: RunView, indexes: Sequence[int]) -> list[dict[str, Any]]:
     """The client ops with these indexes, by invocation, as rows of a table."""
     rows: list[dict[str, Any]] = []
@@ -171,43 +98,3 @@ def witness_rows(view: RunView, indexes: Sequence[int]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-# --- findings ---------------------------------------------------------------------------------------------------------
-
-
-def findings_of(evidence: Any) -> list[Finding]:
-    """The findings in a piece of evidence: under `findings`, or under `anomalies` by their names."""
-    if not isinstance(evidence, dict):
-        return []
-    known = cast("dict[str, Any]", evidence)
-    listed = _listed(known.get("findings"))
-    if isinstance(known.get("anomalies"), dict):
-        listed = listed + [finding for found in known["anomalies"].values() for finding in _listed(found)]
-    findings = [cast("dict[str, Any]", finding) for finding in listed if isinstance(finding, dict)]
-    return [
-        Finding(
-            rule=clip(str(finding.get("rule") or finding.get("anomaly") or ""), 40),
-            sentence=str(finding.get("sentence", "")),
-            ops=list(dict.fromkeys(_walk(finding))),
-            moments=list(_moments(finding)),
-            window=finding["window"] if isinstance(finding.get("window"), int) else None,
-        )
-        for finding in findings
-        if finding.get("sentence")
-    ]
-
-
-def _moments(value: Any) -> Iterable[Moment]:
-    """Rows of the telemetry in a finding: objects with a node and a time that are no ops."""
-    if isinstance(value, dict):
-        known = cast("dict[str, Any]", value)
-        node, time_s = known.get("node"), known.get("time_s")
-        if isinstance(node, str) and isinstance(time_s, (int, float)) and _index(known) is None:
-            words = (f"{name} {known[name]}" for name in ("event", "role", "term", "commit_index") if name in known)
-            yield Moment(node, float(time_s), clip(", ".join(words), 120))
-        for child in known.values():
-            yield from _moments(child)
-    elif isinstance(value, list):
-        for child in cast("list[Any]", value):
-            yield from _moments(child)

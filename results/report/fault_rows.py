@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from splitbrain.results.faults import FaultOp
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 FAULTS_MAX: Final = 300
 """The largest number of nemesis ops in the table."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from splitbrain.results.quorum import RULES
 from splitbrain.results.report.quorum import CHECKER
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 _PROVES: Final[Mapping[str, str]] = {
     "linearizable": "linearizability",

@@ -16,7 +16,7 @@ from splitbrain.results.columns import array, numbers
 from splitbrain.results.report.nodelogs import NodeLog
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.report.svg import LEFT, RIGHT, WIDTH
-from splitbrain.results.report.text import clip, visible
+from splitbrain.results.text import clip, visible
 
 OPS_MAX: Final = 100_000
 """The largest number of ops in a page."""

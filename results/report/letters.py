@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitbrain.results.report.text import visible
+from splitbrain.results.text import visible
 
 _FIRST: Final = 32
 PLAIN: Final = (

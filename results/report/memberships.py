@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from splitbrain.results.faults import FaultOp
 from splitbrain.results.report.run_view import RunView
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 FAULT: Final = "membership"
 

@@ -24,7 +24,7 @@ import numpy as np
 from splitbrain.results.clocks import clocks_of
 from splitbrain.results.report.hostclocks import ahead_ns
 from splitbrain.results.report.run_view import RunView
-from splitbrain.results.report.text import visible
+from splitbrain.results.text import visible
 
 SIMULATED_EPOCH_NS: Final = 1_577_836_800_000_000_000
 """When simulated worlds begin (2020-01-01), in nanoseconds since the Unix epoch."""

@@ -19,7 +19,7 @@ from splitbrain.results.quantities import counted
 from splitbrain.results.report.curves import Band, Dot, Frame, Series, chart
 from splitbrain.results.report.stretches import Floats, as_points, as_steps, quantile_values, rate_values, step_of
 from splitbrain.results.report.svg import fault_style
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 from splitbrain.results.tracks import Track, Tracks
 
 Rows: TypeAlias = npt.NDArray[np.float64]

@@ -17,11 +17,12 @@ from splitbrain.results.calls import ints
 from splitbrain.results.clocks import CLOCKS, clocks_of
 from splitbrain.results.counts import ENDS, run_counts, window_counts
 from splitbrain.results.figures import leader_changes
+from splitbrain.results.findings import Finding
 from splitbrain.results.history import Op
 from splitbrain.results.quorum import RULES
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.report.bounds import left_out, unchecked
-from splitbrain.results.report.evidence import Finding, verdicts_of
+from splitbrain.results.report.evidence import verdicts_of
 from splitbrain.results.report.fault_rows import fault_rows
 from splitbrain.results.report.guarantees import guarantees_of
 from splitbrain.results.report.hostclocks import words_of
@@ -39,10 +40,10 @@ from splitbrain.results.report.replica_plots import LAG_WORDS, OFFSET_WORDS, rep
 from splitbrain.results.report.run_view import RunView, rows_of
 from splitbrain.results.report.story import story
 from splitbrain.results.report.svg import WIDTH
-from splitbrain.results.report.text import clip
 from splitbrain.results.report.timeline import Shown, bands, timeline
 from splitbrain.results.telemetry import TRACE_CHECKERS
 from splitbrain.results.templates import environment
+from splitbrain.results.text import clip
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3

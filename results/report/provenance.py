@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 ARTEFACTS_MAX: Final = 200
 """The largest number of files that are listed."""

@@ -22,7 +22,7 @@ from splitbrain.results.report.svg import (
     picture,
     tag,
 )
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 RECOVERIES_MAX: Final = 60
 """Rows of the recovery plot; of more the slowest are drawn."""

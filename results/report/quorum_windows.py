@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from splitbrain.results.findings import Finding
 from splitbrain.results.quantities import counted
-from splitbrain.results.report.evidence import Finding
 from splitbrain.results.report.quorum import Figures, QuorumWindow
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 WINDOWS_MAX: Final = 200
 """Windows in the table; those with a finding come in before others."""

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from splitbrain.results.report.lanes import leaderships
 from splitbrain.results.report.memberships import member_changes
 from splitbrain.results.report.run_view import RunView
-from splitbrain.results.report.text import clip
 from splitbrain.results.report.timeline import STATES, Shown, finding_times, stretches
+from splitbrain.results.text import clip
 
 EVENTS_MAX: Final = 400
 """The largest number of rows of the table."""

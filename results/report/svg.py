@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from splitbrain.results.report.letters import cut, width_of
-from splitbrain.results.report.text import visible
+from splitbrain.results.text import visible
 
 PLOTS_STYLE: Final = Path(__file__).with_name("plots.css")
 """The style of all pictures; a page that has one needs it."""

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from splitbrain.results.calls import OPEN, ints
 from splitbrain.results.faults import Window
+from splitbrain.results.findings import Finding
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.densities import Lanes, is_dense, op_marks
-from splitbrain.results.report.evidence import Finding
 from splitbrain.results.report.lanes import Stretch, leaderships, node_states
 from splitbrain.results.report.letters import cut, width_of
 from splitbrain.results.report.memberships import member_changes
@@ -30,7 +30,7 @@ from splitbrain.results.report.svg import (
     picture,
     tag,
 )
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 TERM_COLOURS: Final = 6
 MARKED_MAX: Final = 24

@@ -15,7 +15,7 @@ def square(number: int) -> int:
 
 
 def fragile(number: int) -> int:
-    """Dies of SIGKILL, ends itself, raises, or never ends, as the number says."""
+    """Dies of SIGKILL, ends itself, raises, waits or computes for ever, as the number says."""
     if number == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 1:
@@ -24,7 +24,29 @@ def fragile(number: int) -> int:
         raise ValueError("two is wrong")
     if number == 3:
         time.sleep(600)
+    while number == 4:
+        pass
     return number
+
+
+_counted = [0.0]
+
+
+def counted() -> float:
+    """A clock that goes on when `count_up` says so."""
+    return _counted[0]
+
+
+def count_up(seconds: int) -> None:
+    """Let `counted` go on."""
+    _counted[0] += seconds
+
+
+def spin_before() -> None:
+    """Use the processor for half a second."""
+    end_s = time.process_time() + 0.5
+    while time.process_time() < end_s:
+        pass
 
 
 def who(_: int) -> int:

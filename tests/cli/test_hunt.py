@@ -48,9 +48,12 @@ TOO_LITTLE = Outcome.INCONCLUSIVE
 
 
 class Instant:
-    """Workers whose answers are known: the outcome of each seed, in turn, for ever."""
+    """Workers whose answers are known: the outcome of each seed, in turn, for ever; each costs a CPU second."""
+
+    jobs = 2
 
     def __init__(self, *outcomes: Outcome) -> None:
+        self.cpu_s = 0.0
         self._outcomes = outcomes
         self._given: list[RunOptions] = []
         self.asked: list[int] = []
@@ -69,7 +72,8 @@ class Instant:
 
     def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
         task = self._given.pop(0)
-        return [Report(task, _trial(task.seed, self._outcomes[task.seed % len(self._outcomes)]), None)]
+        self.cpu_s += 1
+        return [Report(task, _trial(task.seed, self._outcomes[task.seed % len(self._outcomes)]), None, 1.0)]
 
 
 def _trial(seed: int, outcome: Outcome, **more: Any) -> Trial:
@@ -142,9 +146,9 @@ def _said(tally: Tally, limits: Limits, capsys: pytest.CaptureFixture[str], neme
 def test_a_pass_says_how_many_of_the_asked_seeds_were_run_and_why_no_more(capsys: pytest.CaptureFixture[str]) -> None:
     tally = _search(Instant(PASSES), Limits(budget_s=60.0, runs=5))
     said = _said(tally, Limits(budget_s=60.0, runs=60), capsys)
-    assert said[0].startswith("PASS  5 of 60 runs in the budget of 60 s (")
+    assert said[0].startswith("PASS  5 of 60 runs in the budget of 60 CPU s (")
     assert said[1] == "weak evidence: only 5 runs passed; give it a longer --budget"
-    assert _said(tally, Limits(budget_s=60.0), capsys)[0].startswith("PASS  5 runs in the budget of 60 s (")
+    assert _said(tally, Limits(budget_s=60.0), capsys)[0].startswith("PASS  5 runs in the budget of 60 CPU s (")
     said = _said(tally, Limits(budget_s=60.0, runs=5), capsys)
     assert said[0].startswith("PASS  5 of 5 runs (")
     assert said[1].endswith("give it more --runs")
@@ -157,7 +161,7 @@ def test_a_pass_says_how_many_of_the_asked_seeds_were_run_and_why_no_more(capsys
     [
         ((PASSES, VIOLATES), NO_LIMITS, "violation"),
         ((PASSES,), Limits(budget_s=600.0, runs=4), "runs"),
-        ((PASSES,), Limits(budget_s=0.05), "budget"),
+        ((PASSES,), Limits(budget_s=2.0), "budget"),
         ((FAILS,), NO_LIMITS, "harness-errors"),
     ],
 )
@@ -205,6 +209,13 @@ def test_runs_are_counted_exactly() -> None:
     workers = Instant(PASSES)
     assert _search(workers, Limits(budget_s=600.0, runs=7)).runs == 7
     assert workers.asked == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_budget_counts_the_cpu_seconds_of_each_worker_and_what_is_begun_is_ended() -> None:
+    workers = Instant(PASSES)
+    workers.cpu_s = 100.0  # of an earlier search
+    assert _search(workers, Limits(budget_s=5.0)).runs == 11
+    assert workers.cpu_s == 111.0
 
 
 def test_a_spent_budget_begins_nothing() -> None:
@@ -303,7 +314,9 @@ def test_a_violation_of_another_kind_is_no_canary() -> None:
         def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
             [report] = super().wait(timeout_s)
             assert report.answer is not None
-            return [Report(report.task, msgspec.structs.replace(report.answer, kind="recovery: no-recovery"), None)]
+            return [
+                Report(report.task, msgspec.structs.replace(report.answer, kind="recovery: no-recovery"), None, 1.0)
+            ]
 
     with pytest.raises(HarnessError, match="recovery: no-recovery"):
         canary.check(cast("Workers[RunOptions, Trial]", Liveness(VIOLATES)), Interrupts())

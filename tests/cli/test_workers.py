@@ -65,11 +65,27 @@ def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_reported_with_its
 
 
 @pytest.mark.slow
-def test_a_task_without_end_is_given_up() -> None:
+def test_a_task_without_end_is_given_up_after_its_cpu_seconds() -> None:
     with Workers(tasks.fragile, 1, limit_s=0.5) as workers:
+        [report] = _all(workers, [4])
+        assert workers.free == 1
+        assert workers.cpu_s == report.cpu_s > 0.5
+    assert "did not come to an end within 0.5 CPU seconds" in (report.problem or "")
+
+
+@pytest.mark.slow
+def test_a_task_that_waits_for_ever_is_given_up() -> None:
+    with Workers(tasks.fragile, 1, limit_s=60, stuck_s=0.5) as workers:
         [report] = _all(workers, [3])
         assert workers.free == 1
-    assert "did not come to an end within 0.5 s" in (report.problem or "")
+    assert "used no processor for 0.5 s" in (report.problem or "")
+
+
+def test_a_task_costs_what_its_clock_says_and_what_came_before_it_costs_nothing() -> None:
+    with Workers(tasks.count_up, 1, prepare=tasks.spin_before, limit_s=0.2, clock=tasks.counted) as workers:
+        reports = _all(workers, [2, 3])
+        assert [report.cpu_s for report in reports] == [2.0, 3.0]
+        assert workers.cpu_s == 5.0
 
 
 def test_workers_take_no_notice_of_what_a_terminal_sends_to_all() -> None:

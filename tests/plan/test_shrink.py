@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
 from splitbrain.harness.running.plan import Expectation, Plan, encode, figures
 from splitbrain.nemesis import reductions
-from splitbrain.nemesis.shrink import Judge, Step, shrink
+from splitbrain.nemesis.shrink import ROOM_NS, Judge, Step, shrink
 from splitbrain.results.errors import ProtocolError
 
 MS = 1_000_000
+S = 1000 * MS
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 Fails = Callable[[Plan], bool]
@@ -98,6 +99,24 @@ def test_a_run_that_fails_whatever_is_done_comes_down_to_one_idle_client() -> No
     found = shrink(large_plan(), one_by_one(lambda plan: True))
     assert found.plan.ops == found.plan.final_ops == found.plan.faults == ()
     assert (len(found.plan.nodes), len(found.plan.placement)) == (1, 1)
+
+
+@pytest.mark.parametrize(("needed_ns", "first"), [(60 * S, [60 * S]), (61 * S, [60 * S, 62 * S])])
+def test_what_comes_after_the_evidence_goes_first(needed_ns: int, first: list[int]) -> None:
+    ends: list[int] = []
+
+    def fails(plan: Plan) -> bool:
+        ends.append(plan.end_ns)
+        return plan.end_ns >= needed_ns
+
+    shrink(large_plan(), one_by_one(fails), evident_ns=60 * S - ROOM_NS[0])
+    assert [round(end_ns / S) * S for end_ns in ends[: len(first)]] == first
+    assert max(ends[len(first) :]) <= first[-1], "nothing as long as the whole run is tried again"
+
+
+def test_evidence_that_says_nothing_of_the_end_does_no_harm() -> None:
+    found = shrink(large_plan(), one_by_one(lambda plan: has(plan, 203)), evident_ns=1 * MS)
+    assert [op.value for op in found.plan.ops] == [203]
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import pyarrow as pa
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, to_table
 from splitbrain.results.calls import client_calls, ints
 from splitbrain.results.faults import run_events
+from splitbrain.results.findings import Finding, Moment
 from splitbrain.results.history import HARNESS, NEMESIS, Op
-from splitbrain.results.report.evidence import Finding, Moment
 from splitbrain.results.report.quorum import Asked, Availability, Figures, QuorumWindow, Recovery, Shares
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.store import RunDir

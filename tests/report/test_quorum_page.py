@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.results.findings import Finding
 from splitbrain.results.report import write_report
-from splitbrain.results.report.evidence import Finding
 from splitbrain.results.report.lanes import Stretch, leaderships
 from splitbrain.results.report.quorum import Asked, Figures, QuorumWindow, quorum_of, unserved
 from splitbrain.results.report.quorum_plots import RECOVERIES_MAX, drawn_recoveries, recovery_plot

@@ -14,9 +14,9 @@ import pytest
 
 from splitbrain.results.arrow import from_table
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, StoreVersionError
+from splitbrain.results.findings import op_indexes
 from splitbrain.results.history import NEMESIS, Op, OpType
 from splitbrain.results.report import write_report
-from splitbrain.results.report.evidence import op_indexes
 from splitbrain.results.report.lanes import leaderships, node_states
 from splitbrain.results.report.run_view import load
 from splitbrain.results.store import Store

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.findings import Finding
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.report import write_report
-from splitbrain.results.report.evidence import Finding
 from splitbrain.results.report.fault_rows import evidence_words, fault_rows
 from splitbrain.results.report.memberships import member_changes
 from splitbrain.results.report.run_view import load

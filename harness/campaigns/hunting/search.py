@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -19,7 +18,7 @@ HARNESS_ERRORS_MAX: Final = 10
 """The search ends after this number of harness errors: more of them would show nothing new."""
 
 TRIAL_LIMIT_S: Final = 300.0
-"""How long one run may take, in seconds of real time: a hundred times as long as usual."""
+"""How long one run may take, in CPU seconds: a hundred times as long as usual."""
 
 _TICK_S: Final = 0.2
 """How often progress is shown, and Ctrl-C seen."""
@@ -29,7 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """When a search ends; runs in progress when the budget is spent are completed.
 
     Attributes:
-        budget_s: in seconds of real time.
+        budget_s: in CPU seconds of each worker, compilation of kernels left out: about as long as it takes on a machine
+            that has nothing else to do.
         runs: number of runs, None for any.
         keep_going: whether a violation does not end it.
     """
@@ -61,12 +61,12 @@ def search(
         show: called a few times a second with what was tried until now.
     """
     tally = Tally()
-    ends_s = time.monotonic() + limits.budget_s
+    ends_s = workers.cpu_s + limits.budget_s * workers.jobs
     places: dict[int, int] = {}
     given: list[RunOptions] = []
     waiting: dict[int, Trial] = {}
     while not _over(tally, limits, interrupts):
-        while workers.free and time.monotonic() < ends_s and _wants_more(len(given), waiting, limits):
+        while workers.free and workers.cpu_s < ends_s and _wants_more(len(given), waiting, limits):
             candidate = next(candidates, None)
             if candidate is None:
                 break

@@ -18,7 +18,7 @@ from splitbrain.nemesis.shrink import Step
 from splitbrain.results.errors import SplitbrainError
 
 BUDGET_S: Final = 120.0
-"""The limit of shrinking in a hunt, in seconds of real time; `splitbrain shrink` can continue from there."""
+"""The limit of shrinking in a hunt, in CPU seconds of each worker; `splitbrain shrink` can continue from there."""
 
 
 StepDisplays: TypeAlias = Callable[[str], AbstractContextManager[Callable[[Step], None]]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from splitbrain.checkers import engine
+from splitbrain.checkers import engine, kernels
 from splitbrain.checkers.verdict import Outcome, Verdict, reasons
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.words import sentences
@@ -30,7 +29,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         harness_error: what went wrong in the harness, None if nothing did.
         reason: why it is inconclusive: the code of the root cause; "" if it is not.
         simulated_s: how much virtual time passed, in seconds.
-        cpu_s: how much CPU time that took, judging included, in seconds.
+        cpu_s: how much CPU time that took, judging included, compilation left out, in seconds.
         ops: how many ops clients invoked.
         marks: how often each coverage mark was reached, zeros included.
         fingerprint: of the streams of randomness at the end.
@@ -55,14 +54,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 def carry_out(options: RunOptions) -> Trial:
     """Simulate and judge a test. Errors are recorded in the trial."""
-    began_s = time.process_time()
+    began_s = kernels.cpu_s()
     try:
         test = compose(options)
         simulated = simulate(test, world=options.world)
         failure = None if simulated.failure is None else str(simulated.failure)
         verdicts = engine.judge(simulated.history, test.workload.checkers, simulated.telemetry, weaker=False)
     except SplitbrainError as error:
-        return broken(options, str(error), cpu_s=time.process_time() - began_s)
+        return broken(options, str(error), cpu_s=kernels.cpu_s() - began_s)
     outcome, error = engine.judged_outcome(verdicts, failure)
     return Trial(
         options=options,
@@ -72,7 +71,7 @@ def carry_out(options: RunOptions) -> Trial:
         harness_error=error,
         reason=next((reason.code for reason in reasons(verdicts)), "") if outcome is Outcome.INCONCLUSIVE else "",
         simulated_s=simulated.simulated_s,
-        cpu_s=time.process_time() - began_s,
+        cpu_s=kernels.cpu_s() - began_s,
         ops=client_ops(simulated.history),
         marks=dict(simulated.marks),
         fingerprint=simulated.fingerprint,

@@ -12,8 +12,8 @@ from splitbrain.harness.cli import options, parsing
 from splitbrain.harness.cli.clusters.call import fail
 from splitbrain.harness.cli.clusters.printing import as_document
 from splitbrain.results.errors import UsageError
-from splitbrain.results.report.text import visible
 from splitbrain.results.stores import check_path
+from splitbrain.results.text import visible
 
 if TYPE_CHECKING:
     from splitbrain.cluster.inspection import GroupFiles, NodeFiles, Placed, State, StateFile

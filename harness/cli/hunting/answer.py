@@ -139,7 +139,7 @@ def tried(tally: Tally, how: Hunted) -> str:
     why = {
         "violation": "until a violation",
         "runs": "",
-        "budget": f"in the budget of {how.limits.budget_s:g} s",
+        "budget": f"in the budget of {how.limits.budget_s:g} CPU s",
         "interrupt": "until the interrupt",
         "harness-errors": "until too many harness errors",
     }[how.ending]

@@ -17,7 +17,7 @@ from splitbrain.results.report.counterexample.ops import INFO, OK
 from splitbrain.results.report.counterexample.scene import Fault, Path, Scene, op_words
 from splitbrain.results.report.letters import cut, width_of
 from splitbrain.results.report.svg import LANE_FONT, fault_style, number, tag
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 WIDTH: Final = 1180
 LEFT: Final = 104

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from splitbrain.results.calls import OPEN, Ints, client_calls, ints, is_equal
 from splitbrain.results.columns import array, codes, valid
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 OK: Final = 0
 FAIL: Final = 1

@@ -19,8 +19,8 @@ from splitbrain.results.quantities import counted
 from splitbrain.results.report.counterexample import drawing
 from splitbrain.results.report.counterexample.scene import OPS_MAX, Scene, op_words, scene
 from splitbrain.results.report.letters import BOLD, OTHER, PLAIN
-from splitbrain.results.report.text import clip, visible
 from splitbrain.results.templates import environment
+from splitbrain.results.text import clip, visible
 
 _FOLDER: Final = Path(__file__).parent
 _STEPS_IN_WORDS: Final = 12

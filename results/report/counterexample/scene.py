@@ -13,7 +13,7 @@ from splitbrain.results.calls import OPEN, Ints
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import Window, run_events
 from splitbrain.results.report.counterexample.ops import Bars, bars
-from splitbrain.results.report.text import clip
+from splitbrain.results.text import clip
 
 OPS_MAX: Final = 100_000
 PATHS_MAX: Final = 20

@@ -1,0 +1,34 @@
+"""When the evidence of a violation was complete, whichever form the checker gave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from splitbrain.results.arrow import to_table
+from splitbrain.results.findings import evident_ns
+from splitbrain.results.history import Op
+
+HISTORY = to_table([Op(index=i, time=i * 1000, type="info", process=-2, f="phase") for i in range(10)])
+
+
+@pytest.mark.parametrize(
+    ("evidence", "end_ns"),
+    [
+        ({"ops": [2, 7, 5]}, 7000),
+        ({"witness": [{"index": 3}], "ops": [9]}, 3000),
+        ({"failing_op": {"index": 4}, "window": [{"index": 1}]}, 4000),
+        # The first finding that is complete: later ones add nothing to the violation.
+        (
+            {"findings": [{"sentence": "late", "ops": [{"index": 8}]}, {"sentence": "early", "ops": [{"index": 4}]}]},
+            4000,
+        ),
+        ({"findings": [{"sentence": "a report", "rows": [{"node": "n1", "time_s": 6e-6}]}]}, 6000),
+        ({"findings": [{"sentence": "both", "rows": [{"node": "n1", "time_s": 6e-6}], "op": {"index": 9}}]}, 9000),
+        ({"findings": [{"sentence": "no time"}]}, None),
+        ({}, None),
+    ],
+)
+def test_evidence_is_complete_with_its_last_op_or_report(evidence: dict[str, Any], end_ns: int | None) -> None:
+    assert evident_ns(HISTORY, evidence) == end_ns
