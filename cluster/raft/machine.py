@@ -31,6 +31,7 @@ from splitbrain.cluster.raft.events import (
     ForceShrink,
     HeartbeatTick,
     Propose,
+    ProposeAll,
     Read,
     Received,
     Start,
@@ -164,6 +165,7 @@ class Raft:
             Written: self._on_written,
             Compacted: self._on_compacted,
             Propose: self._on_request,
+            ProposeAll: self._on_propose_all,
             Read: self._on_request,
             Change: self._on_request,
             Transfer: self._on_request,
@@ -325,12 +327,23 @@ class Raft:
             self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
         elif isinstance(event, Propose):
             leadership.on_propose(event)
+            leadership.send_on()
         elif isinstance(event, Read):
             leadership.on_read(event)
         elif isinstance(event, Change):
             leadership.on_change(event)
         else:
             leadership.on_transfer(event)
+
+    def _on_propose_all(self, event: ProposeAll) -> None:
+        leadership = self._leadership
+        for command in event.commands:
+            if leadership is None:
+                self._on_request(command)
+            else:
+                leadership.on_propose(command)
+        if leadership is not None:
+            leadership.send_on()
 
     def _on_force_shrink(self, event: ForceShrink) -> None:
         """Begin a term with this node alone: its configuration comes first, so that it needs no vote."""
