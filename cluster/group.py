@@ -172,7 +172,27 @@ class Group:
         """
         self._links.open(self._raft.members)
         self.submit(Start())
-        await self._handle_events()
+        executors, loop = self._executors, asyncio.get_running_loop()
+        while not self._halted:
+            while not self._halted and (event := self._next()) is not None:
+                self._sender = event.sender if isinstance(event, Received) else None
+                for effect in self._raft.handle(event):
+                    execute = executors.get(type(effect))
+                    if execute is not None:
+                        execute(effect)
+                    elif isinstance(effect, fx.Persist):
+                        await self._storage.save_vote(effect.term, effect.voted_for)
+                    else:
+                        assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
+                        await self._install(effect)
+                self._telemetry.durable = self._raft.written_index
+            if self._store_work:
+                reached("log applied in slices")
+                await self._runtime.clock.sleep(0)
+                self._use_store()
+            elif not self._halted:
+                self._idle = loop.create_future()
+                await self._idle
 
     def stopped(self) -> None:
         """Note in the telemetry that the member stops in good order. What it promised is durable already."""
@@ -263,29 +283,6 @@ class Group:
         command = self._expiry.due(self._runtime.clock.monotonic_ns(), store.applied_index, store.refs.ages())
         if command is not None:
             self.requests.from_node(command, self._expiry.answered)
-
-    async def _handle_events(self) -> None:
-        executors, loop = self._executors, asyncio.get_running_loop()
-        while not self._halted:
-            while not self._halted and (event := self._next()) is not None:
-                self._sender = event.sender if isinstance(event, Received) else None
-                for effect in self._raft.handle(event):
-                    execute = executors.get(type(effect))
-                    if execute is not None:
-                        execute(effect)
-                    elif isinstance(effect, fx.Persist):
-                        await self._storage.save_vote(effect.term, effect.voted_for)
-                    else:
-                        assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
-                        await self._install(effect)
-                self._telemetry.durable = self._raft.written_index
-            if self._store_work:
-                reached("log applied in slices")
-                await self._runtime.clock.sleep(0)
-                self._use_store()
-            elif not self._halted:
-                self._idle = loop.create_future()
-                await self._idle
 
     def _next(self) -> Event | None:
         """The next event that did happen, None if there is none."""
