@@ -174,7 +174,10 @@ class Group:
         self.submit(Start())
         executors, loop = self._executors, asyncio.get_running_loop()
         while not self._halted:
-            while not self._halted and (event := self._next()) is not None:
+            while self._inbox and not self._halted:
+                event = self._next()
+                if event is None:
+                    break
                 self._sender = event.sender if isinstance(event, Received) else None
                 for effect in self._raft.handle(event):
                     execute = executors.get(type(effect))
@@ -248,9 +251,10 @@ class Group:
 
     # --- events -----------------------------------------------------------------------------------------------
 
-    def submit(self, event: Event) -> None:
+    def submit(self, event: Event | _FromTimer) -> None:
         """An event happened; it is handled in its turn."""
-        self._enqueue(event)
+        self._inbox.append(event)
+        self._wake()
 
     def _propose(self, event: Event) -> None:
         """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together."""
@@ -260,22 +264,18 @@ class Group:
         else:
             self.submit(event)
 
-    def _enqueue(self, event: Event | _FromTimer) -> None:
-        self._inbox.append(event)
-        self._wake()
-
     def _wake(self) -> None:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
     def _election_timer_ran_out(self, token: int) -> None:
-        self._enqueue(_FromTimer(ElectionTimeout(), self._election_timer, token))
+        self.submit(_FromTimer(ElectionTimeout(), self._election_timer, token))
 
     def _heartbeat_ticked(self, token: int) -> None:
         now_ns = self._runtime.clock.monotonic_ns()
         if self._heartbeat.holds(token):
             self._drop_unused_refs()
-        self._enqueue(_FromTimer(HeartbeatTick(now_ns), self._heartbeat, token))
+        self.submit(_FromTimer(HeartbeatTick(now_ns), self._heartbeat, token))
 
     def _drop_unused_refs(self) -> None:
         """As the leader: have all members forget what clients will not ask for any more (KH-9)."""
