@@ -61,7 +61,7 @@ class Links:
 
     def send(self, to: NodeId, frame: bytes) -> None:
         """Send a frame now, or when there is a connection. It may get lost, as it does for a member of the past."""
-        link = self._link(to)
+        link = self._by_member.get(to) or self._link(to)
         if link is not None:
             link.send(frame)
 

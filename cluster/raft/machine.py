@@ -108,6 +108,7 @@ class Raft:
 
     __slots__ = (
         "_announced",
+        "_blocked_by_chunks",
         "_bugs",
         "_following",
         "_forgets",
@@ -156,6 +157,7 @@ class Raft:
         self._ticking = False
         self._bugs = bugs
         self._forgets = M01 in bugs or M02 in bugs
+        self._blocked_by_chunks = M46 in bugs
         self._announced: tuple[Role, int, NodeId | None] | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Start: self._on_start,
@@ -364,7 +366,7 @@ class Raft:
         # a change yet: it accepts messages of all (thesis, 4.1).
         if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
             return
-        if M46 in self._bugs and self._following.is_receiving and not self._continues(message):
+        if self._blocked_by_chunks and self._following.is_receiving and not self._continues(message):
             return
         if isinstance(message, Vote) and self._keeps_its_leader(message):
             reached("vote refused while a leader is heard")
