@@ -26,7 +26,7 @@ from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
 from splitbrain.cluster.raft import Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.requests import Pending, Requests
@@ -59,6 +59,15 @@ class Place:
     life: int
 
 
+@dataclass(frozen=True, slots=True)
+class _FromTimer:
+    """An event that did not happen if its timer was stopped, or started anew, before it is handled."""
+
+    event: ElectionTimeout | HeartbeatTick
+    timer: ElectionTimer | Heartbeat
+    token: int
+
+
 class Group:
     """This node's member of one group.
 
@@ -79,12 +88,13 @@ class Group:
         self._runtime = runtime
         self._links = place.links
         self._store = Store(config.node, config.bugs)
-        self._inbox: deque[Callable[[], Event | None]] = deque()
-        self._wake = asyncio.Event()
+        self._inbox: deque[Event | _FromTimer] = deque()
+        self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
         self._halted = False
         self._slice = config.apply_slice
         self._sender: NodeId | None = None  # of the message that is being handled
         self._store_work: deque[StoreEffect] = deque()  # Applies in slices
+        self._sent: tuple[Message, bytes] | None = None
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
             clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
@@ -162,7 +172,30 @@ class Group:
         """
         self._links.open(self._raft.members)
         self.submit(Start())
-        await self._handle_events()
+        executors, loop = self._executors, asyncio.get_running_loop()
+        while not self._halted:
+            while self._inbox and not self._halted:
+                event = self._next()
+                if event is None:
+                    break
+                self._sender = event.sender if isinstance(event, Received) else None
+                for effect in self._raft.handle(event):
+                    execute = executors.get(type(effect))
+                    if execute is not None:
+                        execute(effect)
+                    elif isinstance(effect, fx.Persist):
+                        await self._storage.save_vote(effect.term, effect.voted_for)
+                    else:
+                        assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
+                        await self._install(effect)
+                self._telemetry.durable = self._raft.written_index
+            if self._store_work:
+                reached("log applied in slices")
+                await self._runtime.clock.sleep(0)
+                self._use_store()
+            elif not self._halted:
+                self._idle = loop.create_future()
+                await self._idle
 
     def stopped(self) -> None:
         """Note in the telemetry that the member stops in good order. What it promised is durable already."""
@@ -171,7 +204,7 @@ class Group:
     def halt(self) -> None:
         """Take part no more, while the node goes on: what is begun with the disk comes to its end."""
         self._halted = True
-        self._wake.set()
+        self._wake()
         self._election_timer.stop()
         self._heartbeat.stop()
 
@@ -218,9 +251,10 @@ class Group:
 
     # --- events -----------------------------------------------------------------------------------------------
 
-    def submit(self, event: Event) -> None:
+    def submit(self, event: Event | _FromTimer) -> None:
         """An event happened; it is handled in its turn."""
-        self._enqueue(lambda: event)
+        self._inbox.append(event)
+        self._wake()
 
     def _propose(self, event: Event) -> None:
         """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together."""
@@ -230,19 +264,18 @@ class Group:
         else:
             self.submit(event)
 
-    def _enqueue(self, due: Callable[[], Event | None]) -> None:
-        self._inbox.append(due)
-        self._wake.set()
+    def _wake(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     def _election_timer_ran_out(self, token: int) -> None:
-        # Asked when the event is taken out: a message before it in the inbox may have restarted the timer.
-        self._enqueue(lambda: ElectionTimeout() if self._election_timer.holds(token) else None)
+        self.submit(_FromTimer(ElectionTimeout(), self._election_timer, token))
 
     def _heartbeat_ticked(self, token: int) -> None:
         now_ns = self._runtime.clock.monotonic_ns()
         if self._heartbeat.holds(token):
             self._drop_unused_refs()
-        self._enqueue(lambda: HeartbeatTick(now_ns) if self._heartbeat.holds(token) else None)
+        self.submit(_FromTimer(HeartbeatTick(now_ns), self._heartbeat, token))
 
     def _drop_unused_refs(self) -> None:
         """As the leader: have all members forget what clients will not ask for any more (KH-9)."""
@@ -251,33 +284,32 @@ class Group:
         if command is not None:
             self.requests.from_node(command, self._expiry.answered)
 
-    async def _handle_events(self) -> None:
-        while not self._halted:
-            while self._inbox and not self._halted:
-                event = self._inbox.popleft()()
-                if event is None:
-                    continue
-                self._sender = event.sender if isinstance(event, Received) else None
-                for effect in self._raft.handle(event):
-                    if isinstance(effect, fx.Persist):
-                        await self._storage.save_vote(effect.term, effect.voted_for)
-                    elif isinstance(effect, fx.InstallSnapshot):
-                        await self._install(effect)
-                    else:
-                        self._executors[type(effect)](effect)
-                self._telemetry.durable = self._raft.written_index
-            if self._store_work:
-                reached("log applied in slices")
-                await self._runtime.clock.sleep(0)
-                self._use_store()
-                continue
-            self._wake.clear()
-            await self._wake.wait()
+    def _next(self) -> Event | None:
+        """The next event that did happen, None if there is none."""
+        inbox = self._inbox
+        while inbox:
+            event = inbox.popleft()
+            if isinstance(event, Propose):
+                return self._with_those_behind(event)
+            if not isinstance(event, _FromTimer):
+                return event
+            # Asked now: a message before it in the inbox may have restarted the timer.
+            if event.timer.holds(event.token):
+                return event.event
+        return None
+
+    def _with_those_behind(self, first: Propose) -> Propose | ProposeAll:
+        """A command and those that follow it in the inbox, as one event."""
+        commands = [first]
+        while self._inbox and isinstance(command := self._inbox[0], Propose):
+            commands.append(command)
+            self._inbox.popleft()
+        return first if len(commands) == 1 else ProposeAll(commands)
 
     # --- effects ----------------------------------------------------------------------------------------------
 
     def _executors_by_effect(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """How each effect is carried out, except for Persist, which is waited for."""
+        """How each effect is carried out, except for Persist and InstallSnapshot, which are waited for."""
         requests = self.requests
         return {
             fx.AppendLog: self._append,
@@ -312,7 +344,11 @@ class Group:
         self._storage.truncate(effect.from_index)
 
     def _send(self, effect: fx.Send) -> None:
-        self._links.send(effect.to, wire.encode_peer(effect.message, self._name))
+        # Followers in step are sent the very same message.
+        sent, message = self._sent, effect.message
+        if sent is None or sent[0] is not message:
+            sent = self._sent = (message, wire.encode_peer(message, self._name))
+        self._links.send(effect.to, sent[1])
 
     def _send_chunk(self, effect: fx.SendChunk) -> None:
         self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect), self._name))
@@ -331,7 +367,11 @@ class Group:
         self._waits.advanced()
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
-        entries, slices = effect.entries, range(0, len(effect.entries), self._slice)
+        entries = effect.entries
+        if len(entries) <= self._slice and not self._store_work:
+            self._apply(effect)
+            return
+        slices = range(0, len(entries), self._slice)
         self._to_store(*(fx.Apply(entries[first : first + self._slice], effect.refs) for first in slices))
 
     def _to_store(self, *effects: StoreEffect) -> None:

@@ -40,6 +40,7 @@ class Links:
         self._came_up = came_up
         self._bugs = bugs
         self._by_node: dict[str, tuple[NodeId, PeerLink]] = {}
+        self._by_member: dict[NodeId, PeerLink] = {}
 
     def __iter__(self) -> Iterator[PeerLink]:
         return (link for _, link in self._by_node.values())
@@ -60,7 +61,7 @@ class Links:
 
     def send(self, to: NodeId, frame: bytes) -> None:
         """Send a frame now, or when there is a connection. It may get lost, as it does for a member of the past."""
-        link = self._link(to)
+        link = self._by_member.get(to) or self._link(to)
         if link is not None:
             link.send(frame)
 
@@ -71,16 +72,19 @@ class Links:
 
     def _link(self, member: NodeId) -> PeerLink | None:
         """The link to a member, opened if need be; None for one whose node is another member now, or is not known."""
+        present = self._by_member.get(member)
+        if present is not None:
+            return present
         node = node_of(member)
         known = self._by_node.get(node)
-        if known is not None and known[0] == member:
-            return known[1]
         if node not in self._addresses or (known and incarnation_of(member) < incarnation_of(known[0])):
             return None
         if known is not None:
             reached("link to a former member closed")
             known[1].close()
+            del self._by_member[known[0]]
         link = PeerLink(self._runtime, self._member, member, self._addresses[node], self._came_up, self._bugs)
         self._by_node[node] = (member, link)
+        self._by_member[member] = link
         self._runtime.spawn(link.run(), f"link to {member}")
         return link

@@ -66,6 +66,8 @@ class Store:
         self._refs = Table(bugs)
         self._chain = EMPTY
         self._ignores_refs = M31 in bugs
+        self._writes_its_name = M35 in bugs
+        self._fails_where_none_is = M36 in bugs
 
     @property
     def chain(self) -> tuple[int, bytes]:
@@ -92,9 +94,9 @@ class Store:
         result = self._carry_out(entry)
         if self._tree.touched:
             self._project()
-        if M35 in self._bugs and entry.index % _M35_INTERVAL == 0:
+        if self._writes_its_name and entry.index % _M35_INTERVAL == 0:
             self._tree.execute(Put(("written-by",), self._node.encode()))
-        if M36 in self._bugs and isinstance(result, NodeNotFound):
+        if self._fails_where_none_is and isinstance(result, NodeNotFound):
             raise LookupError(f"entry {entry.index}: there is no node to change")
         return result
 

@@ -96,8 +96,12 @@ class StreamConnection(asyncio.Protocol):
         """Asyncio: bytes came in."""
         if self._lost is not None:
             return
-        buffer = self._buffer
-        buffer += data
+        # Mostly whole messages come, and nothing of one is kept: they are taken out of what came.
+        kept = self._buffer
+        kept_some = bool(kept)
+        if kept_some:
+            kept += data
+        buffer = kept if kept_some else data
         start = 0
         while len(buffer) - start >= _LENGTH_BYTES:
             body = start + _LENGTH_BYTES
@@ -109,7 +113,10 @@ class StreamConnection(asyncio.Protocol):
                 break
             start = body + length
             self._messages.append(bytes(buffer[body:start]))
-        del buffer[:start]
+        if kept_some:
+            del kept[:start]
+        else:
+            kept += data[start:]
         if len(self._messages) > _MAX_UNREAD_MESSAGES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()

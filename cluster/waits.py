@@ -39,7 +39,10 @@ class Waits:
 
     def advanced(self) -> None:
         """More was applied."""
-        waiting, applied = self._waiting, self._applied()
+        waiting = self._waiting
+        if not waiting:
+            return
+        applied = self._applied()
         while waiting and (waiting[0][0] <= applied or self._is_wrongly_due(waiting[0][2])):
             index, _, term, due = heappop(waiting)
             self._settle(index, term, due)

@@ -329,7 +329,7 @@ def encode(message: Hello | Request | Answer) -> bytes:
 
 def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
     """A frame of a peer's connection; `group` is that of a message of consensus."""
-    if isinstance(frame, Forward | Forwarded):
+    if isinstance(frame, (Forward, Forwarded)):
         return _REQUEST + _encoder.encode(frame)
     if group == METADATA:
         return _CONSENSUS + encode_message(frame)

@@ -81,7 +81,7 @@ class GroupLog:
     @property
     def last_index(self) -> int:
         """Index of the last entry, durable or not; 0 if there never was one."""
-        return self._floor + len(self._entries)
+        return self._entries[-1].index if self._entries else self._floor
 
     @property
     def first_index(self) -> int:
@@ -122,8 +122,9 @@ class GroupLog:
 
     def written(self, done: Written) -> None:
         """Take note that a `done` of this group was handed on: the log is durable up to there, if it still is so."""
-        position = done.index - 1 - self._floor
-        if 0 <= position < len(self._entries) and self._entries[position].term == done.term:
+        entries = self._entries
+        position = done.index - entries[0].index if entries else -1
+        if 0 <= position < len(entries) and entries[position].term == done.term:
             self._durable = max(self._durable, done.index)
 
     def read(self, first: int, last: int) -> list[Entry]:

@@ -44,11 +44,12 @@ class Snapshots:
         self._disk = disk
         self._rng = rng
         self._bugs = bugs
+        self._counts_checkpoints = M40 in bugs
 
     @property
     def covering(self) -> SnapshotName | None:
         """What stands for the log up to there; None if that is needed from the beginning."""
-        return self.checkpoints[-1] if M40 in self._bugs and self.checkpoints else self.newest
+        return self.checkpoints[-1] if self._counts_checkpoints and self.checkpoints else self.newest
 
     async def write(self, meta: Meta, data: bytes) -> None:
         """Make a snapshot durable; then older snapshots and checkpoints are not needed any more.

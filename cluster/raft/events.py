@@ -5,6 +5,7 @@ The shell around the machine makes these from its network, its disk, its timers 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -69,6 +70,12 @@ class Propose(msgspec.Struct, frozen=True):
 
     ref: Ref
     data: bytes
+
+
+class ProposeAll(msgspec.Struct, frozen=True):
+    """Commands that came at one time: they are sent on together, each is answered by itself."""
+
+    commands: Sequence[Propose]
 
 
 ReadMode: TypeAlias = Literal["quorum", "lease", "leader"]
@@ -143,6 +150,7 @@ Event: TypeAlias = (
     | Written
     | Compacted
     | Propose
+    | ProposeAll
     | Read
     | Change
     | Transfer

@@ -35,7 +35,17 @@ class Following:
         round: newest read round seen.
     """
 
-    __slots__ = ("_answered_round", "_receiving", "_reported", "_state", "_validated", "leader", "round")
+    __slots__ = (
+        "_answered_round",
+        "_cuts_what_follows",
+        "_receiving",
+        "_reported",
+        "_state",
+        "_trusts_commit",
+        "_validated",
+        "leader",
+        "round",
+    )
 
     def __init__(self, state: State, read_round: int = 0) -> None:
         self.leader: NodeId | None = None
@@ -45,6 +55,8 @@ class Following:
         self._answered_round = 0  # newest one that a reply was sent for
         self._reported = 0  # what we said last is durable
         self._receiving: _Receiving | None = None
+        self._trusts_commit = M12 in state.bugs
+        self._cuts_what_follows = M20 in state.bugs
 
     @property
     def is_receiving(self) -> bool:
@@ -65,7 +77,7 @@ class Following:
         appended = self._take(message)
         self._validated = max(self._validated, message.prev_index + len(message.entries))
         # Behind that, our entries may be an earlier leader's, and other entries may be committed there (RA-14).
-        commit = min(message.commit, self._validated if M12 not in state.bugs else state.log.last_index)
+        commit = min(message.commit, state.log.last_index if self._trusts_commit else self._validated)
         if commit > state.commit:
             state.advance_commit(commit)
         # New entries are answered when they are durable (`on_written`). A read round need not wait for the disk.
@@ -132,7 +144,7 @@ class Following:
     def _take(self, message: Append) -> bool:
         """Append what is new; True if there was any. An older message, come late, takes nothing away."""
         log, entries = self._state.log, message.entries
-        if M20 in self._state.bugs and log.base_index <= message.prev_index + len(entries) < log.last_index:
+        if self._cuts_what_follows and log.base_index <= message.prev_index + len(entries) < log.last_index:
             self._state.truncate(message.prev_index + len(entries) + 1)
         if not entries:
             return False

@@ -92,15 +92,20 @@ class Leadership:
     # --- clients ----------------------------------------------------------------------------------------------
 
     def on_propose(self, event: Propose) -> None:
-        """Append a command and send it on."""
+        """Append a command; `send_on` sends it on."""
         state = self._state
         if state.log.last_index - state.commit >= state.config.max_pending or self._waits_for_successor():
             state.out.append(Rejected(event.ref, state.node, "busy"))
             return
         self._refs[state.log.last_index + 1] = event.ref
-        self._append("command", event.data)
+        self._add("command", event.data)
         if self._applies_early:
             state.apply_to(state.log.last_index, self._refs)
+
+    def send_on(self) -> None:
+        """Send all followers what they may be sent now."""
+        for peer, follower in self._followers.items():
+            self._send(peer, follower)
 
     def on_change(self, event: Change) -> None:
         """Append the configuration with the member, or without it; it is in force at once (RA-28)."""
@@ -263,12 +268,14 @@ class Leadership:
         return self._tick - self._transfer_tick <= config.election_max_ms // config.heartbeat_ms
 
     def _append(self, kind: EntryKind, data: bytes) -> None:
-        state = self._state
-        state.append((Entry(state.log.last_index + 1, state.term, kind, data),))
+        self._add(kind, data)
         if kind == "config":
             self._follow_members()
-        for peer, follower in self._followers.items():
-            self._send(peer, follower)
+        self.send_on()
+
+    def _add(self, kind: EntryKind, data: bytes) -> None:
+        state = self._state
+        state.append((Entry(state.log.last_index + 1, state.term, kind, data),))
 
     def _follow_members(self) -> None:
         """Keep the progress of members that stay. A new member starts empty, and has the same time to answer."""

@@ -31,6 +31,7 @@ from splitbrain.cluster.raft.events import (
     ForceShrink,
     HeartbeatTick,
     Propose,
+    ProposeAll,
     Read,
     Received,
     Start,
@@ -107,6 +108,7 @@ class Raft:
 
     __slots__ = (
         "_announced",
+        "_blocked_by_chunks",
         "_bugs",
         "_following",
         "_forgets",
@@ -155,6 +157,7 @@ class Raft:
         self._ticking = False
         self._bugs = bugs
         self._forgets = M01 in bugs or M02 in bugs
+        self._blocked_by_chunks = M46 in bugs
         self._announced: tuple[Role, int, NodeId | None] | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Start: self._on_start,
@@ -164,6 +167,7 @@ class Raft:
             Written: self._on_written,
             Compacted: self._on_compacted,
             Propose: self._on_request,
+            ProposeAll: self._on_propose_all,
             Read: self._on_request,
             Change: self._on_request,
             Transfer: self._on_request,
@@ -325,12 +329,23 @@ class Raft:
             self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
         elif isinstance(event, Propose):
             leadership.on_propose(event)
+            leadership.send_on()
         elif isinstance(event, Read):
             leadership.on_read(event)
         elif isinstance(event, Change):
             leadership.on_change(event)
         else:
             leadership.on_transfer(event)
+
+    def _on_propose_all(self, event: ProposeAll) -> None:
+        leadership = self._leadership
+        for command in event.commands:
+            if leadership is None:
+                self._on_request(command)
+            else:
+                leadership.on_propose(command)
+        if leadership is not None:
+            leadership.send_on()
 
     def _on_force_shrink(self, event: ForceShrink) -> None:
         """Begin a term with this node alone: its configuration comes first, so that it needs no vote."""
@@ -351,7 +366,7 @@ class Raft:
         # a change yet: it accepts messages of all (thesis, 4.1).
         if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
             return
-        if M46 in self._bugs and self._following.is_receiving and not self._continues(message):
+        if self._blocked_by_chunks and self._following.is_receiving and not self._continues(message):
             return
         if isinstance(message, Vote) and self._keeps_its_leader(message):
             reached("vote refused while a leader is heard")

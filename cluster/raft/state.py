@@ -121,7 +121,13 @@ class State:
         """Put entries at the end of the log and have them written."""
         self.log.append(entries)
         last = entries[-1]
-        self.out.append(AppendLog(entries, Written(last.index, last.term, self._generation)))
+        done = Written(last.index, last.term, self._generation)
+        before = self.out[-1] if self.out else None
+        if isinstance(before, AppendLog):
+            # One write for commands that came together.
+            self.out[-1] = AppendLog((*before.entries, *entries), done)
+        else:
+            self.out.append(AppendLog(entries, done))
         if self.counts_unsynced:
             self.written = last.index
         if self.configurations.append(entries):

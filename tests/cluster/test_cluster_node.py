@@ -27,7 +27,7 @@ from splitbrain.cluster.client import (
     connect,
 )
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
-from splitbrain.cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS
+from splitbrain.cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS, PeerLink
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import Append
 from splitbrain.cluster.runtime import Connection
@@ -124,6 +124,23 @@ class TestRequests:
             await asyncio.gather(*(client.put(f"/k/{n}", n) for n in range(200)))
             nodes = await asyncio.gather(*(client.get(f"/k/{n}") for n in range(200)))
             assert [node.value for node in nodes] == list(range(200))
+
+        in_cluster(check)
+
+    def test_commands_that_come_at_one_time_go_to_followers_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sent: list[bytes] = []
+        send = PeerLink.send
+
+        def noted(link: PeerLink, frame: bytes) -> None:
+            sent.append(frame)
+            send(link, frame)
+
+        async def check(world: World) -> None:
+            client = await world.client(await world.leader())
+            await client.put("/k", 0)
+            monkeypatch.setattr(PeerLink, "send", noted)
+            await asyncio.gather(*(client.put(f"/k/{n}", n) for n in range(100)))
+            assert 0 < len(sent) < 50
 
         in_cluster(check)
 

@@ -47,6 +47,7 @@ from splitbrain.cluster.raft.events import (
     HeartbeatTick,
     MemberRole,
     Propose,
+    ProposeAll,
     Read,
     ReadMode,
     Received,
@@ -289,11 +290,19 @@ class Simulation:
         return name in self.founders or any(name in decode_configuration(entry).voters for entry in changes)
 
     def propose(self, name: str) -> Request:
+        proposal = self._proposal(name)
+        self.handle(name, proposal)
+        return proposal.ref
+
+    def propose_all(self, name: str, count: int) -> None:
+        """Commands that come at one time."""
+        self.handle(name, ProposeAll([self._proposal(name) for _ in range(count)]))
+
+    def _proposal(self, name: str) -> Propose:
         number = len(self.requests)
         request = Request("propose", name, self.members[name].life, data=b"%d" % number)
         self.requests.append(request)
-        self.handle(name, Propose(request, request.data))
-        return request
+        return Propose(request, request.data)
 
     def read(self, name: str, mode: ReadMode = "quorum") -> Request:
         floor = 0 if mode == "leader" else self.acknowledged

@@ -85,7 +85,9 @@ def torment(sim: Simulation, steps: int, faults: Sequence[str], trouble: float =
         name = sim.leader() if sim.rng.random() < 0.5 else sim.rng.choice(sim.names)
         if name is not None and sim.members[name].raft is not None:
             draw = sim.rng.random()
-            if draw < 0.6:
+            if draw < 0.03:
+                sim.propose_all(name, 3)
+            elif draw < 0.6:
                 sim.propose(name)
             elif draw < 0.998:
                 sim.read(name, "lease" if sim.config.lease_reads else "quorum" if draw < 0.95 else "leader")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from splitbrain.cluster.raft import Config, Entry, InvariantError, Log, Raft, Recovered, decode, encode
 from splitbrain.cluster.raft.effects import (
@@ -14,7 +18,7 @@ from splitbrain.cluster.raft.effects import (
     StartElectionTimer,
     TruncateLog,
 )
-from splitbrain.cluster.raft.events import HeartbeatTick, Propose, Received, Start, Written
+from splitbrain.cluster.raft.events import HeartbeatTick, Propose, ProposeAll, Received, Start, Written
 from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
@@ -264,6 +268,47 @@ def test_a_leader_that_cannot_commit_takes_only_so_many_proposals() -> None:
     raft = leader(config=Config(max_pending=3))
     outcomes = [only(Rejected, raft.handle(Propose(i, b""))) for i in range(4)]
     assert outcomes == [[], [], [Rejected(2, "n1", "busy")], [Rejected(3, "n1", "busy")]]
+
+
+def of_all(raft: Raft, groups: Sequence[int]) -> tuple[list[Entry], list[Effect]]:
+    """What is appended, and every effect, when so many commands come at one time, and then the next ones."""
+    effects: list[Effect] = []
+    first = 0
+    for size in groups:
+        commands = [Propose(number, b"%d" % number) for number in range(first, first + size)]
+        effects += raft.handle(ProposeAll(commands) if size > 1 else commands[0])
+        first += size
+    return [entry for each in only(AppendLog, effects) for entry in each.entries], effects
+
+
+@given(st.lists(st.integers(1, 9), max_size=6), st.integers(1, 40))
+def test_commands_that_come_at_one_time_fare_as_if_they_came_one_by_one(groups: list[int], limit: int) -> None:
+    together = leader(1, voters=("n1", "n2"), config=Config(max_pending=limit))
+    one_by_one = leader(1, voters=("n1", "n2"), config=Config(max_pending=limit))
+    appended, effects = of_all(together, groups)
+    expected, others = of_all(one_by_one, [1] * sum(groups))
+    assert appended == expected
+    assert only(Rejected, effects) == only(Rejected, others)
+    last = together.log.last_index
+    for raft in (together, one_by_one):
+        raft.handle(Received("n2", reply(2, last)))
+    (applied,), (applied_too,) = (only(Apply, raft.handle(Written(last, 2, 0))) for raft in (together, one_by_one))
+    assert applied == applied_too
+
+
+def test_commands_that_come_at_one_time_are_written_at_once_and_sent_in_one_message() -> None:
+    raft = ready_leader(1)
+    effects = raft.handle(ProposeAll([Propose("a", b"1"), Propose("b", b"2")]))
+    both = (Entry(3, 2, "command", b"1"), Entry(4, 2, "command", b"2"))
+    assert only(AppendLog, effects) == [AppendLog(both, Written(4, 2, 0))]
+    assert messages(effects) == [Append(2, 0, 2, 2, 2, both)] * 4
+
+
+def test_each_of_many_commands_is_rejected_by_a_node_that_does_not_lead() -> None:
+    raft = member(1)
+    append(raft, term=1, prev=(1, 1))
+    effects = raft.handle(ProposeAll([Propose("a", b""), Propose("b", b"")]))
+    assert effects == [Rejected("a", "n2", "not_leader"), Rejected("b", "n2", "not_leader")]
 
 
 def streaming(config: Config) -> tuple[int, list[Effect]]:
