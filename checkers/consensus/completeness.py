@@ -33,8 +33,8 @@ class LeaderCompleteness:
     are not compared. If that node reported the term of such an entry, the leader's log must not end in an earlier one:
     terms never fall along a log. What a leader reported of its log behind what it had applied
     (`splitbrain.checkers.consensus.matching`) is compared with the hash chains of nodes that had applied up to there in
-    an earlier term. The figures: `elections` judged, `after_commits`: how many of them came after something was known to
-    be committed, `highest_commit`, `compared` hashes, and `broken` elections. Unknown if no leader is known to be
+    an earlier term. The figures: `elections` judged, `after_commits`: how many of them after something was known to be
+    committed, `highest_commit`, `compared` hashes, and `broken` elections. Unknown if no leader is known to be
     incomplete and some do not report where their logs ended.
     """
 

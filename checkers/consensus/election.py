@@ -127,11 +127,12 @@ def _elected(
 
 
 def _minority(leader: Row, voters: list[str], votes: list[str]) -> dict[str, Any]:
+    who = f"only {_listed(votes)}" if votes else "none"
     return {
         "anomaly": "minority",
         "sentence": (
             f"Elected by a minority: {leader.node} led term {leader.term}{of_group(leader.group)} ({leader.at}), and "
-            f"{f'only {_listed(votes)}' if votes else 'none'} of the voters {_listed(voters)} voted for it in that term."
+            f"{who} of the voters {_listed(voters)} voted for it in that term."
         ),
         "group": leader.group,
         "term": leader.term,

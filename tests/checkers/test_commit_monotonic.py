@@ -225,6 +225,8 @@ def test_the_highest_announced_term_counts_in_all_later_lives() -> None:
     assert judge(*rows, row(4, "n1", "start", life=3, term=8)).anomalies == ("term-forgotten",)
     forgot = judge(rows[0], row(2, "n1", "role", life=2, term=6), row(3, "n1", life=3, term=7))
     assert forgot.figures["broken"] == {"term-forgotten": 2}, "the life before did not know it either"
+    again = judge(rows[0], row(2, "n1", life=2, term=6), row(3, "n1", life=2, term=7))
+    assert again.figures["broken"] == {"term-forgotten": 1}, "the rest of a life follows from its beginning"
 
 
 def test_a_new_member_has_announced_nothing_also_in_its_later_lives() -> None:

@@ -176,8 +176,8 @@ def test_a_leader_has_votes_of_a_majority_of_the_voters_by_its_own_log() -> None
     verdict = judge(*votes, won(2, "n1", "n1", "n2", "n3", "n4"))
     assert (verdict.valid, verdict.anomalies) == ("false", ("minority",))
     assert verdict.sentence == (
-        "Elected by a minority: n1 led term 2 of group 'g' (at 2.000 s in life 1), and only n1 and n2 of the voters n1, "
-        "n2, n3 and n4 voted for it in that term."
+        "Elected by a minority: n1 led term 2 of group 'g' (at 2.000 s in life 1), and only n1 and n2 of the voters "
+        "n1, n2, n3 and n4 voted for it in that term."
     )
     verdict = judge(*votes, won(2, "n1", "n2", "n3", "n4"))
     assert "and only n2 of the voters n2, n3 and n4 voted for it" in verdict.sentence, "its own vote does not count"
@@ -198,7 +198,10 @@ def test_only_the_row_with_which_a_leader_began_is_asked_for_a_majority() -> Non
     """Later the voters may be others: it was elected by those of its log at that time."""
     begun = [voted(1, "n1", "n1"), voted(1, "n2", "n1"), row(0, "n3"), won(2, "n1", "n1", "n2", "n3")]
     grown = row(3, "n1", "members", role="leader", term=2, leader="n1", voters=["n1", "n2", "n3", "n4"])
-    verdict = judge(*begun, row(0, "n4"), grown, row(4, "n2", "role", role="follower", term=2, voters=["n1", "n2"]))
+    follows = row(4, "n2", "role", role="follower", term=2, voters=["n1", "n2"])
+    stood = row(4, "n2", "vote", role="candidate", term=2, leader="n2", voters=["n1", "n2"])
+    assert judge(*begun, stood, follows).anomalies == ("voted-twice",), "n2 stood as well, and did not win"
+    verdict = judge(*begun, row(0, "n4"), grown, follows)
     assert (verdict.valid, verdict.figures["majorities"]) == ("true", 1)
 
 

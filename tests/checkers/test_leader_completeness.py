@@ -213,7 +213,13 @@ def test_m03_a_leader_whose_log_ends_in_an_earlier_term_than_a_committed_entry_l
         [has_entry(1, "n1", 20, 4, 12), commits(2, "n2", 4, 21), ends_with(3, "n5", 6, 90, 3)],
         [has_entry(1, "n1", 20, 4, 12), commits(2, "n1", 6, 21), ends_with(3, "n5", 6, 90, 3)],
         [has_entry(1, "n1", 20, 4, 12, group="h"), commits(2, "n1", 4, 21), ends_with(3, "n5", 6, 90, 3)],
+        [has_entry(1, "n1", 20, 4, 20, group="h"), ends_with(3, "n5", 6, 90, 3)],
         [has_entry(1, "n1", 20, 4, 25, event="cut"), ends_with(3, "n5", 6, 90, 3)],
+        [
+            has_entry(1, "n1", 20, 4, 12),
+            has_entry(2, "n1", 30, 3, 30, event="snapshot", applied_index=30),
+            ends_with(3, "n5", 6, 90, 3),
+        ],
         [
             has_entry(1, "n1", 20, 4, 12),
             has_entry(2, "n1", 22, 4, 12, event="cut"),
@@ -229,7 +235,9 @@ def test_m03_a_leader_whose_log_ends_in_an_earlier_term_than_a_committed_entry_l
         "another node's commit index says nothing of this log",
         "known only in the leader's own term",
         "another group",
+        "committed in another group",
         "it is cut off",
+        "a snapshot took its place",
         "it was cut off before",
     ],
 )

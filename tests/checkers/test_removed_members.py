@@ -85,6 +85,7 @@ def test_a_node_that_knows_that_its_removal_is_committed_does_not_stand_any_more
         "Removed, and stands: n3 of group 'g' knew in term 3 that its removal is committed (at 3.000 s in life 1), and "
         "voted for itself in term 4 (at 4.000 s in life 1)."
     )
+    assert judge(*REMOVED, stands(4, "n3", 4) | {"role": "follower"}).valid == "false", "its role may be news to come"
     assert judge(*REMOVED, role(4, "n3", "leader", 4, "n1 n2")).anomalies == ("removed-stands",)
 
 
