@@ -186,7 +186,7 @@ def ends_with(time_s: float, node: str, term: int, last: int, of_term: int | Non
 
 
 def has_entry(time_s: float, node: str, index: int, of_term: int, commit: int, **fields: Any) -> dict[str, Any]:
-    about = {"term": 4, "event": "first", "log_hash": "h", "applied_index": 0, "commit_index": commit}
+    about: dict[str, Any] = {"term": 4, "event": "first", "log_hash": "h", "applied_index": 0, "commit_index": commit}
     return row(time_s, node, **{**about, "log_index": index, "log_term": of_term, **fields})
 
 

@@ -27,9 +27,7 @@ class Node:
         self.log = Log([])
         self.role, self.term, self.leader, self.applied = "follower", 2, "n2", 0
         clock = SimpleNamespace(wall_ns=lambda: 5, monotonic_ns=lambda: 7, call_later=self._call_later)
-        runtime = SimpleNamespace(
-            clock=clock, telemetry=lambda line: self.lines.append(json.loads(line)), last_words=self._keep
-        )
+        runtime = SimpleNamespace(clock=clock, telemetry=self._write, last_words=self._keep)
         sources = Sources(
             voters=lambda: ("n1", "n2"),
             members=lambda: ("n1", "n2#1", "n3"),
@@ -38,6 +36,9 @@ class Node:
             log=LogChain(self.log, lambda: (self.log.base_index, EMPTY)),
         )
         self.telemetry = Telemetry(cast(Runtime, runtime), "g", sources)
+
+    def _write(self, line: bytes) -> None:
+        self.lines.append(json.loads(line))
 
     def _keep(self, words: Callable[[], bytes]) -> None:
         self.words = words
@@ -111,6 +112,18 @@ def test_after_a_cut_the_chain_is_that_of_the_entries_that_took_the_place() -> N
     assert len(set(node.said("log", "log"))) == 2
 
 
+def test_after_a_cut_it_is_so_too_where_entries_of_the_same_term_take_the_place() -> None:
+    node = Node()
+    node.append(*[1] * 64)
+    node.log.truncate(60)
+    node.telemetry.cut(59)
+    others = [Entry(index, 1, "command", b"other") for index in range(60, 65)]
+    node.log.append(others)
+    node.telemetry.appended(others)
+    assert node.said("log", "log")[1:] == [node.chain(64)]
+    assert len(set(node.said("log", "log"))) == 2
+
+
 def test_who_raised_a_followers_term_is_said_once_and_only_if_the_term_rose() -> None:
     node = Node()
     node.telemetry.start(0, None)
@@ -140,6 +153,8 @@ def test_a_start_has_the_log_and_the_vote_that_were_recovered() -> None:
     node.log.append([Entry(1, 1, "command", b""), Entry(2, 2, "command", b"")])
     node.telemetry.start(2, "n3")
     assert node.said("start", "last", "log_index", "log_term", "leader") == [(2, 2, 2, "n3")]
+    node.telemetry.event("commit")
+    assert node.said("commit", "last") == [2], "what was recovered is durable"
     node.append(2)
     assert node.said("first", "log_index") == [], "a term that it had already"
     node.append(3)
@@ -218,6 +233,9 @@ def test_last_words_are_of_the_log_and_of_what_is_durable_when_the_node_ends() -
     words = json.loads(node.words())
     found = [words.get(name) for name in ("event", "last", "log_index", "log_term", "log")]
     assert found == ["end", 1, 2, 1, node.chain(2)]
+    node.log.truncate(2)
+    node.log.append([Entry(2, 3, "command", b"not carried out yet")])
+    assert json.loads(node.words())["log"] == node.chain(2)
     assert node.said("end", "last") == [], "only a simulation writes them"
     node.telemetry.stop()
     assert node.said("stop", "last", "log_index") == [(1, 2)]
