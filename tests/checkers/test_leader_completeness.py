@@ -187,7 +187,8 @@ def ends_with(time_s: float, node: str, term: int, last: int, of_term: int | Non
 
 def has_entry(time_s: float, node: str, index: int, of_term: int, commit: int, **fields: Any) -> dict[str, Any]:
     about: dict[str, Any] = {"term": 4, "event": "first", "log_hash": "h", "applied_index": 0, "commit_index": commit}
-    return row(time_s, node, **{**about, "log_index": index, "log_term": of_term, **fields})
+    about |= {"log_index": index, "log_term": of_term, **fields}
+    return row(time_s, node, **about)
 
 
 def test_m03_a_leader_whose_log_ends_in_an_earlier_term_than_a_committed_entry_lacks_it_however_long_it_is() -> None:
