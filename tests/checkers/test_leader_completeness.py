@@ -152,6 +152,7 @@ def test_a_log_of_one_group_is_not_compared_with_what_another_group_applied_or_c
     assert (verdict.valid, verdict.figures["compared"], verdict.figures["highest_commit"]) == ("true", 0, 99)
     here = judge(*rows, applied(2, "n1", 1, 64, "b"), commits(2, "n1", 1, 50))
     assert (here.valid, here.figures["compared"], here.figures["highest_commit"]) == ("true", 1, 99)
+    assert judge(commits(1, "n1", 1, 5), commits(1, "n1", 1, 9, group="h")).figures["highest_commit"] == 9
 
 
 def test_the_log_of_a_node_in_one_group_stays_when_it_is_cut_in_another() -> None:
