@@ -225,5 +225,5 @@ def _praise(compared: list[Place], nodes: int) -> str:
         figures = f"{counted(len(compared), 'index', 'indexes')}, the highest {highest}"
         return f"Replicas agree at every index at which two or more nodes could be compared ({figures})."
     if nodes < 2:
-        return "Nothing to compare: only one node reported hashes."
+        return f"Nothing to compare: {'only one node reported hashes' if nodes else 'no node reported anything'}."
     return f"Unknown: no two of the {nodes} nodes reported a hash of the same kind at the same index above 0."

@@ -1,6 +1,7 @@
 """Leader completeness: a new leader has every entry that was committed in an earlier term (Raft, figure 3).
 
     incomplete-leader    a node leads, and its log ends before an index that was known to be committed
+    outdated-leader      a node leads, and its log ends in an earlier term than an entry that was known to be committed
     conflicting-leader   a node leads, and its log has other entries where some were known to be committed
 
 Then entries that a majority acknowledged are lost, or will be overwritten, even if no client ever reads them. A log
@@ -10,27 +11,30 @@ that was acknowledged before it was durable and a vote for a shorter log show he
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.matching import OwnLog
+from splitbrain.checkers.consensus.matching import NEW_LOG, OwnLog
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.quantities import counted
 
 _HASH_SHOWN = 12
+_T = TypeVar("_T")
 
 
 class LeaderCompleteness:
     """Judges every row of event "role" in which a node leads and has a `last_index`. No options.
 
     An index counts as committed in an earlier term if a node in an earlier term reported it as its commit index; times
-    are not compared. What a leader reported of its log behind what it had applied (`splitbrain.checkers.consensus.
-    matching`) is compared with the hash chains of nodes that had applied up to there in an earlier term. The figures:
-    `elections` judged, `highest_commit`, `compared` hashes, and `broken` elections. Unknown if no leader is known to be
+    are not compared. If that node reported the term of such an entry, the leader's log must not end in an earlier one:
+    terms never fall along a log. What a leader reported of its log behind what it had applied
+    (`splitbrain.checkers.consensus.matching`) is compared with the hash chains of nodes that had applied up to there in
+    an earlier term. The figures: `elections` judged, `after_commits`: how many of them after something was known to be
+    committed, `highest_commit`, `compared` hashes, and `broken` elections. Unknown if no leader is known to be
     incomplete and some do not report where their logs ended.
     """
 
@@ -44,22 +48,28 @@ class LeaderCompleteness:
         logs: list[tuple[Row, list[Row]]] = []
         committed: dict[str | None, dict[int, Row]] = {}
         chains: dict[tuple[str | None, int], dict[str, Row]] = {}
+        entries: dict[str | None, dict[int, _Entry]] = {}
         own: dict[tuple[str | None, str], OwnLog] = {}
         for row in rows(telemetry):
             log = own.setdefault((row.group, row.node), OwnLog())
+            known = list(_known_to_be_committed(row, log.said.values()))
             log.step(row)
             if row.term is None:
                 continue
+            for entry in known:
+                _keep(entries.setdefault(row.group, {}), row.term, entry, _term_of)
             if row.applied_index and row.chain_hash is not None:
                 _keep_earliest(chains.setdefault((row.group, row.applied_index), {}), row)
             if row.event == "role" and row.role == "leader":
                 elected.append(row)
                 logs.append((row, list(log.said.values())))
             if row.commit_index is not None:
-                _keep_highest(committed.setdefault(row.group, {}), row)
-        earlier = {group: _Committed(of_terms) for group, of_terms in committed.items()}
-        judged = [row for row in elected if row.last_index is not None]
-        found = [finding for row in judged if (finding := _finding(row, earlier.get(row.group)))]
+                _keep(committed.setdefault(row.group, {}), row.term, row, _commit)
+        highest = {group: _Earlier(of_terms, _commit) for group, of_terms in committed.items()}
+        newest = {group: _Earlier(of_terms, _term_of) for group, of_terms in entries.items()}
+        judged = [(row, _before(highest, row), _before(newest, row)) for row in elected if row.last_index is not None]
+        found = [finding for each in judged if (finding := _finding(*each))]
+        after_commits = sum(report is not None and _commit(report) > 0 for _, report, _ in judged)
         pairs = [pair for leader, said in logs for pair in _pairs(leader, said, chains)]
         found += [_conflicting(*pair) for pair in pairs if pair[1].log_hash != pair[2].chain_hash]
         valid: Valid = "false" if found else "unknown" if len(judged) < len(elected) else "true"
@@ -67,12 +77,13 @@ class LeaderCompleteness:
             checker=self.name,
             valid=valid,
             algorithm="commits by term",
-            sentence=_sentence(found, len(elected), len(judged)),
+            sentence=_sentence(found, len(elected), len(judged), after_commits),
             anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
             evidence={"findings": found[:LISTED]} if found else {},
             figures={
                 "elections": len(judged),
-                "highest_commit": max((each.highest for each in earlier.values()), default=0),
+                "after_commits": after_commits,
+                "highest_commit": max((_commit(each.best) for each in highest.values()), default=0),
                 "compared": len(pairs),
                 "broken": len(found),
             },
@@ -85,54 +96,98 @@ class LeaderCompleteness:
         return verdict
 
 
-class _Committed:
-    """What was known to be committed before a term began."""
+class _Entry(NamedTuple):
+    """An entry that is known to be committed: the row that names its term, and the one by which it is committed."""
 
-    def __init__(self, of_terms: Mapping[int, Row]) -> None:
+    said: Row
+    known: Row
+
+
+class _Earlier(Generic[_T]):
+    """The best of what was known before a term began."""
+
+    def __init__(self, of_terms: Mapping[int, _T], value: Callable[[_T], int]) -> None:
         self._terms = sorted(of_terms)
-        self._highest = list(accumulate((of_terms[term] for term in self._terms), _higher))
+        self._best = list(accumulate((of_terms[term] for term in self._terms), lambda a, b: _better(a, b, value)))
 
     @property
-    def highest(self) -> int:
-        """The highest index of all."""
-        return _commit(self._highest[-1])
+    def best(self) -> _T:
+        """The best of all."""
+        return self._best[-1]
 
-    def before(self, term: int) -> Row | None:
-        """The row with the highest commit index of all nodes that were in an earlier term."""
+    def before(self, term: int) -> _T | None:
+        """The best of what all nodes reported in an earlier term."""
         place = bisect_left(self._terms, term)
-        return self._highest[place - 1] if place else None
+        return self._best[place - 1] if place else None
 
 
-def _keep_highest(of_terms: dict[int, Row], row: Row) -> None:
-    assert row.term is not None
-    known = of_terms.get(row.term)
-    of_terms[row.term] = row if known is None else _higher(known, row)
+def _before(known: Mapping[str | None, _Earlier[_T]], leader: Row) -> _T | None:
+    of_group = known.get(leader.group)
+    return None if of_group is None or leader.term is None else of_group.before(leader.term)
 
 
-def _higher(a: Row, b: Row) -> Row:
-    return b if _commit(b) > _commit(a) else a
+def _keep(of_terms: dict[int, _T], term: int, new: _T, value: Callable[[_T], int]) -> None:
+    of_terms[term] = _better(of_terms.get(term, new), new, value)
+
+
+def _better(a: _T, b: _T, value: Callable[[_T], int]) -> _T:
+    return b if value(b) > value(a) else a
+
+
+def _known_to_be_committed(row: Row, held: Iterable[Row]) -> Iterator[_Entry]:
+    """Entries of a node's log, with their terms, up to its commit index; `held`: what it had said of its log before."""
+    said = held if row.event not in NEW_LOG else ()
+    own = () if row.event == "cut" else (row,)  # what is cut off is none of its log any more
+    for entry in (*said, *own):
+        if entry.log_term is not None and (entry.log_index or 0) <= (row.commit_index or 0):
+            yield _Entry(entry, row)
+
+
+def _term_of(entry: _Entry) -> int:
+    return entry.said.log_term or 0
 
 
 def _commit(row: Row) -> int:
     return row.commit_index or 0
 
 
-def _finding(leader: Row, committed: _Committed | None) -> dict[str, Any] | None:
-    assert leader.term is not None
+def _finding(leader: Row, report: Row | None, entry: _Entry | None) -> dict[str, Any] | None:
     assert leader.last_index is not None
-    report = committed.before(leader.term) if committed is not None else None
-    if report is None or _commit(report) <= leader.last_index:
-        return None
+    if report is not None and _commit(report) > leader.last_index:
+        return _incomplete(leader, leader.last_index, report)
+    ends_there = leader.log_term is not None and leader.log_index == leader.last_index
+    if entry is not None and ends_there and (leader.log_term or 0) < _term_of(entry):
+        return _outdated(leader, entry)
+    return None
+
+
+def _incomplete(leader: Row, last_index: int, report: Row) -> dict[str, Any]:
     return {
         "anomaly": "incomplete-leader",
         "sentence": (
             f"Incomplete leader: {leader.node} was elected in term {leader.term}{of_group(leader.group)} ({leader.at}) "
-            f"with a log that ends at {leader.last_index}, but {report.node} had reported commit index "
+            f"with a log that ends at {last_index}, but {report.node} had reported commit index "
             f"{report.commit_index} in term {report.term} ({report.at})."
         ),
-        "missing": [leader.last_index + 1, report.commit_index],
+        "missing": [last_index + 1, report.commit_index],
         "leader": leader.shown(),
         "committed": report.shown(),
+    }
+
+
+def _outdated(leader: Row, entry: _Entry) -> dict[str, Any]:
+    said, known = entry
+    return {
+        "anomaly": "outdated-leader",
+        "sentence": (
+            f"Outdated leader: {leader.node} was elected in term {leader.term}{of_group(leader.group)} ({leader.at}) "
+            f"with a log that ends with entry {leader.log_index} of term {leader.log_term}, but {known.node} had "
+            f"reported in term {known.term} that entry {said.log_index} of term {said.log_term} is committed "
+            f"({known.at})."
+        ),
+        "leader": leader.shown(),
+        "log": said.shown(),
+        "committed": known.shown(),
     }
 
 
@@ -167,10 +222,10 @@ def _conflicting(leader: Row, of_log: Row, applied: Row) -> dict[str, Any]:
     }
 
 
-def _sentence(found: list[dict[str, Any]], elected: int, judged: int) -> str:
+def _sentence(found: list[dict[str, Any]], elected: int, judged: int, after_commits: int) -> str:
     unjudged = elected - judged
     why = "it did not report where its log ended" if unjudged == 1 else "they did not report where their logs ended"
-    left_out = f"{unjudged} of the {counted(elected, 'elected leader')} could not be judged, since {why}"
+    left_out = f"{unjudged} of {counted(elected, 'elected leader')} could not be judged, since {why}"
     if found:
         more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}" + (f" ({left_out}.)" if unjudged else "")
@@ -180,4 +235,8 @@ def _sentence(found: list[dict[str, Any]], elected: int, judged: int) -> str:
         return "Unknown: no elected leader reported where its log ended."
     if unjudged:
         return f"Unknown: {left_out}; the other {judged} had every entry that was known to be committed before."
-    return f"Each of the {counted(judged, 'elected leader')} had every entry that was known to be committed before."
+    if not after_commits:
+        came = f"{counted(judged, 'leader')} {'was' if judged == 1 else 'were'} elected"
+        return f"{came}, and nothing was known to be committed before: nothing could be lacking."
+    who = "The elected leader" if judged == 1 else f"Each of {judged} elected leaders"
+    return f"{who} had every entry that was known to be committed before."

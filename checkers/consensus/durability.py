@@ -12,6 +12,7 @@ lost data, which nemesis ops say.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
@@ -95,13 +96,13 @@ class _Member:
     def __init__(self) -> None:
         self._said: Row | None = None
         self._vote: Row | None = None
-        self._firsts: list[Row] = []
+        self._firsts = deque[Row]()
         self._durable: Row | None = None
 
     def take(self, row: Row) -> _Restart | None:
         """Take the next row; a start behind something that was said is a restart."""
         if row.event in ("new-member", "cut", "snapshot"):
-            self._firsts, self._durable = [], None  # what stays of the log is not certain to have them
+            self._forget_entries()  # what stays of the log is not certain to have them
         if row.event == "new-member":
             self._said = self._vote = None
         elif row.event == "start":
@@ -118,14 +119,17 @@ class _Member:
         known = row.last_index is not None and (self._said is not None or self._vote is not None)
         restart = _Restart(row, self._said, self._vote, self._durable) if known else None
         self._said = None if row.last_index is None else row
-        self._firsts, self._durable = [], None
+        self._forget_entries()
         return restart
+
+    def _forget_entries(self) -> None:
+        self._firsts.clear()
+        self._durable = None
 
     def _says(self, row: Row, durable: int) -> None:
         self._said = row
-        for first in self._firsts:
-            if (first.log_index or 0) <= durable:
-                self._durable = first
+        while self._firsts and (self._firsts[0].log_index or 0) <= durable:
+            self._durable = self._firsts.popleft()
 
 
 def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:

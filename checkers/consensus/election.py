@@ -9,7 +9,8 @@
 A node starts as a follower. It leads only after it won an election, and each election has a new term. So a node that
 leads the same term again, after a restart or after it stepped down, was elected twice in it. If nodes report their
 votes (rows of event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no
-election. A vote that names no candidate is not counted. A leader is asked for its majority if it reported its own vote
+election. A vote that names no candidate is not counted. A node that left, lost its data, and came back (a row of event
+"new-member") is another member, with a vote of its own. A leader is asked for its majority if it reported its own vote
 in the term, and every voter reported anything.
 """
 
@@ -50,22 +51,26 @@ class ElectionSafety:
         terms: dict[Term, Leaders] = {}
         stretches: dict[tuple[Term, str, int], _Stretches] = {}
         votes: Votes = {}
-        known: dict[tuple[str | None, str], None] = {}
+        by_member: dict[tuple[str | None, str, int, int], dict[str, Row]] = {}
+        members: dict[tuple[str | None, str], int] = {}
         has_roles = False
         for row in rows(telemetry):
-            known[row.group, row.node] = None
+            member = members.setdefault((row.group, row.node), 0)
+            if row.event == "new-member":
+                member = members[row.group, row.node] = member + 1
             if row.role is None or row.term is None:
                 continue
             has_roles = True
             if row.event == "vote" and row.leader is not None:
                 votes.setdefault((row.group, row.node, row.term), {}).setdefault(row.leader, row)
+                by_member.setdefault((row.group, row.node, member, row.term), {}).setdefault(row.leader, row)
             term = (row.group, row.term)
             stretch = stretches.setdefault((term, row.node, row.life), _Stretches()).step(row)
             if row.role == "leader":
                 terms.setdefault(term, {}).setdefault((row.node, row.life, stretch), []).append(row)
         found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
-        found += [_double_vote(node, cast) for (_, node, _), cast in votes.items() if len(cast) > 1]
-        elected = list(_elected(telemetry, votes, known))
+        found += [_double_vote(node, cast) for (_, node, _, _), cast in by_member.items() if len(cast) > 1]
+        elected = list(_elected(telemetry, votes, members))
         found += [_minority(*each) for each in elected if 2 * len(each[2]) <= len(each[1])]
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
         valid: Valid = "false" if found else "true" if has_roles else "unknown"
@@ -122,11 +127,12 @@ def _elected(
 
 
 def _minority(leader: Row, voters: list[str], votes: list[str]) -> dict[str, Any]:
+    who = f"only {_listed(votes)}" if votes else "none"
     return {
         "anomaly": "minority",
         "sentence": (
-            f"Elected by a minority: {leader.node} led term {leader.term}{of_group(leader.group)} ({leader.at}); of "
-            f"the voters {', '.join(voters)} {' and '.join(votes) or 'none'} voted for it in that term."
+            f"Elected by a minority: {leader.node} led term {leader.term}{of_group(leader.group)} ({leader.at}), and "
+            f"{who} of the voters {_listed(voters)} voted for it in that term."
         ),
         "group": leader.group,
         "term": leader.term,
@@ -164,6 +170,11 @@ def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
     }
 
 
+def _listed(nodes: list[str]) -> str:
+    """As in: n1, n2 and n3."""
+    return " and ".join([", ".join(nodes[:-1]), nodes[-1]]) if nodes[1:] else "".join(nodes)
+
+
 def _double_vote(node: str, cast: dict[str, Row]) -> dict[str, Any]:
     first = next(iter(cast.values()))
     stories = [f"for {candidate} {row.at}" for candidate, row in cast.items()]
@@ -194,4 +205,4 @@ def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, has_roles: bo
         return "Unknown: no row of the telemetry has a role and a term."
     if not terms:
         return "No leader was seen, so no term had two leaders."
-    return f"No term had more than one leader: {terms} terms had one, {counted(nodes, 'node')} led."
+    return f"No term had more than one leader: {counted(terms, 'term')} had one, {counted(nodes, 'node')} led."

@@ -11,6 +11,7 @@ the same in all logs, too. A leader never changes what it appended itself, so wh
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations
 from typing import Any, Final, TypeAlias
@@ -31,7 +32,7 @@ STATES: Final = ("checkpoint", "snapshot")
 """Events of rows whose log columns tell for which entry a state stands (`replica-agreement`)."""
 
 _HASH_SHOWN = 12
-_NEW_LOG: Final = ("start", "new-member", "cut", "snapshot", "rebuild")
+NEW_LOG: Final = ("start", "new-member", "cut", "snapshot", "rebuild")
 """Events after which the log of a node may hold other entries than before."""
 
 
@@ -111,7 +112,7 @@ class OwnLog:
 
         Rows before that are forgotten.
         """
-        if row.event in _NEW_LOG:
+        if row.event in NEW_LOG:
             self.said.clear()
         said = None
         if row.applied_index is not None and self.said:
@@ -125,11 +126,14 @@ class OwnLog:
 
 
 def _differing(entries: Mapping[Entry, Sightings], compared: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    agreed = [entry for entry in compared if len(entries[entry]) == 1]
+    agreed: dict[str | None, list[int]] = {}
+    for group, index, _ in sorted((entry for entry in compared if len(entries[entry]) == 1), key=lambda each: each[1]):
+        agreed.setdefault(group, []).append(index)
     for entry, sightings in entries.items():
         for one, other in combinations(sightings, 2):
             group, index, _ = entry
-            last_agreed = max((i for g, i, _ in agreed if g == group and i < index), default=None)
+            place = bisect_left(agreed.get(group, []), index)
+            last_agreed = agreed[group][place - 1] if place else None
             shown = [next(iter(sightings[each].values())) for each in (one, other)]
             said = " and ".join(f"{row.node} reported {(row.log_hash or '')[:_HASH_SHOWN]} ({row.at})" for row in shown)
             before = "" if last_agreed is None else f" Logs of two nodes agreed up to entry {last_agreed}."

@@ -160,7 +160,10 @@ def _sentence(found: list[dict[str, Any]], removals: int, followed: int) -> str:
     if found:
         more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}"
-    terms = f"{counted(followed, 'leader')} left a term because of a message, and each was a member's"
+    terms = "no leader left its term because of a message"
+    if followed:
+        whose = "its term" if followed == 1 else "their terms"
+        terms = f"{counted(followed, 'leader')} left {whose} because of a message, always a member's"
     if not removals:
         return f"No node knew that it was removed; {terms}." if followed else "No node knew that it was removed."
     return f"{counted(removals, 'removed node')} stood in no later term; {terms}."

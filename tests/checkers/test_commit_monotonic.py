@@ -182,3 +182,53 @@ def test_an_applied_index_that_rises_by_another_number_than_was_applied_is_named
     assert verdict.sentence == (
         f"{said}: n1 of group 'g' applied 5 entries from index 20 at 2.000 s in life 1 to {index} at 3.000 s in life 1."
     )
+
+
+def test_each_group_of_a_node_has_its_own_indexes_and_terms() -> None:
+    rows = [row(1, "n1", "role", term=9, commit_index=9), row(2, "n1", "role", term=1, commit_index=1, group="h")]
+    assert judge(*rows).valid == "true"
+    verdict = judge(*rows, row(3, "n1", commit_index=8), row(4, "n1", commit_index=0, group="h"))
+    assert (verdict.anomalies, verdict.figures["broken"]) == (("commit-went-back",), {"commit-went-back": 2})
+
+
+def test_a_rebuild_lets_only_the_applied_index_go_back() -> None:
+    before = row(1, "n1", term=5, commit_index=9, applied_index=9)
+    after = row(2, "n1", "rebuild", term=4, commit_index=8, applied_index=0)
+    assert judge(before, after).anomalies == ("commit-went-back", "term-went-back")
+
+
+def test_what_went_back_goes_on_from_there() -> None:
+    """Each step back is one finding, not one for every row until the index is reached again."""
+    steps = [row(at, "n1", commit_index=index) for at, index in enumerate((9, 5, 6, 7, 9, 8))]
+    assert judge(*steps).figures["broken"] == {"commit-went-back": 2}
+
+
+@pytest.mark.parametrize(("applied", "valid"), [(9, "true"), (10, "false")])
+def test_applied_up_to_the_commit_index_is_fine_and_one_more_is_not(applied: int, valid: str) -> None:
+    assert judge(row(1, "n1", commit_index=9, applied_index=applied)).valid == valid
+
+
+def test_one_entry_more_or_less_than_was_applied_is_named_in_rows_of_any_event() -> None:
+    for event in ("commit", "role", "hash", "end"):
+        for index, anomaly in ((24, "applied-twice"), (25, None), (26, "applied-skipped")):
+            verdict = judge(applies(1, "start", 20, 0), applies(2, event, index, 5))
+            assert verdict.anomalies == ((anomaly,) if anomaly else ())
+
+
+def test_rows_of_all_nodes_that_follow_the_log_are_counted() -> None:
+    rows = [{**applies(at, "commit", 20 + at, at), "node": node} for at in (1, 2) for node in ("n1", "n2")]
+    assert (judge(*rows).figures["counted"], judge(*rows).figures["lives"]) == (2, 2)
+
+
+def test_the_highest_announced_term_counts_in_all_later_lives() -> None:
+    rows = [row(1, "n1", "role", term=8), row(2, "n1", "role", term=9), row(3, "n1", "start", life=2, term=9)]
+    assert judge(*rows, row(4, "n1", "start", life=3, term=8)).anomalies == ("term-forgotten",)
+    forgot = judge(rows[0], row(2, "n1", "role", life=2, term=6), row(3, "n1", life=3, term=7))
+    assert forgot.figures["broken"] == {"term-forgotten": 2}, "the life before did not know it either"
+    again = judge(rows[0], row(2, "n1", life=2, term=6), row(3, "n1", life=2, term=7))
+    assert again.figures["broken"] == {"term-forgotten": 1}, "the rest of a life follows from its beginning"
+
+
+def test_a_new_member_has_announced_nothing_also_in_its_later_lives() -> None:
+    before, left = row(1, "n1", "role", term=8), row(2, "n1", "new-member", life=2)
+    assert judge(before, left, row(3, "n1", "start", life=2, term=0), row(4, "n1", life=3, term=1)).valid == "true"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from splitbrain.checkers.declare import Declare
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op, OpType
 from tests.checkers.brute_force import linearizable
 from tests.checkers.support import Call, Script, interleavings
@@ -92,3 +93,77 @@ def test_one_broken_key_breaks_the_run_and_is_named() -> None:
     assert merged.figures["keys"] == 3
     assert merged.figures["broken"] == 1
     assert Declare().merge([judge(script.ops) for script in (good, unread)], {}).valid == "true"
+
+
+def test_a_key_that_was_read_and_whose_creation_was_not_acknowledged_has_vanished_too() -> None:
+    script = Script()
+    script.call(0, "create", 1, how="info", key="q")
+    script.call(1, "read", result=1, key="q")
+    script.call(2, "read", key="q")
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("vanished",)
+    assert verdict.sentence.startswith("Vanished: key 'q' was read as 1 by n2 at 0.300 s, but the read that began at")
+
+
+def test_a_key_that_was_created_vanished_from_its_creation_on() -> None:
+    script = Script()
+    script.call(0, "create", 1, key="q")
+    script.call(1, "read", result=1, key="q")
+    script.call(2, "read", key="q")
+    assert judge(script.ops).sentence.startswith("Vanished: key 'q' was created as 1 by n1 at 0.100 s")
+
+
+def test_what_a_creation_asked_for_counts_and_not_its_answer() -> None:
+    script = Script()
+    script.call(0, "create", 1, result={"created": True})
+    script.call(1, "read", result=1)
+    assert judge(script.ops).valid == "true"
+
+
+def test_functions_may_have_other_names() -> None:
+    script = Script()
+    script.call(0, "declare", 1)
+    script.call(1, "get", result=2)
+    options = {"create": "declare", "read": "get"}
+    assert Declare().check(script.table(), options).anomalies == ("wrong-value",)
+    assert judge(script.ops).valid == "unknown"
+    with pytest.raises(UsageError, match="option 'read' must be the name of a function, not 3"):
+        Declare().check(script.table(), {"read": 3})
+
+
+def test_the_figures_say_how_much_was_tried_and_what_was_never_read() -> None:
+    script = Script()
+    script.call(0, "create", 1)
+    script.call(1, "create", 2, how="fail")
+    script.call(2, "create", 3, how="info")
+    unread = judge(script.ops)
+    assert unread.figures == {"keys": 1, "winners": 1, "attempted": 3, "reads": 0, "never_read": 1}
+    script.call(3, "read", result=1)
+    script.call(4, "read", result=1)
+    assert judge(script.ops).figures == {"keys": 1, "winners": 1, "attempted": 3, "reads": 2, "never_read": 0}
+    assert Declare().merge([unread, judge(script.ops)], {}).figures["never_read"] == 1
+
+
+def test_a_run_that_proves_nothing_says_why_as_each_of_its_keys_does() -> None:
+    script = Script()
+    script.call(0, "create", 1, key="q")
+    of_key = judge(script.ops)
+    assert [reason.sentence for reason in of_key.inconclusive] == ["key 'q' was never read."]
+    of_run = Declare().merge([of_key], {})
+    assert [reason.sentence for reason in of_run.inconclusive] == ["No key was ever read."]
+    script.call(1, "read", result=1, key="q")
+    assert Declare().merge([of_key, judge(script.ops)], {}).inconclusive == ()
+
+
+def test_of_several_broken_keys_the_one_that_broke_first_speaks_and_all_are_listed() -> None:
+    script = Script()
+    for key, seen in (("b", 2), ("a", None)):
+        script.call(0, "create", 1, key=key)
+        script.call(1, "read", result=seen, key=key)
+    of_keys = [judge([op for op in script.ops if op.key == key]) for key in ("a", "b")]
+    verdict = Declare().merge(of_keys, {})
+    assert verdict.sentence.startswith("Wrong value: key 'b' was created as 1")
+    assert verdict.sentence.endswith("(2 keys are broken.)")
+    assert (verdict.evidence["key"], verdict.evidence["keys"]) == ("b", ["a", "b"])
+    assert verdict.anomalies == ("vanished", "wrong-value")
+    assert verdict.figures["broken"] == 2

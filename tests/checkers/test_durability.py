@@ -184,3 +184,48 @@ def test_m14_a_log_that_ends_in_an_earlier_term_than_an_entry_that_was_said_to_b
 )
 def test_an_entry_that_is_there_or_was_not_promised_or_was_cut_off_is_not_forgotten(rows: Any) -> None:
     assert judge(first(1, 41, 3, durable=40), *rows).valid == "true"
+
+
+def test_a_snapshot_may_take_the_place_of_an_entry_that_was_said_to_be_durable() -> None:
+    rows = [first(1, 41, 3, durable=40), said(1.5, 42)]
+    taken = row(2, "n1", "snapshot", last_index=42, log_index=45, log_term=2)
+    assert judge(*rows, recovered(3, 50, 2)).anomalies == ("entry-forgotten",)
+    assert judge(*rows, taken, recovered(3, 50, 2)).valid == "true"
+
+
+def test_of_several_terms_of_which_entries_are_durable_the_last_one_counts() -> None:
+    rows = [first(1, 41, 3, durable=40), first(1.1, 44, 5, durable=43), said(1.5, 44), first(1.6, 46, 6, durable=45)]
+    verdict = judge(*rows, recovered(3, 50, 4))
+    assert verdict.anomalies == ("entry-forgotten",)
+    assert "had got entry 44 of term 5 (at 1.100 s in life 1)" in verdict.sentence
+    assert judge(*rows, recovered(3, 50, 5)).valid == "true", "that of term 6 was never said to be durable"
+    both = judge(*rows[:2], said(1.5, 43), recovered(3, 50, 4))
+    assert both.valid == "true", "only that of term 3 is durable"
+
+
+def test_what_the_life_before_the_last_one_said_of_its_entries_is_over() -> None:
+    later = row(5, "n1", "start", life=3, last_index=50, log_index=50, log_term=2)
+    assert judge(first(1, 41, 3, durable=40), said(1.5, 42), recovered(3, 50, 3), later).valid == "true"
+
+
+def test_an_entry_that_is_durable_at_its_very_index_counts() -> None:
+    assert judge(first(1, 41, 3, durable=40), said(1.5, 41), recovered(3, 50, 2)).anomalies == ("entry-forgotten",)
+
+
+def test_only_nodes_that_an_op_names_are_excused_and_from_the_moment_at_which_it_began() -> None:
+    rows = [said(1, 47), start(2.2, 45)]
+    assert judge(*rows, script=disk_op(2, "n1", truncate=1)).figures["excused"] == 1, "it began to lose data at 2 s"
+    assert judge(*rows, script=disk_op(2, "n10 n11", truncate=1)).valid == "false", "n10 is not n1"
+
+
+def test_nodes_that_are_left_out_count_in_no_figure() -> None:
+    rows = [row(1, "n2", "vote", term=4, leader="n1", last_index=99), row(3, "n2", "start", life=2, last_index=0)]
+    verdict = judge(*rows, said(1, 7), start(3, 7), script=disk_op(2, "n2", wipe=True))
+    assert verdict.figures == {"restarts": 1, "excused": 1, "highest": 7, "votes": 0, "broken": 0}
+
+
+def test_what_two_nodes_forgot_are_two_findings() -> None:
+    rows = [said(1, 47), said(1, 47, node="n2"), start(3, 45), start(4, 45, node="n2")]
+    verdict = judge(*rows)
+    assert verdict.figures["broken"] == 2
+    assert verdict.sentence.endswith("(2 findings in all.)")

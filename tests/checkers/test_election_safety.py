@@ -176,9 +176,66 @@ def test_a_leader_has_votes_of_a_majority_of_the_voters_by_its_own_log() -> None
     verdict = judge(*votes, won(2, "n1", "n1", "n2", "n3", "n4"))
     assert (verdict.valid, verdict.anomalies) == ("false", ("minority",))
     assert verdict.sentence == (
-        "Elected by a minority: n1 led term 2 of group 'g' (at 2.000 s in life 1); of the voters n1, n2, n3, n4 n1 and "
-        "n2 voted for it in that term."
+        "Elected by a minority: n1 led term 2 of group 'g' (at 2.000 s in life 1), and only n1 and n2 of the voters "
+        "n1, n2, n3 and n4 voted for it in that term."
     )
+    verdict = judge(*votes, won(2, "n1", "n2", "n3", "n4"))
+    assert "and only n2 of the voters n2, n3 and n4 voted for it" in verdict.sentence, "its own vote does not count"
+    verdict = judge(*votes, won(2, "n1", "n3"))
+    assert "and none of the voters n3 voted for it in that term." in verdict.sentence
+
+
+def test_the_votes_of_another_term_or_group_make_no_majority() -> None:
+    heard = [voted(1, "n1", "n1"), row(0, "n3")]
+    assert judge(*heard, voted(1, "n2", "n1", term=1), won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
+    other = [row(0, "n2"), {**voted(1, "n2", "n1"), "group": "h"}]
+    assert judge(*heard, *other, won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
+    unheard_here = [voted(1, "n1", "n1"), {**row(0, "n2"), "group": "h"}, {**row(0, "n3"), "group": "h"}]
+    assert judge(*unheard_here, won(2, "n1", "n1", "n2", "n3")).figures["majorities"] == 0
+
+
+def test_only_the_row_with_which_a_leader_began_is_asked_for_a_majority() -> None:
+    """Later the voters may be others: it was elected by those of its log at that time."""
+    begun = [voted(1, "n1", "n1"), voted(1, "n2", "n1"), row(0, "n3"), won(2, "n1", "n1", "n2", "n3")]
+    grown = row(3, "n1", "members", role="leader", term=2, leader="n1", voters=["n1", "n2", "n3", "n4"])
+    follows = row(4, "n2", "role", role="follower", term=2, voters=["n1", "n2"])
+    stood = row(4, "n2", "vote", role="candidate", term=2, leader="n2", voters=["n1", "n2"])
+    assert judge(*begun, stood, follows).anomalies == ("voted-twice",), "n2 stood as well, and did not win"
+    verdict = judge(*begun, row(0, "n4"), grown, follows)
+    assert (verdict.valid, verdict.figures["majorities"]) == ("true", 1)
+
+
+def test_two_nodes_that_voted_twice_for_the_same_candidates_are_two_findings() -> None:
+    cast = [votes(at, node, 3, candidate) for node in ("n1", "n2") for at, candidate in ((1, "n4"), (2, "n5"))]
+    verdict = judge(*cast, leads(3, "n4", 3), leads(3, "n5", 3))
+    assert (verdict.anomalies, verdict.figures["broken"]) == (("two-leaders", "voted-twice"), 3)
+    assert verdict.sentence.endswith("(3 findings in all.)")
+    assert [finding["node"] for finding in verdict.evidence["findings"][1:]] == ["n1", "n2"]
+
+
+def test_the_first_of_several_rows_about_one_vote_is_shown() -> None:
+    verdict = judge(votes(1, "n1", 3, "n2"), votes(2, "n1", 3, "n2", life=2), votes(3, "n1", 3, "n4", life=2))
+    assert "for n2 at 1.000 s in life 1 and for n4 at 3.000 s in life 2." in verdict.sentence
+
+
+def test_a_member_that_lost_its_data_and_came_back_as_another_one_has_a_vote_of_its_own() -> None:
+    before, again = votes(1, "n3", 5, "n5"), votes(3, "n3", 5, "n2", life=2)
+    came_back = row(2, "n3", "new-member", life=2, role="follower", term=0)
+    assert judge(before, again).anomalies == ("voted-twice",)
+    assert judge(before, came_back, again).valid == "true"
+    assert judge(before, {**came_back, "node": "n2"}, again).anomalies == ("voted-twice",)
+    assert judge(before, {**came_back, "group": "h"}, again).anomalies == ("voted-twice",)
+    assert judge(before, came_back, again, votes(4, "n3", 5, "n1", life=2)).anomalies == ("voted-twice",)
+
+
+def test_what_a_node_does_in_a_term_in_another_life_ends_no_stretch_of_this_one() -> None:
+    """A row of an earlier life may be read late: it says nothing of how often this life led."""
+    verdict = judge(leads(1, "n1", 3, life=2), row(2, "n1", "end", role="follower", term=3), leads(3, "n1", 3, life=2))
+    assert verdict.valid == "true"
+
+
+def test_one_term_in_words() -> None:
+    assert judge(leads(1, "n1", 4)).sentence == "No term had more than one leader: 1 term had one, 1 node led."
 
 
 def test_a_majority_is_only_counted_where_votes_are_reported_and_of_voters_that_report() -> None:

@@ -90,6 +90,63 @@ def test_other_groups_and_states_that_were_written_down_are_none_of_its_concern(
     assert (judge(*rows).valid, judge(*rows).figures["compared"]) == ("true", 0)
 
 
+def test_a_term_may_begin_elsewhere_in_another_group_and_a_node_has_a_log_in_each() -> None:
+    rows = [log(1, "n1", 10, 3, "a", "first"), log(2, "n1", 12, 3, "b", "first", group="h")]
+    applied = [row(at, "n1", "hash", applied_index=12, chain_hash="z", group=group) for at, group in ((3, "g"),)]
+    verdict = judge(*rows, *applied)
+    assert (verdict.valid, verdict.figures["terms"], verdict.figures["applied"]) == ("true", 2, 0)
+    cut = row(3, "n1", "cut", term=4, log_index=20, log_term=3, group="g")
+    assert judge(*rows, cut, row(4, "n1", "hash", applied_index=12, chain_hash="z", group="h")).anomalies == (
+        "applied-otherwise",
+    )
+
+
+def test_a_node_whose_own_log_differs_in_two_lives_is_found_but_no_agreement_with_itself_is_counted() -> None:
+    one, again = log(1, "n1", 64, 3, "a"), log(2, "n1", 64, 3, "a", life=2)
+    assert judge(one, again).figures["compared"] == 0
+    assert judge(one, again).sentence == "Nothing was compared: no two nodes reported their logs up to the same entry."
+    differs = judge(one, log(2, "n1", 64, 3, "b", life=2))
+    assert (differs.anomalies, differs.figures["compared"]) == (("logs-differ",), 0)
+
+
+def test_the_lowest_entry_of_those_that_differ_is_named_with_the_last_agreement_of_its_group() -> None:
+    agree = [log(1, node, index, 2, "same") for index in (64, 128, 320) for node in ("n1", "n2")]
+    elsewhere = [log(1, node, 190, 2, "same", group="h") for node in ("n1", "n2")]
+    differ = [log(2, node, index, 3, node) for index in (256, 192) for node in ("n1", "n2")]
+    late = [log(3, "n3", 300, 9, "x", "first"), log(3, "n4", 310, 9, "y", "first")]
+    verdict = judge(*late, *differ, *agree, *elsewhere)
+    assert [finding["index"] for finding in verdict.evidence["findings"]] == [192, 256, 300]
+    assert [finding["last_agreed_index"] for finding in verdict.evidence["findings"]] == [128, 128, None]
+    assert verdict.sentence.endswith("Logs of two nodes agreed up to entry 128. (3 findings in all.)")
+
+
+def test_each_thing_that_a_node_said_of_its_log_is_compared_once_with_what_it_applied_there() -> None:
+    def applied(time_s: float, index: int, chain: str | None) -> dict[str, Any]:
+        return row(time_s, "n1", "hash", applied_index=index, chain_hash=chain)
+
+    held = [log(1, "n1", 64, 3, "a"), log(1, "n1", 128, 3, "b")]
+    once = judge(*held, applied(2, 64, "z"), applied(3, 64, "z"))
+    assert (once.figures["applied"], once.figures["broken"]) == (1, 1)
+    both = judge(*held, applied(2, 64, "a"), applied(3, 128, "z"))
+    assert (both.figures["applied"], both.anomalies) == (2, ("applied-otherwise",))
+    assert judge(*held, applied(2, 64, None)).valid == "true", "it says no hash"
+    newest = judge(*held, log(2, "n1", 64, 3, "c", "role"), applied(3, 64, "z"))
+    said = newest.evidence["findings"][-1]["sentence"]
+    assert "reported c for its log up to entry 64 (at 2.000 s in life 1)" in said
+    applied_already = log(1, "n1", 64, 3, "a", applied_index=64)
+    assert judge(applied_already, applied(3, 64, "z")).figures["applied"] == 0, "what it applied is no log behind it"
+
+
+def test_the_state_for_an_entry_says_nothing_of_the_log_up_to_there() -> None:
+    written = log(1, "n1", 70, 3, "c", "checkpoint", applied_index=64)
+    assert judge(written, row(5, "n1", "hash", applied_index=70, chain_hash="z")).valid == "true"
+
+
+def test_what_is_cut_off_is_counted_also_if_it_was_of_an_earlier_term() -> None:
+    cuts = [row(at, "n1", "cut", term=4, log_index=20, log_term=term) for at, term in ((1, 3), (2, 2))]
+    assert judge(*cuts).figures["cuts"] == 2
+
+
 @given(telemetries())
 def test_old_runs_do_not_say_what_logs_held_and_nothing_is_made_of_that(rows: list[dict[str, Any]]) -> None:
     verdict = judge(*rows)

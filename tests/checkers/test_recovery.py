@@ -76,6 +76,60 @@ def test_an_interruption_after_the_system_was_seen_not_to_recover_excuses_nothin
     assert judge(run({"seconds": 1.0}, interrupted_s=6)).valid == "true"
 
 
+def test_a_verdict_that_is_unknown_says_why_and_what_to_do() -> None:
+    scripts = [run(None), run(STUCK, interrupted_s=10), run(STUCK, at_s=20)]
+    reasons = [judge(script).inconclusive[0] for script in scripts]
+    assert [reason.code.value for reason in reasons] == ["recovery-not-seen", "interrupted", "no-recovery"]
+    assert reasons[2].advice == "Set --recovery to at least the bound."
+
+
+def test_waiting_exactly_for_the_bound_is_enough() -> None:
+    assert judge(run(STUCK, at_s=29)).valid == "false", "healed at 9 s, and the bound is 20 s"
+    assert judge(run(STUCK, at_s=28.999)).valid == "unknown"
+
+
+def test_the_wait_begins_with_the_heal_phase_where_no_fault_was_healed_in_it() -> None:
+    script = Script()
+    script.event(HARNESS, "info", "phase", {"phase": "faults"}, time_s=0)
+    script.event(NEMESIS, "invoke", "stop-partition", {"fault": "partition", "action": "stop"}, time_s=3)
+    script.event(NEMESIS, "ok", "stop-partition", {"fault": "partition", "action": "stop"}, time_s=4)
+    script.event(HARNESS, "info", "phase", {"phase": "heal"}, time_s=5)
+    script.event(HARNESS, "info", "recovered", STUCK, time_s=30)
+    assert judge(script).figures["waited_s"] == 25.0
+
+
+def test_what_was_healed_after_the_system_was_seen_not_to_recover_does_not_shorten_the_wait() -> None:
+    script = run(STUCK)
+    stop = {"fault": "disk", "action": "stop"}
+    script.event(NEMESIS, "invoke", "stop-disk", stop, time_s=31)
+    script.event(NEMESIS, "ok", "stop-disk", stop, time_s=32)
+    assert judge(script).figures["waited_s"] == 21.0
+
+
+def test_the_first_time_that_recovery_was_checked_counts() -> None:
+    script = run(STUCK)
+    script.event(HARNESS, "info", "recovered", {"seconds": 1.0}, time_s=40)
+    assert judge(script).valid == "false"
+
+
+@pytest.mark.parametrize(
+    ("recovered", "problems"),
+    [
+        ({"missing": ["n2"], "problems": {}}, {"n2": ""}),
+        ({"missing": [], "problems": {"n5": "is stopped"}}, {"n5": "is stopped"}),
+        ({"missing": ["n2"], "problems": {"n5": "is stopped"}}, {"n2": "", "n5": "is stopped"}),
+        ({}, {}),
+    ],
+)
+def test_nodes_are_named_also_where_only_that_they_are_missing_or_only_their_problem_is_known(
+    recovered: dict[str, Any], problems: dict[str, str]
+) -> None:
+    verdict = judge(run({"seconds": None, **recovered}))
+    assert (verdict.valid, verdict.evidence["problems"]) == ("false", problems)
+    if not problems:
+        assert verdict.sentence.endswith("after everything was healed: some node is not usable.")
+
+
 @pytest.mark.parametrize("options", [{"bound": 3}, {"bound_s": "long"}, {"bound_s": 0}, {"bound_s": float("nan")}])
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="checker recovery"):

@@ -85,6 +85,7 @@ def test_a_node_that_knows_that_its_removal_is_committed_does_not_stand_any_more
         "Removed, and stands: n3 of group 'g' knew in term 3 that its removal is committed (at 3.000 s in life 1), and "
         "voted for itself in term 4 (at 4.000 s in life 1)."
     )
+    assert judge(*REMOVED, stands(4, "n3", 4) | {"role": "follower"}).valid == "false", "its role may be news to come"
     assert judge(*REMOVED, role(4, "n3", "leader", 4, "n1 n2")).anomalies == ("removed-stands",)
 
 
@@ -109,6 +110,78 @@ def test_ra30_until_it_is_committed_a_removed_node_leads_on_and_stands() -> None
 )
 def test_who_does_not_know_any_more_or_is_a_member_again_may_stand(between: dict[str, Any]) -> None:
     assert judge(*REMOVED, between, stands(5, "n3", 4, life=between["life"])).valid == "true"
+
+
+def test_a_removal_is_known_to_be_committed_from_its_own_index_on_by_a_row_of_any_event() -> None:
+    removal = REMOVED[:2]
+    for event in ("commit", "hash", "role", "stop"):
+        assert judge(*removal, {**knows(3, "n3", 8), "event": event}, stands(4, "n3", 4)).valid == "true"
+        assert judge(*removal, {**knows(3, "n3", 9), "event": event}, stands(4, "n3", 4)).valid == "false"
+
+
+def test_the_first_configuration_without_a_node_is_its_removal() -> None:
+    later = members(2.5, "n3", "n1", at=12)
+    assert judge(*REMOVED[:2], later, knows(3, "n3", 9), stands(4, "n3", 4)).anomalies == ("removed-stands",)
+
+
+def test_a_removed_node_may_still_vote_for_others_lead_on_in_its_term_and_tell_of_a_later_one() -> None:
+    for row_after in (
+        stands(4, "n3", 4) | {"leader": "n1"},
+        stands(4, "n3", 3),
+        role(4, "n3", "leader", 3, "n1 n2"),
+        knows(4, "n3", 10, term=4),
+        knows(4, "n3", 10, term=4) | {"role": "leader"},
+    ):
+        assert judge(*REMOVED, row_after).valid == "true"
+
+
+def test_a_node_whose_name_begins_another_ones_is_removed_all_the_same() -> None:
+    rows = [role(1, "n1", "follower", 3, "n1 n2 n10"), members(2, "n1", "n2 n10", at=9), knows(3, "n1", 9)]
+    assert judge(*rows, stands(4, "n1", 4)).anomalies == ("removed-stands",)
+
+
+def test_a_restart_does_not_make_a_node_forget_that_it_was_a_member() -> None:
+    begun = [role(1, "n3", "follower", 3), row(2, "n3", "start", life=2, term=3, members=ALL, log_index=4)]
+    without = [members(3, "n3", "n1 n2", at=9, life=2), knows(4, "n3", 9, life=2)]
+    assert judge(*begun, *without, stands(5, "n3", 4, life=2)).valid == "false"
+    unsaid = [begun[0], row(2, "n3", "start", life=2, term=3)]
+    assert judge(*unsaid, *without, stands(5, "n3", 4, life=2)).valid == "false"
+    another = [begun[0], row(2, "n3", "new-member", life=2), *without, stands(5, "n3", 4, life=2)]
+    assert judge(*another).valid == "true", "another member, that has not joined yet"
+
+
+def test_each_group_has_its_own_members() -> None:
+    other = [{**each, "group": "h"} for each in (role(1, "n3", "follower", 3), members(2, "n3", ALL, at=9))]
+    assert judge(*REMOVED, *other, stands(4, "n3", 4, group="h")).valid == "true"
+    assert judge(*REMOVED, *other, stands(4, "n3", 4)).valid == "false"
+
+
+def test_a_leader_that_stays_in_its_term_or_started_anew_followed_nobody() -> None:
+    led = role(1, "n1", "leader", 3)
+    same = judge(led, role(2, "n1", "follower", 3, raised_by="n9"))
+    assert (same.valid, same.figures["followed"]) == ("true", 0)
+    for event in ("start", "new-member"):
+        anew = judge(led, row(2, "n1", event, life=2), role(3, "n1", "follower", 4, raised_by="n9", life=2))
+        assert (anew.valid, anew.figures["followed"]) == ("true", 0)
+    stepped = judge(led, role(2, "n1", "follower", 3), role(3, "n1", "follower", 4, raised_by="n9"))
+    assert (stepped.valid, stepped.figures["followed"]) == ("true", 0)
+
+
+def test_the_removals_of_all_nodes_are_counted_and_said() -> None:
+    also = [
+        {**each, "node": "n2", "members": each.get("members") and each["members"].replace("n2", "n3")}
+        for each in REMOVED
+    ]
+    verdict = judge(*REMOVED, {**also[0], "members": ALL}, also[1] | {"members": "n1 n3"}, also[2])
+    assert (verdict.valid, verdict.figures["removals"]) == ("true", 2)
+    assert verdict.sentence == "2 removed nodes stood in no later term; no leader left its term because of a message."
+    followed = [role(5, "n1", "leader", 6, "n1 n2"), role(6, "n1", "follower", 7, "n1 n2", raised_by="n2")]
+    assert judge(*REMOVED, *followed).sentence == (
+        "1 removed node stood in no later term; 1 leader left its term because of a message, always a member's."
+    )
+    assert judge(*followed).sentence == (
+        "No node knew that it was removed; 1 leader left its term because of a message, always a member's."
+    )
 
 
 def test_a_node_that_has_not_joined_yet_was_not_removed() -> None:

@@ -201,3 +201,49 @@ def test_states_that_differ_before_they_are_written_down_are_no_matter_of_snapsh
     assert judge(at(1, "n1", 16, "a", "s"), state_of(2, "n2", "snapshot", 16, 16, "b", "t")).anomalies == (
         "divergence",
     )
+
+
+def test_each_group_has_its_own_first_disagreement_and_last_agreement() -> None:
+    agree = [
+        at(1, node, index, "a", "s", group=group) for index, group in ((3, "g"), (7, "h")) for node in ("n1", "n2")
+    ]
+    differ = [
+        at(2, node, index, node, "s", group=group) for index, group in ((9, "g"), (5, "h")) for node in ("n1", "n2")
+    ]
+    verdict = judge(*agree, *differ)
+    found = [(each["group"], each["applied_index"], each["last_agreed_index"]) for each in verdict.evidence["findings"]]
+    assert found == [("h", 5, None), ("g", 9, 3)]
+
+
+def test_what_two_nodes_lost_are_two_findings() -> None:
+    lost = {"projection_hash": "p", "projected_hash": "q"}
+    projected = judge(*(at(1, node, 64, "a", "s", **lost) for node in ("n1", "n2")))
+    assert [each["replicas"][0]["node"] for each in projected.evidence["findings"]] == ["n1", "n2"]
+    written = judge(*(state_of(1, node, "checkpoint", 32, 33, "b", "t") for node in ("n1", "n2")))
+    assert [each["replicas"][0]["node"] for each in written.evidence["findings"]] == ["n1", "n2"]
+    assert written.anomalies == ("snapshot",), "a state of an earlier entry than that for which it stands"
+
+
+def test_an_anomaly_of_each_kind_is_shown_at_one_index() -> None:
+    """n1 and n2 applied different entries; n3 applied what n1 did, and came to another state."""
+    verdict = judge(at(1, "n1", 5, "a", "s"), at(1, "n2", 5, "b", "s"), at(1, "n3", 5, "a", "t"))
+    assert set(verdict.anomalies) == {"divergence", "non-determinism"}
+    assert [row["node"] for row in verdict.evidence["findings"][0]["replicas"]] == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_state_that_one_node_applied_and_another_loaded_is_not_only_loaded(order: int) -> None:
+    """What was applied differs from what was written down: that is no matter of loading."""
+    written = state_of(1, "n1", "checkpoint", 16, 16, "a", "s")
+    others = [state_of(2, "n2", "snapshot", 16, 16, "a", "t"), at(2, "n3", 16, "a", "t")]
+    assert judge(*[written, *others][::order]).anomalies == ("non-determinism",)
+    assert judge(*[written, others[0]][::order]).anomalies == ("snapshot",)
+
+
+def test_a_snapshot_that_was_taken_over_for_another_entry_is_one_too() -> None:
+    verdict = judge(state_of(1, "n1", "snapshot", 32, 31, "b", "t"))
+    assert (verdict.valid, verdict.anomalies, verdict.figures["snapshots"]) == ("false", ("snapshot",), 1)
+
+
+def test_without_any_row_it_is_not_said_that_one_node_reported() -> None:
+    assert judge().sentence == "Nothing to compare: no node reported anything."

@@ -78,3 +78,30 @@ def test_what_lies_behind_a_snapshot_that_the_store_has_not_loaded_yet_is_not_kn
     chain = LogChain(log, lambda: (0, EMPTY))
     log.replace(20, 2)
     assert (chain.at(9), chain.end()) == (None, None)
+
+
+def test_a_chain_differs_with_everything_that_is_in_an_entry_and_with_all_before_it() -> None:
+    base = chained(EMPTY, Entry(1, 1, "command", b"a"))
+    others = [
+        chained(EMPTY, Entry(2, 1, "command", b"a")),
+        chained(EMPTY, Entry(1, 2, "command", b"a")),
+        chained(EMPTY, Entry(1, 1, "noop", b"a")),
+        chained(EMPTY, Entry(1, 1, "command", b"b")),
+        chained(base, Entry(1, 1, "command", b"a")),
+    ]
+    assert len({base, *others}) == 6
+
+
+def test_what_was_hashed_before_is_of_no_use_once_it_was_taken_out_or_applied_and_compacted() -> None:
+    entries = noops(1, 9)
+    log, applied = Log(entries), 0
+    chain = LogChain(log, lambda: (applied, chain_of(entries[:applied])))
+    assert chain.at(3) == Point(3, 1, chain_of(entries[:3]).hex())
+    applied = 6
+    log.compact(5)
+    assert chain.at(9) == Point(9, 1, chain_of(entries).hex()), "entry 4 is not in the log any more"
+    log.truncate(8)
+    entries[7:] = noops(8, 9, term=2)
+    log.append(entries[7:])
+    chain.forget()
+    assert chain.at(9) == Point(9, 2, chain_of(entries).hex())

@@ -198,6 +198,95 @@ def test_reads_of_one_term_follow_only_those_of_the_same_term() -> None:
     assert of_modes("read-leader", "read-leader", terms=(4, 3), **options) == "unknown"
 
 
+def test_a_write_that_failed_and_was_invoked_only_after_the_read_explains_nothing() -> None:
+    script = Script()
+    script.call(1, "read", result=7)
+    script.call(0, "write", 7, how="fail")
+    assert Sessions().check(script.table(), {}).anomalies == ("thin-air-read",)
+
+
+def test_what_a_compare_and_set_found_is_a_read_too_also_if_it_crashed_and_its_value_was_read() -> None:
+    script = Script()
+    script.call(0, "write", 7, how="fail")
+    script.call(1, "cas", [7, 8])
+    assert Sessions().check(script.table(), {}).anomalies == ("aborted-read",)
+    crashed = Script()
+    crashed.call(0, "cas", [5, 8], how="info")
+    crashed.call(1, "read", result=8)
+    found = Sessions().check(crashed.table(), {})
+    assert (found.anomalies, found.evidence["ops"]) == (("thin-air-read",), [3])
+
+
+def test_of_several_findings_the_one_that_was_complete_first_speaks_and_all_are_named() -> None:
+    found = judge("x=1 x: z:9", "y=1 y:")
+    assert found.anomalies == ("read-your-writes", "thin-air-read")
+    assert found.sentence.startswith("Read your writes violated: process 0 wrote 1 of key 'x'")
+    assert found.sentence.endswith("(2 more findings)")
+    assert found.figures["findings"] == {"read-your-writes": 2, "thin-air-read": 1}
+
+
+def test_circles_that_have_nothing_in_common_are_findings_of_their_own() -> None:
+    found = judge("x=1 x=2 x:1", "y=1 y=2 y:1")
+    assert found.figures["findings"] == {"read-your-writes": 2, "monotonic-writes": 2}
+
+
+def test_sentences_say_what_was_read_and_what_was_written() -> None:
+    assert judge("x=1 x:").sentence == (
+        "Read your writes violated: process 0 wrote 1 of key 'x' (op 1, 0.000 s) and later read the initial value of "
+        "key 'x' (op 3, 0.000 s)."
+    )
+    follows = judge("x=1", "x:1 x=2", "x:2 x:1").sentence
+    assert "process 1 read 1 of key 'x' (op 3, 0.000 s) and later wrote 2 of key 'x' (op 5, 0.000 s)" in follows
+
+
+def test_a_circle_begins_with_a_guarantee_and_names_what_a_compare_and_set_left() -> None:
+    found = judge("x=1", "x:1>2", "x:2 x:1")
+    assert found.sentence.startswith("Monotonic reads violated: process 2 read 2 of key 'x'")
+    assert "but the write of 1 of key 'x' (op 1) came before the write of 2 of key 'x' (op 3)" in found.sentence
+    assert "process 1 replaced 1 by 2 of key 'x' (op 3, 0.000 s)" in found.sentence
+
+
+def test_compares_and_sets_that_found_each_others_values_are_writes_that_follow_reads() -> None:
+    script = Script()
+    script.event(0, "invoke", "cas", [1, 2])
+    script.event(1, "invoke", "cas", [2, 1])
+    script.event(0, "ok", "cas", [1, 2])
+    script.event(1, "ok", "cas", [2, 1])
+    assert Sessions().check(script.table(), {}).anomalies == ("writes-follow-reads",)
+
+
+def test_real_time_over_other_writes_is_said_of_the_write_that_came_first() -> None:
+    script = Script()
+    for process, value in enumerate((1, 5, 6, 2)):
+        script.call(process, "write", value)
+    script.call(4, "read", result=2)
+    script.call(4, "read", result=1)
+    found = Sessions().check(script.table(), LINEARIZABLE)
+    assert (
+        "the write of 1 (op 1) was acknowledged at 0.100 s, before the write of 2 (op 7) was invoked at 0.600 s"
+        in found.sentence
+    )
+    assert found.evidence["ops"] == [1, 7, 9, 11]
+
+
+def test_a_long_value_is_cut_in_a_sentence() -> None:
+    script = Script()
+    script.call(0, "write", "v" * 100)
+    script.call(0, "read")
+    sentence = Sessions().check(script.table(), {}).sentence
+    assert f'wrote "{"v" * 39}... (op 1' in sentence
+
+
+def test_a_read_of_the_initial_value_that_was_written_again_is_ambiguous() -> None:
+    script = Script()
+    script.call(0, "write", 1)
+    script.call(0, "write", None)
+    script.call(1, "read", result=1)
+    script.call(1, "read")
+    found = Sessions().check(script.table(), {})
+    assert (found.valid, found.figures["ambiguous_reads"]) == ("unknown", 1)
+
+
 def test_the_shortest_circle_is_shown_first() -> None:
     found = judge("x=1 x=2 x=3 x=4", "x:4 x:3", "x:4 x:1")
     assert len(found.evidence["because"]) == 2
