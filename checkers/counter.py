@@ -149,7 +149,7 @@ class _Judge:
     # --- rules ------------------------------------------------------------------------------------------------
 
     def findings(self) -> Iterator[Finding]:
-        """All anomalies, the plainest first; of each kind a few at most."""
+        """All anomalies, the plainest first."""
         yield from self._beyond_bounds()
         if all(change.by > 0 for change in self.changes):
             yield from self._backwards()
