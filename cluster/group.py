@@ -11,17 +11,22 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29
+from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupnames import METADATA
-from splitbrain.cluster.links import Links
+from splitbrain.cluster.machine import WithEffects
+from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import names, node_of
-from splitbrain.cluster.nodeconfig import NodeConfig
+from splitbrain.cluster.pending import Answering, Pending
+from splitbrain.cluster.place import Place
+from splitbrain.cluster.priorities import LowCommands
 from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
 from splitbrain.cluster.raft import Raft
 from splitbrain.cluster.raft import effects as fx
@@ -29,34 +34,16 @@ from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
-from splitbrain.cluster.requests import Pending, Requests
-from splitbrain.cluster.runtime import Runtime
+from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
-from splitbrain.cluster.tree import Done, NodeNotFound, Project
+from splitbrain.cluster.tree import Done, NodeNotFound, Project, Query, Result, encode_command
 from splitbrain.cluster.waits import Waits
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
-
-
-@dataclass(frozen=True)
-class Place:
-    """What all groups of a node share.
-
-    Attributes:
-        config: of the node.
-        runtime: of the node.
-        links: to the other nodes.
-        life: distinguishes this process from the node's earlier ones.
-    """
-
-    config: NodeConfig
-    runtime: Runtime
-    links: Links
-    life: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +55,10 @@ class _FromTimer:
     token: int
 
 
+class _LowTurn:
+    """Stands in the inbox where commands of low priority have their turn."""
+
+
 class Group:
     """This node's member of one group.
 
@@ -76,19 +67,20 @@ class Group:
         place: what it shares with the node's other groups.
         opened: what it had stored.
         founders: ids of the members with which the group begins, the same on all nodes.
+        store: its state machine.
 
     Attributes:
         requests: those of clients that are under way.
     """
 
-    def __init__(self, name: str, place: Place, opened: Opened, founders: Sequence[NodeId]) -> None:
+    def __init__(self, name: str, place: Place, opened: Opened, founders: Sequence[NodeId], store: type[Store]) -> None:
         config, runtime = place.config, place.runtime
         self._name = name
         self._config = config
         self._runtime = runtime
         self._links = place.links
-        self._store = Store(config.node, config.bugs)
-        self._inbox: deque[Event | _FromTimer] = deque()
+        self._store = store(config.node, config.bugs)
+        self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
         self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
         self._halted = False
         self._slice = config.apply_slice
@@ -114,21 +106,9 @@ class Group:
             ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
-        self.requests = Requests(
-            name,
-            config.member,
-            place.life,
-            clock,
-            self._links,
-            self._propose,
-            lambda: self._raft.term,
-            lambda query: (self._store.query(query), self._store.applied_index),
-            self._waits,
-            lambda wanted, answer: self._snapshots.asked(wanted, self._store.applied_index, self._store.dump, answer),
-            reads_on_lease=raft.lease_reads,
-            learners_first=config.learners_first,
-            bugs=config.bugs,
-        )
+        self.requests = Requests(name, place, self, self._waits)
+        self._low = LowCommands()
+        self._notices = Notices()
         self._snapshots = Snapshotting(
             self._storage,
             self._raft,
@@ -140,6 +120,7 @@ class Group:
             config.chunk_bytes,
             config.bugs,
         )
+        self._machinery = Machinery(name, place, self.requests, self._snapshots, self._raft)
         self._expiry = Expiry(config.bugs)
         self._catching_up = CatchingUp(self._raft.last_index)
         self._executors = self._executors_by_effect()
@@ -207,6 +188,7 @@ class Group:
         self._wake()
         self._election_timer.stop()
         self._heartbeat.stop()
+        self._machinery.stop()
 
     def status(self) -> wire.Status:
         """What this member says of itself."""
@@ -230,9 +212,10 @@ class Group:
         """The configuration that it has in force, committed or not."""
         return _member_list(self._raft.configuration)
 
-    def serve(self, request: wire.Request, answer: Callable[[int, wire.Outcome, int], None]) -> None:
-        """A client of this node wants something of the group; `answer` is called once, now or later."""
+    def serve(self, request: wire.Request, caller: Caller) -> None:
+        """A client of this node wants something of the group; it is answered now or later."""
         body, term = request.body, self._raft.term
+        answer: Answering = partial(caller.answer, request.id)
         match body:
             case wire.StatusQuery():
                 answer(term, self.status(), 0)
@@ -240,29 +223,67 @@ class Group:
                 answer(term, self.members(), 0)
             case Project():
                 answer(term, self._projected(body), 0)
-            case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery():
-                raise AssertionError("a request about groups is the node's")
+            case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery() | wire.AddressQuery():
+                raise AssertionError("a request about the node is the node's")
             case _:
-                self.requests.from_client(body, request.timeout_ms, answer, request.reply_from)
+                if request.reply == "notify":
+                    answer = self._notices.answering(caller, request.id)
+                self.requests.from_client(body, request.timeout_ms, answer, request.reply, request.priority)
+
+    def link_changed(self, node: str) -> None:
+        """A connection to another node has been made, or broke."""
+        self._machinery.node_changed(node)
 
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
         self.submit(Received(peer, message))
 
-    # --- events -----------------------------------------------------------------------------------------------
+    # --- for requests -----------------------------------------------------------------------------------------
 
-    def submit(self, event: Event | _FromTimer) -> None:
-        """An event happened; it is handled in its turn."""
-        self._inbox.append(event)
-        self._wake()
+    @property
+    def term(self) -> int:
+        """Its current term."""
+        return self._raft.term
 
-    def _propose(self, event: Event) -> None:
-        """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together."""
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration that it has in force, committed or not."""
+        return self._raft.configuration
+
+    def query(self, query: Query) -> tuple[Result, int]:
+        """The answer from what this node has applied, and up to which index that is."""
+        return self._store.query(query), self._store.applied_index
+
+    def write_state(self, wanted: wire.StateRequest, answer: Callable[[wire.Outcome], None]) -> None:
+        """Have what is applied here written down, and pass on what came of it."""
+        self._snapshots.asked(wanted, self._store.applied_index, self._store.dump, answer)
+
+    def propose(self, event: Event, priority: wire.Priority = "normal") -> None:
+        """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together.
+
+        A command of low priority waits for its turn (RA-21).
+        """
         if isinstance(event, Propose) and self._storage.is_flooded:
             reached("write-ahead log flooded")
             self.requests.rejected(fx.Rejected(event.ref, self._raft.leader, "busy"))
-        else:
+        elif not isinstance(event, Propose) or priority == "normal":
             self.submit(event)
+        elif self._low.add(event):
+            self.submit(_LowTurn())
+
+    def _let_low_go(self) -> None:
+        commands, more = self._low.batch()
+        self._inbox.extendleft(reversed(commands))
+        if more:
+            reached("low commands waited for their turn")
+            self._inbox.append(_LowTurn())
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def submit(self, event: Event | _FromTimer | _LowTurn) -> None:
+        """An event happened; it is handled in its turn."""
+        self._inbox.append(event)
+        self._wake()
 
     def _wake(self) -> None:
         if self._idle is not None and not self._idle.done():
@@ -282,7 +303,7 @@ class Group:
         store = self._store
         command = self._expiry.due(self._runtime.clock.monotonic_ns(), store.applied_index, store.refs.ages())
         if command is not None:
-            self.requests.from_node(command, self._expiry.answered)
+            self.requests.from_node(encode_command(command), lambda _: self._expiry.answered())
 
     def _next(self) -> Event | None:
         """The next event that did happen, None if there is none."""
@@ -291,6 +312,9 @@ class Group:
             event = inbox.popleft()
             if isinstance(event, Propose):
                 return self._with_those_behind(event)
+            if isinstance(event, _LowTurn):
+                self._let_low_go()
+                continue
             if not isinstance(event, _FromTimer):
                 return event
             # Asked now: a message before it in the inbox may have restarted the timer.
@@ -318,6 +342,7 @@ class Group:
             fx.SendChunk: self._send_chunk,
             fx.Apply: self._apply_in_slices,
             fx.ReadReady: self._to_store if M29 not in self._config.bugs else self._read,
+            fx.Appended: requests.appended,
             fx.Rejected: requests.rejected,
             fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
             fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
@@ -400,17 +425,24 @@ class Group:
         for entry in effect.entries:
             result = self._store.apply(entry)
             self._telemetry.applied(entry.index)
+            if isinstance(result, WithEffects):
+                self._machinery.applied(entry, result.effects, self._store.dump)
+                result = result.result
+            elif entry.kind == "noop":
+                self._machinery.began_term(entry.term, self._store)
             request: Pending | None = effect.refs.get(entry.index)
             if request is None:
                 continue
             if entry.kind == "config":
-                self.requests.done(request, _member_list(decode_configuration(entry)), entry.index)
+                self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
-                self.requests.done(request, result, entry.index)
+                self.requests.done(request, result, entry.index, entry.term)
+        self._notices.send()
         self._waits.advanced()
         self._telemetry.commit_advanced()
         self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
-        self._snapshots.applied(effect.entries[-1], self._store.dump)
+        if not self._store.releases_itself:
+            self._snapshots.applied(effect.entries[-1], self._store.dump)
 
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
@@ -425,6 +457,10 @@ class Group:
         if effect.leader is not None:
             self._catching_up.leader_is_known(effect.term)
         self.requests.leader_changed(effect.leader)
+        self._machinery.role_changed(effect.term, leads=effect.role == "leader")
+        if effect.role != "leader":
+            for command in self._low.drop():
+                self.requests.overtaken(command)
         self._expiry.reset()
 
     def _members_changed(self, effect: fx.MembersChanged) -> None:

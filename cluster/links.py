@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 
 from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.marks import reached
@@ -22,7 +23,7 @@ class Links:
         runtime: of this node.
         member: this node's id.
         addresses: where other nodes are reached, by name.
-        came_up: called each time a connection has been made.
+        changed: called with the name of a node each time when a connection to it has been made, or broke.
         bugs: what is broken on purpose.
     """
 
@@ -31,13 +32,13 @@ class Links:
         runtime: Runtime,
         member: NodeId,
         addresses: Mapping[str, Address],
-        came_up: Callable[[], None],
+        changed: Callable[[str], None],
         bugs: Bugs,
     ) -> None:
         self._runtime = runtime
         self._member = member
         self._addresses = addresses
-        self._came_up = came_up
+        self._changed = changed
         self._bugs = bugs
         self._by_node: dict[str, tuple[NodeId, PeerLink]] = {}
         self._by_member: dict[NodeId, PeerLink] = {}
@@ -52,6 +53,10 @@ class Links:
         """Whether it is known where the node of this member is."""
         return node_of(member) in self._addresses
 
+    def is_up(self, node: str) -> bool:
+        """Whether there is a connection to a node."""
+        return node in self._by_node and self._by_node[node][1].is_up
+
     def open(self, members: Collection[NodeId]) -> None:
         """Have a link to each of these members, this node itself aside."""
         by_node = {node_of(member): member for member in members if member != self._member}
@@ -64,6 +69,11 @@ class Links:
         link = self._by_member.get(to) or self._link(to)
         if link is not None:
             link.send(frame)
+
+    def send_to_node(self, node: str, frame: bytes) -> None:
+        """Send a frame to the member that a node is, if there is a connection. It may get lost."""
+        if node in self._by_node:
+            self._by_node[node][1].send_if_up(frame)
 
     def send_if_up(self, to: NodeId, frame: bytes) -> bool:
         """Send a frame now, or not at all; whether it was sent. It may get lost."""
@@ -83,7 +93,8 @@ class Links:
             reached("link to a former member closed")
             known[1].close()
             del self._by_member[known[0]]
-        link = PeerLink(self._runtime, self._member, member, self._addresses[node], self._came_up, self._bugs)
+        changed = partial(self._changed, node)
+        link = PeerLink(self._runtime, self._member, member, self._addresses[node], changed, self._bugs)
         self._by_node[node] = (member, link)
         self._by_member[member] = link
         self._runtime.spawn(link.run(), f"link to {member}")

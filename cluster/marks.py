@@ -56,6 +56,11 @@ MARKS: Final[Mapping[str, str]] = {
     "leader was busy": "a leader refused a request because too many were under way",
     "request waited for a leader": "a node knew no leader that it could reach",
     "answer waited for this node": "a command was answered only when the node that was asked had applied it",
+    "answer waited for a member": "a command was answered only when a member that was named had applied it",
+    "pipelined command rejected": "a node that does not lead was asked to take part in a pipeline",
+    "command without a reply dropped": "a node that could reach no leader got a command that wants no reply",
+    "low commands waited for their turn": "a leader put some commands of low priority into its log, others had to wait",
+    "low command dropped": "a leader stepped down before it had put a command of low priority into its log",
     "entry not applied in time": "a node did not apply what a request waited for until it timed out",
     "request found no leader in time": "no leader could be reached until the request timed out",
     "request got no majority in time": "a leader could not commit a command, or confirm a read, until it timed out",
@@ -68,6 +73,9 @@ MARKS: Final[Mapping[str, str]] = {
     "late copy of a protected command refused": "a copy came when its client had no more need of the result",
     "projection asked before it was built": "a node that had not caught up since its start was asked for a record",
     "record of a silent client dropped": "results were dropped, as their client had sent nothing for long",
+    # effects of the machine
+    "timer of the machine ran out": "a leader put a timeout of its machine into the log",
+    "command of the machine waited for a busy leader": "too much was under way to append a command of the machine",
     # links
     "link broke": "a connection to a peer broke",
     "link came up again": "a link that had broken got a new connection",

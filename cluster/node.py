@@ -9,26 +9,30 @@ store, and a disk that failed, take the node with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
+from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.errors import StorageError
-from splitbrain.cluster.group import Group, Place
+from splitbrain.cluster.group import Group
 from splitbrain.cluster.groupnames import METADATA, group_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import is_member_id
 from splitbrain.cluster.nodeconfig import NodeConfig
+from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.place import Place
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.messages import NodeId
-from splitbrain.cluster.requests import Answering
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
+from splitbrain.cluster.store import Store
 
 __all__ = ["Node", "NodeConfig"]
 
@@ -41,12 +45,16 @@ MAX_GROUPS: Final = 1024
 class Node:
     """A process of the cluster."""
 
-    def __init__(self, config: NodeConfig, runtime: Runtime) -> None:
+    def __init__(self, config: NodeConfig, runtime: Runtime, store: type[Store] = Store) -> None:
+        """`store` is the state machine of every group."""
         self._config = config
         self._runtime = runtime
+        self._store = store
         self._inbound: dict[str, Connection] = {}
-        links = Links(runtime, config.member, config.peers, self._link_came_up, config.bugs)
-        self._place = Place(config, runtime, links, runtime.rng.between(1, _LIFE_LIMIT))
+        links = Links(runtime, config.member, config.peers, self._link_changed, config.bugs)
+        life = runtime.rng.between(1, _LIFE_LIMIT)
+        self._callers = Callers(config.node, life, links)
+        self._place = Place(config, runtime, links, life, self._callers.deliver)
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
@@ -86,7 +94,7 @@ class Node:
 
     async def _open(self, name: str, founders: Sequence[NodeId]) -> None:
         opened = await open_group(self._log, name, founders)
-        self._groups[name] = Group(name, self._place, opened, opened.founders or founders)
+        self._groups[name] = Group(name, self._place, opened, opened.founders or founders, self._store)
 
     def _run(self, name: str, group: Group) -> None:
         self._runtime.spawn(self._supervised(name, group), f"consensus of {name}")
@@ -116,9 +124,12 @@ class Node:
         if group is not None:
             group.submit(done)
 
-    def _link_came_up(self) -> None:
+    def _link_changed(self, node: str) -> None:
+        is_up = self._place.links.is_up(node)
         for group in list(self._groups.values()):
-            group.requests.route_waiting()
+            if is_up:
+                group.requests.route_waiting()
+            group.link_changed(node)
 
     async def _change_groups(self, name: str, body: wire.StartGroup | wire.DeleteGroup, answer: Answering) -> None:
         """Begin a group here, or forget it; durable before it is answered."""
@@ -195,17 +206,21 @@ class Node:
                 continue
             name, message = wire.decode_peer(frame)
             group = self._groups.get(name)
-            if isinstance(message, wire.Forward):
+            if isinstance(message, wire.Deliver):
+                if message.client.node == self._config.node:
+                    self._callers.deliver(message)
+            elif isinstance(message, wire.Forward):
                 if not forwards.setdefault(name, Arrivals()).is_first(message.ref):
                     reached("repeated forward ignored")
                 elif group is None:
                     self._answer_to_peer(peer, message)(0, self._no_group(name), 0)
                 else:
-                    group.requests.from_peer(message.body, self._answer_to_peer(peer, message))
+                    answer = self._answer_to_peer(peer, message)
+                    group.requests.from_peer(message.body, answer, message.reply, message.priority)
             elif group is None:
                 reached("message for a group that is not here")
             elif isinstance(message, wire.Forwarded):
-                group.requests.answered_by_peer(message)
+                group.requests.answered_by_peer(peer, message)
             else:
                 group.received(peer, message)
 
@@ -214,11 +229,18 @@ class Node:
             def encode(outcome: wire.Outcome) -> bytes:
                 return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome, index, message.group))
 
-            self._place.links.send(peer, _bounded(encode, outcome))
+            self._place.links.send(peer, bounded(encode, outcome))
 
         return answer
 
     async def _serve_client(self, connection: Connection) -> None:
+        caller = self._callers.enter(connection)
+        try:
+            await self._serve_caller(connection, caller)
+        finally:
+            self._callers.leave(caller)
+
+    async def _serve_caller(self, connection: Connection, caller: Caller) -> None:
         requests = Arrivals()
         while True:
             data = await connection.receive()
@@ -229,22 +251,22 @@ class Node:
                 if request_id is None:
                     raise
                 nonsense = _invalid(f"the request makes no sense: {error}")
-                self._answer(connection, request_id, 0, nonsense, 0)
+                caller.answer(request_id, 0, nonsense, 0)
                 continue
             if requests.is_first(request.id):
-                self._serve_request(connection, request, len(data))
+                self._serve_request(caller, request, len(data))
             else:
                 reached("repeated request ignored")
 
-    def _serve_request(self, connection: Connection, request: wire.Request, size: int) -> None:
-        def answer(term: int, outcome: wire.Outcome, index: int) -> None:
-            self._answer(connection, request.id, term, outcome, index)
-
+    def _serve_request(self, caller: Caller, request: wire.Request, size: int) -> None:
+        answer = partial(caller.answer, request.id)
         body, group = request.body, self._groups.get(request.group)
         if size > wire.MAX_REQUEST_BYTES:
             answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
         elif isinstance(body, wire.GroupsQuery):
             answer(0, self._list(), 0)
+        elif isinstance(body, wire.AddressQuery):
+            answer(0, caller.address, 0)
         elif isinstance(body, wire.StartGroup | wire.DeleteGroup):
             problem = self._group_refusal(request.group, body)
             if problem is not None:
@@ -255,7 +277,7 @@ class Node:
         elif group is None:
             answer(0, self._no_group(request.group), 0)
         else:
-            group.serve(request, answer)
+            group.serve(request, caller)
 
     def _is_peer(self, member: NodeId) -> bool:
         return is_member_id(member) and self._place.links.knows(member)
@@ -264,17 +286,6 @@ class Node:
         failed = self._failed.get(name)
         detail = f"{self._config.node} has no group {name!r}" if failed is None else f"group {name} stopped: {failed}"
         return wire.Failure("no_group", True, detail)
-
-    def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome, index: int) -> None:
-        connection.send(_bounded(lambda outcome: wire.encode(wire.Answer(request_id, term, outcome, index)), outcome))
-
-
-def _bounded(encode: Callable[[wire.Outcome], bytes], outcome: wire.Outcome) -> bytes:
-    """An answer as it is sent; only a query can have one that is too long, so that the failure is definite."""
-    data = encode(outcome)
-    if len(data) <= wire.MAX_ANSWER_BYTES:
-        return data
-    return encode(_invalid(f"the answer would have {len(data)} bytes, at most {wire.MAX_ANSWER_BYTES} can be sent"))
 
 
 def _invalid(detail: str) -> wire.Failure:

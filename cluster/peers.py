@@ -38,14 +38,14 @@ class PeerLink:
     """The way to one peer."""
 
     def __init__(
-        self, runtime: Runtime, node: str, peer: str, address: Address, came_up: Callable[[], None], bugs: Bugs
+        self, runtime: Runtime, node: str, peer: str, address: Address, changed: Callable[[], None], bugs: Bugs
     ) -> None:
-        """`came_up` is called each time a connection has been made."""
+        """`changed` is called each time when a connection has been made, or broke."""
         self._runtime = runtime
         self._node = node
         self._peer = peer
         self._address = address
-        self._came_up = came_up
+        self._changed = changed
         self._dials_once = M22 in bugs
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED)
         self._connection: Connection | None = None
@@ -57,6 +57,11 @@ class PeerLink:
     def has_been_up(self) -> bool:
         """Whether there ever was a connection."""
         return self._connection is not None or self._broke
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
 
     @property
     def refused(self) -> bool:
@@ -146,7 +151,7 @@ class PeerLink:
         if self._broke:
             reached("link came up again")
         self._runtime.log(f"link to {self._peer}: up")
-        self._came_up()
+        self._changed()
         alive = _SignsOfLife(self._runtime, connection)
         reason = ""
         try:
@@ -161,6 +166,7 @@ class PeerLink:
         reached("link broke")
         self._broke = True
         self._runtime.log(f"link to {self._peer}: down ({reason})")
+        self._changed()
 
 
 class _SignsOfLife:

@@ -9,45 +9,39 @@ is indefinite. A query changes nothing, so that every failure of one is definite
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, Protocol
 
-from splitbrain.cluster.bugs import M31, M33, M51, M81, M82, NO_BUGS, Bugs
-from splitbrain.cluster.dedup import DropRefs, Protected, ref_problem
+from splitbrain.cluster import wire
+from splitbrain.cluster.admission import Admission
+from splitbrain.cluster.bugs import M31, M33, M51, M81, M82, NO_BUGS
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import is_member_id, node_of
-from splitbrain.cluster.raft.effects import Dropped, Rejected
+from splitbrain.cluster.members import node_of
+from splitbrain.cluster.pending import Answering, Pending, Reply, Wanted
+from splitbrain.cluster.place import Place
+from splitbrain.cluster.raft.effects import Appended, Dropped, Rejected
 from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRole, Propose, Read, Transfer
+from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
-from splitbrain.cluster.runtime import Clock, Timer
-from splitbrain.cluster.tree import (
-    Children,
-    Command,
-    Done,
-    Get,
-    ManyNodesDenied,
-    Properties,
-    Put,
-    Query,
-    Result,
-    encode_command,
-    is_pattern,
-)
+from splitbrain.cluster.tree import Children, Done, Get, Properties, Put, Query, Result, encode_command
 from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
     AddMember,
+    AwaitEntry,
     Failure,
     ForceShrinkMembers,
     Forward,
+    Forwardable,
     Forwarded,
+    ForwardedReply,
+    FromMember,
     LeaderQuery,
     LocalQuery,
-    MemberChange,
     MemberList,
     Outcome,
+    Priority,
     RemoveMember,
-    ReplyFrom,
     StateRequest,
     TakeCheckpoint,
     TakeSnapshot,
@@ -57,12 +51,11 @@ from splitbrain.cluster.wire import (
 
 _MS: Final = 1_000_000
 MAX_PENDING: Final = 4096
-MAX_TIMEOUT_MS: Final = 3_600_000
-MAX_DEPTH: Final = 64
-MAX_NAME_LENGTH: Final = 255
 
-Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange
-Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers | StateRequest
+_FORWARDED_REPLIES: Final[Mapping[Reply, ForwardedReply]] = {
+    "after_log_append": "after_log_append",
+    "noreply": "noreply",
+}
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
     "change_not_permitted": "the change before it, or the first entry of the leader's term, is uncommitted: try again",
@@ -74,103 +67,90 @@ _NOT_CHANGED: Final[Mapping[str, str]] = {
     "not_up_to_date": "it lacks entries: try again",
 }
 
-Answering: TypeAlias = Callable[[int, Outcome, int], None]
-"""Takes the term in which an answer is given, the answer, and the index to which it belongs (`wire.Answer`)."""
 
-
-class Pending:
-    """A request that was not answered yet. Consensus carries it as a `ref`."""
-
-    __slots__ = ("answer", "answered", "body", "by_peer", "number", "reply_from", "stage", "timer")
-
-    def __init__(
-        self,
-        number: int,
-        body: Wanted | DropRefs,
-        answer: Answering,
-        *,
-        by_peer: bool,
-        reply_from: ReplyFrom = "leader",
-    ) -> None:
-        self.number = number
-        self.body = body
-        self.answer = answer
-        self.by_peer = by_peer
-        self.reply_from: ReplyFrom = reply_from
-        self.stage: Literal["waiting", "proposed", "forwarded", "applying", "writing"] = "waiting"
-        self.timer: Timer | None = None
-        self.answered = False
+class Member(Protocol):
+    """This node's member of the group, as far as requests need it."""
 
     @property
-    def is_query(self) -> bool:
-        """Whether it changes nothing."""
-        return isinstance(self.body, Get | Children | LocalQuery | LeaderQuery)
+    def term(self) -> int:
+        """Its current term."""
+        ...
 
     @property
-    def query(self) -> Query:
-        """What it asks; it must be a query."""
-        body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery) else self.body
-        assert isinstance(body, Get | Children), "a command was read"
-        return body
+    def configuration(self) -> Configuration:
+        """The configuration that it has in force."""
+        ...
+
+    def propose(self, event: Event, priority: Priority = "normal") -> None:
+        """Pass an event to consensus; a command of low priority in its turn."""
+        ...
+
+    def query(self, query: Query) -> tuple[Result, int]:
+        """The answer from what this node has applied, and up to which index that is; it proves nothing."""
+        ...
+
+    def write_state(self, wanted: StateRequest, answer: Callable[[Outcome], None]) -> None:
+        """Have what is applied here written down, and pass on what came of it."""
+        ...
 
 
 class Requests:
-    """The requests to one group that are under way in one node."""
+    """The requests to one group that are under way in one node.
 
-    def __init__(
-        self,
-        group: str,
-        member: NodeId,
-        life: int,
-        clock: Clock,
-        links: Links,
-        submit: Callable[[Event], None],
-        term: Callable[[], int],
-        query: Callable[[Query], tuple[Result, int]],
-        waits: Waits,
-        write_state: Callable[[StateRequest, Callable[[Outcome], None]], None],
-        *,
-        reads_on_lease: bool = False,
-        learners_first: bool = False,
-        bugs: Bugs = NO_BUGS,
-    ) -> None:
-        """`life` distinguishes this process from the node's earlier ones; `submit` passes an event to consensus.
+    Args:
+        group: its name.
+        place: the node.
+        member: its member of the group.
+        waits: those for entries to be applied here.
+    """
 
-        `query` answers from what this node has applied, and says up to which index that is; without consensus it proves
-        nothing. `waits` are those for entries to be applied here.
-        `write_state` has what is applied here written down, and passes on what came of it.
-        """
+    def __init__(self, group: str, place: Place, member: Member, waits: Waits) -> None:
+        config = place.config
         self._group = group
-        self._node = member
-        self._life = life
-        self._clock = clock
-        self._links = links
-        self._submit = submit
-        self._term = term
-        self._query = query
+        self._node = config.member
+        self._life = place.life
+        self._clock = place.runtime.clock
+        self._links: Links = place.links
+        self._member = member
         self._waits = waits
-        self._write_state = write_state
-        self._reads_on_lease = reads_on_lease
-        self._joins_as: MemberRole = "promotable" if learners_first else "voter"
-        self._bugs = bugs
-        self._leader: str | None = None
+        self._admission = Admission(config.member, place.links)
+        self._reads_on_lease = config.raft.lease_reads
+        self._joins_as: MemberRole = "promotable" if config.learners_first else "voter"
+        self._bugs = config.bugs
+        self._leader: NodeId | None = None
         self._last_number = 0
         self._waiting: dict[int, Pending] = {}
         self._forwarded: dict[int, Pending] = {}
 
     # --- what comes in ----------------------------------------------------------------------------------------
 
-    def from_client(self, body: Wanted, timeout_ms: int, answer: Answering, reply_from: ReplyFrom = "leader") -> None:
-        """A client of this node wants something; `answer` is called once, now or later."""
-        refusal = self._refusal(body, timeout_ms)
+    def from_client(
+        self,
+        body: Wanted,
+        timeout_ms: int,
+        answer: Answering,
+        reply: Reply = "leader",
+        priority: Priority = "normal",
+    ) -> None:
+        """A client of this node wants something; `answer` is called once, now or later, unless none is wanted."""
+        if reply == "noreply":
+            answer = _unheard
+        refusal = self._admission.refusal(body, timeout_ms, reply)
         if refusal is not None:
-            answer(self._term(), refusal, 0)
+            answer(self._member.term, refusal, 0)
             return
         if len(self._waiting) + len(self._forwarded) >= MAX_PENDING:
             detail = f"{self._node} has {MAX_PENDING} requests under way: try again later"
-            answer(self._term(), Failure("busy", True, detail), 0)
+            answer(self._member.term, Failure("busy", True, detail), 0)
             return
-        request = self._new(body, answer, reply_from=reply_from)
+        request = self._new(body, answer, reply=reply, priority=priority)
+        if reply == "noreply":
+            self._cast(request)
+            return
+        if reply == "notify" and self._leader != self._node:
+            reached("pipelined command rejected")
+            answer(self._member.term, self._not_leader(), 0)
+            return
         request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
         self._waiting[request.number] = request
         if isinstance(body, LocalQuery):
@@ -178,7 +158,7 @@ class Requests:
             return
         if isinstance(body, TakeSnapshot | TakeCheckpoint):
             request.stage = "writing"
-            self._write_state(body, lambda outcome: self._finish(request, outcome))
+            self._member.write_state(body, lambda outcome: self._finish(request, outcome))
             return
         self._route(request)
         if request.stage == "waiting":
@@ -186,38 +166,46 @@ class Requests:
             if isinstance(body, Put) and M81 in self._bugs and self._has_met_a_majority():
                 self._finish(request, Done(Properties(body.payload, 1, 1, 0)))
 
-    def from_peer(self, body: Forwardable, answer: Answering) -> None:
+    def from_peer(
+        self,
+        body: Forwardable,
+        answer: Answering,
+        reply: ForwardedReply = "leader",
+        priority: Priority = "normal",
+    ) -> None:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
-        refusal = self._refusal(body, 1)
+        if isinstance(body, AwaitEntry):
+            # Of every member, and in every role. Committed entries come sooner or later.
+            self._waits.add(body.index, body.term, lambda: answer(body.term, Done(None), body.index))
+            return
+        if reply == "noreply":
+            answer = _unheard
+        refusal = self._admission.refusal(body, 1, reply)
         if refusal is not None:
-            answer(self._term(), refusal, 0)
+            answer(self._member.term, refusal, 0)
         elif self._leader != self._node:
             reached("forward refused")
-            answer(self._term(), self._not_leader(), 0)
+            answer(self._member.term, self._not_leader(), 0)
         else:
             # No timer here: the node that passed it on has one, and answers its client.
-            self._propose(self._new(body, answer, by_peer=True))
+            self._propose(self._new(body, answer, by_peer=True, reply=reply, priority=priority))
 
-    def from_node(self, command: DropRefs, answered: Callable[[], None]) -> None:
-        """This node, which leads, wants something itself."""
+    def from_node(self, command: bytes, answered: Callable[[Outcome], None]) -> None:
+        """This node, which leads, wants a command in the log itself."""
         # As if it came from a peer: it is not tried again with another leader.
-        self._propose(self._new(command, lambda _term, _outcome, _index: answered(), by_peer=True))
+        self._propose(self._new(command, lambda _term, outcome, _index: answered(outcome), by_peer=True))
 
-    def answered_by_peer(self, message: Forwarded) -> None:
+    def answered_by_peer(self, peer: NodeId, message: Forwarded) -> None:
         """The answer to a request that was passed on. One that comes too late, or for an earlier life, is ignored."""
         request = self._forwarded.get(message.ref) if message.life == self._life else None
-        if request is None:
+        # The leader's answer may arrive twice, and must not pass for that of the member which is asked after it.
+        if request is None or request.asked != peer:
             return
-        if request.reply_from == "leader" or not message.index or request.is_query:
-            self._finish(request, message.outcome, message.term, message.index)
-            return
-        reached("answer waited for this node")
-        request.stage = "applying"
-        self._waits.add(
-            message.index,
-            message.term,
-            lambda: self._finish(request, message.outcome, message.term, message.index),
-        )
+        if request.settled is None:
+            self._settle(request, message.outcome, message.term, message.index)
+        elif message.index:
+            term, outcome, index = request.settled
+            self._finish(request, outcome, term, index)
 
     # --- what consensus says ----------------------------------------------------------------------------------
 
@@ -240,9 +228,16 @@ class Requests:
             detail = f"group {self._group} is no more on {self._node}, which passed it on: it may have happened"
             self._finish(request, Failure("no_group", request.is_query, detail))
 
-    def done(self, request: Pending, result: Result | MemberList, index: int) -> None:
-        """The request was carried out by the entry of this index, or when everything up to there was applied."""
-        self._finish(request, result, index=index)
+    def done(self, request: Pending, result: Result | MemberList, index: int, term: int | None = None) -> None:
+        """The request was carried out by the entry of this index and term, or when all up to there was applied."""
+        if request.reply == "leader":
+            self._finish(request, result, term, index)
+        else:
+            self._settle(request, result, self._member.term if term is None else term, index)
+
+    def appended(self, effect: Appended) -> None:
+        """A command that is to be answered so is in this leader's log."""
+        self._finish(effect.ref, wire.Appended(), index=effect.index)
 
     def rejected(self, effect: Rejected) -> None:
         """Consensus refused a request: it had no effect, and may still go to another leader if it is our client's."""
@@ -252,7 +247,7 @@ class Requests:
             self._finish(request, Failure("busy", True, f"leader {self._node} has too much under way: try again later"))
         elif effect.reason != "not_leader":
             self._finish(request, Failure(effect.reason, True, _NOT_CHANGED[effect.reason]))
-        elif request.by_peer:
+        elif request.by_peer or request.reply == "notify":
             self._finish(request, self._not_leader())
         elif not request.answered:
             request.stage = "waiting"
@@ -272,13 +267,62 @@ class Requests:
         detail = f"{self._node} lost leadership before the command was committed: it may have happened"
         self._finish(request, Failure("leadership_lost", M33 in self._bugs, detail))
 
+    def overtaken(self, command: Propose) -> None:
+        """Leadership was lost while a command of low priority waited for its turn."""
+        reached("low command dropped")
+        detail = f"{self._node} lost leadership before it put the command of low priority into its log"
+        self._finish(command.ref, Failure("not_leader", True, detail, self._leader))
+
     # --- inside -----------------------------------------------------------------------------------------------
 
     def _new(
-        self, body: Wanted | DropRefs, answer: Answering, *, by_peer: bool = False, reply_from: ReplyFrom = "leader"
+        self,
+        body: Wanted | bytes,
+        answer: Answering,
+        *,
+        by_peer: bool = False,
+        reply: Reply = "leader",
+        priority: Priority = "normal",
     ) -> Pending:
         self._last_number += 1
-        return Pending(self._last_number, body, answer, by_peer=by_peer, reply_from=reply_from)
+        return Pending(self._last_number, body, answer, by_peer=by_peer, reply=reply, priority=priority)
+
+    def _cast(self, request: Pending) -> None:
+        """Send what is never answered, or drop it."""
+        request.by_peer = True
+        if self._leader == self._node:
+            self._propose(request)
+        elif self._leader is None or not self._forward(request, self._leader):
+            reached("command without a reply dropped")
+
+    def _settle(self, request: Pending, outcome: Outcome, term: int, index: int) -> None:
+        """The leader answered. Its client is answered when the member that is to reply has applied the entry, too."""
+        replier = self._replier(request) if index else None
+        if replier is None or replier == (request.asked or self._node):
+            self._finish(request, outcome, term, index)
+            return
+        request.stage = "applying"
+        request.settled = (term, outcome, index)
+        request.asked = replier
+        self._forwarded[request.number] = request
+        if replier == self._node:
+            reached("answer waited for this node")
+            self._waits.add(index, term, lambda: self._finish(request, outcome, term, index))
+        else:
+            reached("answer waited for a member")
+            question = Forward(self._life, request.number, AwaitEntry(index, term), self._group)
+            self._links.send_if_up(replier, encode_peer(question))
+
+    def _replier(self, request: Pending) -> NodeId | None:
+        """The member that must have applied a command before it is answered; None if the leader is enough."""
+        configuration = self._member.configuration
+        match request.reply:
+            case "local":
+                return self._node if self._node in configuration.voters else None
+            case FromMember(member):
+                return member if member in configuration.members else None
+            case _:
+                return None
 
     def _read_here(self, request: Pending, body: LocalQuery) -> None:
         request.stage = "applying"
@@ -290,7 +334,7 @@ class Requests:
             reached("read waited for an entry")
 
     def _answer_here(self, request: Pending) -> None:
-        result, applied = self._query(request.query)
+        result, applied = self._member.query(request.query)
         self._finish(request, result, index=applied)
 
     def _route(self, request: Pending) -> None:
@@ -305,36 +349,52 @@ class Requests:
             return
         if leader is None:
             return
-        assert not isinstance(body, DropRefs), "what a leader wants itself is never passed on"
         if leader == self._node:
             del self._waiting[request.number]
             self._propose(request)
-        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, body, self._group))):
+        elif self._forward(request, leader):
             del self._waiting[request.number]
-            reached("request forwarded")
             request.stage = "forwarded"
             self._forwarded[request.number] = request
+
+    def _forward(self, request: Pending, leader: NodeId) -> bool:
+        """Pass a request on; whether that could be done."""
+        body = request.body
+        here_only = (ForceShrinkMembers, LocalQuery, TakeSnapshot, TakeCheckpoint, bytes)
+        assert not isinstance(body, here_only), "what concerns this node only was passed on"
+        reply: ForwardedReply = _FORWARDED_REPLIES.get(request.reply, "leader")
+        frame = encode_peer(Forward(self._life, request.number, body, self._group, reply, request.priority))
+        if not self._links.send_if_up(leader, frame):
+            return False
+        reached("request forwarded")
+        request.asked = leader
+        return True
 
     def _propose(self, request: Pending) -> None:
         # Before the event is handed in: from here on the command may be in the log, and a timeout is indefinite.
         request.stage = "proposed"
         match request.body:
             case Get() | Children():
-                self._submit(Read(request, "lease" if self._reads_on_lease else "quorum", self._clock.monotonic_ns()))
+                self._member.propose(
+                    Read(request, "lease" if self._reads_on_lease else "quorum", self._clock.monotonic_ns())
+                )
             case LeaderQuery():
-                self._submit(Read(request, "leader"))
+                self._member.propose(Read(request, "leader"))
             case AddMember(member, role):
-                self._submit(Change(request, self._known_as(member), joins=True, role=role or self._joins_as))
+                self._member.propose(Change(request, self._known_as(member), joins=True, role=role or self._joins_as))
             case RemoveMember(member):
-                self._submit(Change(request, self._known_as(member), joins=False))
+                self._member.propose(Change(request, self._known_as(member), joins=False))
             case TransferLeadership(member):
-                self._submit(Transfer(request, member))
+                self._member.propose(Transfer(request, member))
             case ForceShrinkMembers():
-                self._submit(ForceShrink(request))
-            case LocalQuery() | TakeSnapshot() | TakeCheckpoint():
+                self._member.propose(ForceShrink(request))
+            case LocalQuery() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry():
                 raise AssertionError("what concerns one node only was proposed")
+            case bytes() as command:
+                self._member.propose(Propose(request, command))
             case command:
-                self._submit(Propose(request, encode_command(command)))
+                on_append = request.reply == "after_log_append"
+                self._member.propose(Propose(request, encode_command(command), on_append), request.priority)
 
     def _known_as(self, member: NodeId) -> NodeId:
         return member if M51 not in self._bugs else node_of(member)
@@ -379,42 +439,12 @@ class Requests:
         self._forwarded.pop(request.number, None)
         if request.timer is not None:
             request.timer.cancel()
-        request.answer(self._term() if term is None else term, outcome, index)
-
-    def _refusal(self, body: Wanted, timeout_ms: int) -> Outcome | None:
-        """Why a request is not even looked at, None if it is in order."""
-        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
-            return _invalid(f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
-        if isinstance(body, ForceShrinkMembers | TakeSnapshot | TakeCheckpoint):
-            return None
-        if isinstance(body, LocalQuery | LeaderQuery):
-            return _path_refusal(body.query)
-        if isinstance(body, Protected):
-            problem = ref_problem(body.ref)
-            return _path_refusal(body.command) if problem is None else _invalid(problem)
-        if not isinstance(body, AddMember | RemoveMember | TransferLeadership):
-            return _path_refusal(body)
-        if not is_member_id(body.member):
-            return _invalid(f"{body.member!r} is no id of a member: it is NAME, or NAME#N with N from 1 on")
-        if isinstance(body, AddMember) and body.member != self._node and not self._links.knows(body.member):
-            return _invalid(f"{self._node} has no address of {body.member}: start all members with --peer for its node")
-        return None
+        request.answer(self._member.term if term is None else term, outcome, index)
 
     def _not_leader(self) -> Failure:
-        return Failure("not_leader", True, f"{self._node} does not lead")
+        leader = self._leader if self._leader != self._node else None
+        return Failure("not_leader", True, f"{self._node} does not lead", leader)
 
 
-def _path_refusal(body: Command | Query) -> Outcome | None:
-    path = body.path
-    if is_pattern(path):
-        return ManyNodesDenied(path)
-    if len(path) > MAX_DEPTH:
-        return _invalid(f"a path has at most {MAX_DEPTH} names, not {len(path)}")
-    for name in path:
-        if not name or "/" in name or len(name) > MAX_NAME_LENGTH:
-            return _invalid(f"a name has 1 to {MAX_NAME_LENGTH} characters and no slash")
-    return None
-
-
-def _invalid(detail: str) -> Failure:
-    return Failure("invalid_request", True, detail)
+def _unheard(_term: int, _outcome: Outcome, _index: int) -> None:
+    """Takes the answer to a request that wants none."""

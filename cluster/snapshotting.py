@@ -103,9 +103,28 @@ class Snapshotting:
                 self._spawn(self._promote(upto), "promote checkpoint")
             else:
                 self._spawn(self._write_snapshot(*self._written_down(last.index, dump)), "write snapshot")
+        else:
+            self.checkpoint(last, dump)
+
+    def checkpoint(self, last: Entry, dump: Callable[[], bytes]) -> None:
+        """Write down what is applied, once enough was since the last time.
+
+        Args:
+            last: the last entry that was applied.
+            dump: gives the state there.
+
+        Raises:
+            OSError: it could not be written; the node must stop.
+        """
         # A log that ends before a checkpoint has lost something: what is not durable here waits.
-        elif self._checkpoint_interval and self._checkpoint_due <= last.index <= self._durable_index(last):
+        if self._checkpoint_interval and self._checkpoint_due <= last.index <= self._durable_index(last):
             self._storage.write_checkpoint(*self._written_down(last.index, dump))
+
+    def release(self, upto: int) -> None:
+        """Let the log go up to the newest checkpoint of an entry up to this index, if there is one (RA-38)."""
+        if not self._is_writing and self._storage.is_promotable(upto):
+            self._is_writing = True
+            self._spawn(self._promote(upto), "promote checkpoint")
 
     def _durable_index(self, last: Entry) -> int:
         return self._raft.written_index if M16 not in self._bugs else last.index

@@ -5,13 +5,15 @@ Beside the state it holds projections of it (`splitbrain.cluster.projection`).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Self
 
 import msgspec
 
 from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, M39, NO_BUGS, Bugs
 from splitbrain.cluster.chain import EMPTY, chained
 from splitbrain.cluster.dedup import DropRefs, Protected, Table, decode_command
+from splitbrain.cluster.machine import MachineEffect, WithEffects
 from splitbrain.cluster.projection import PROJECTIONS, Projection
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.tree import (
@@ -84,7 +86,16 @@ class Store:
         """32 hexadecimal digits; equal for equal trees and results."""
         return _hex(self._tree.hash + self._refs.hash)
 
-    def apply(self, entry: Entry) -> Result | None:
+    @property
+    def releases_itself(self) -> bool:
+        """No: its node writes down its state."""
+        return False
+
+    def begin_leading(self) -> Sequence[MachineEffect]:
+        """A new leader has nothing to do for it."""
+        return ()
+
+    def apply(self, entry: Entry) -> Result | WithEffects | None:
         """Apply the next entry; a no-op gives no result."""
         assert entry.index == self.applied_index + 1, f"entry {entry.index} applied after {self.applied_index}"
         self._chain = chained(self._chain, entry)
@@ -137,7 +148,7 @@ class Store:
         return msgspec.msgpack.encode(_Dump(index, self._chain, self._tree.dump(), _DUMP_VERSION, refs))
 
     @classmethod
-    def load(cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS) -> Store:
+    def load(cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS) -> Self:
         """The store whose `dump` this is.
 
         Raises:
@@ -154,11 +165,11 @@ class Store:
             store._refs = Table.load(dump.refs, bugs)
         return store
 
-    def reset(self, dump: bytes | None) -> Store:
+    def reset(self, dump: bytes | None) -> Self:
         """This store as it was at its snapshot, or in the beginning."""
         if dump is None:
-            return Store(self._node, self._bugs)
-        store = Store.load(dump, self._node, self._bugs)
+            return type(self)(self._node, self._bugs)
+        store = type(self).load(dump, self._node, self._bugs)
         if M39 in self._bugs and self.applied_index:
             store._by_parent = self._by_parent
         return store

@@ -136,6 +136,10 @@ class GroupsQuery(msgspec.Struct, frozen=True, array_like=True, tag="groups"):
     """Query which groups the node takes part in; answered at once."""
 
 
+class AddressQuery(msgspec.Struct, frozen=True, array_like=True, tag="address"):
+    """Query the address under which machines may send messages to this connection; answered at once."""
+
+
 class TakeSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="take_snapshot"):
     """Have the node that is asked write a snapshot of what it has applied now; answered once that is durable."""
 
@@ -163,10 +167,26 @@ Body: TypeAlias = (
     | StartGroup
     | DeleteGroup
     | GroupsQuery
+    | AddressQuery
 )
 
-ReplyFrom: TypeAlias = Literal["leader", "local"]
-"""When a command is answered: once the leader has applied it, or once the node that was asked has, too (RA-20)."""
+
+class FromMember(msgspec.Struct, frozen=True, array_like=True, tag="member"):
+    """A reply mode: a command is answered once this member has applied it, too; at once if it is none."""
+
+    member: NodeId
+
+
+ReplyFrom: TypeAlias = Literal["leader", "local"] | FromMember
+"""When a command is answered: once the leader has applied it, or also the node that was asked, or a member (RA-20)."""
+
+ReplyMode: TypeAlias = ReplyFrom | Literal["after_log_append", "notify", "noreply"]
+"""How a command is answered (RA-18). Beside `ReplyFrom`: "after_log_append", with index and term, as soon as it is in
+the leader's log; "notify", together with others once it is applied, by the leader only, which must be the node that is
+asked; "noreply", never."""
+
+Priority: TypeAlias = Literal["normal", "low"]
+"""Of a command at the leader (RA-21): a low one is put into the log when no normal one waits."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -177,15 +197,17 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
             request of an id: a network may deliver one twice.
         timeout_ms: how long after its arrival the node gives up and says so.
         body: what is wanted.
-        reply_from: of a command.
+        reply: how a command is answered; a `ReplyMode`, any other gets an answer that says so.
         group: which group it is for.
+        priority: of a command.
     """
 
     id: int
     timeout_ms: int
     body: Body
-    reply_from: ReplyFrom = "leader"
+    reply: str | FromMember = "leader"
     group: str = METADATA
+    priority: Priority = "normal"
 
 
 class GroupList(msgspec.Struct, frozen=True, array_like=True, tag="group_list"):
@@ -233,9 +255,50 @@ class StateWritten(msgspec.Struct, frozen=True, array_like=True, tag="state_writ
     term: int
 
 
+class ClientAddress(msgspec.Struct, frozen=True, array_like=True, tag="client_address"):
+    """A client's connection, as all nodes know it: a node, which life of its process, and the number there."""
+
+    node: str
+    life: int
+    number: int
+
+
+class ClientMessage(msgspec.Struct, frozen=True, array_like=True, tag="client_message"):
+    """What a machine has for the client. Comes in an answer with id 0."""
+
+    data: bytes
+
+
+class Appended(msgspec.Struct, frozen=True, array_like=True, tag="appended"):
+    """The command is in the leader's log, at the index and with the term of the answer; it may not be committed."""
+
+
+class Notice(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a command of reply mode "notify"; see `Answer`."""
+
+    id: int
+    term: int
+    outcome: Result
+    index: int
+
+
+class Applied(msgspec.Struct, frozen=True, array_like=True, tag="applied"):
+    """Commands of reply mode "notify" were applied, in this order. Comes in an answer with id 0."""
+
+    notices: tuple[Notice, ...]
+
+
 Reason: TypeAlias = (
     Literal[
-        "timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request", "unavailable", "no_group"
+        "timeout",
+        "no_leader",
+        "not_leader",
+        "leadership_lost",
+        "busy",
+        "invalid_request",
+        "invalid_reply_mode",
+        "unavailable",
+        "no_group",
     ]
     | ChangeRefusal
     | TransferRefusal
@@ -249,14 +312,27 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
         reason: why.
         definite: whether it is certain that it did not happen and never will.
         detail: the same in words.
+        leader: with "not_leader", the member that leads, if it is known.
     """
 
     reason: Reason
     definite: bool
     detail: str
+    leader: NodeId | None = None
 
 
-Outcome: TypeAlias = Result | Status | MemberList | GroupList | StateWritten | Failure
+Outcome: TypeAlias = (
+    Result
+    | Status
+    | MemberList
+    | GroupList
+    | StateWritten
+    | Appended
+    | Applied
+    | ClientAddress
+    | ClientMessage
+    | Failure
+)
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -279,20 +355,36 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 # --- peers --------------------------------------------------------------------------------------------------------
 
 
+class AwaitEntry(msgspec.Struct, frozen=True, array_like=True, tag="await_entry"):
+    """Have a member say when it has applied an entry, led by it or not."""
+
+    index: int
+    term: int
+
+
+Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange | AwaitEntry
+ForwardedReply: TypeAlias = Literal["leader", "after_log_append", "noreply"]
+
+
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
-    """A client's request, passed on to the leader. It is passed on once, and never again.
+    """A client's request, passed on to the leader, once and never again; or a question to another member about it.
 
     Attributes:
         life: which life of the sending node this is: a late answer to a request of an earlier one answers nothing.
         ref: repeated in the answer; rises from request to request of a life. The leader carries out only the first
             that comes with a ref.
         body: what is wanted.
+        group: which group it is for.
+        reply: how a command is answered: once it is applied, once it is in the leader's log, or never.
+        priority: of a command.
     """
 
     life: int
     ref: int
-    body: Command | Protected | Query | LeaderQuery | MemberChange
+    body: Forwardable
     group: str = METADATA
+    reply: ForwardedReply = "leader"
+    priority: Priority = "normal"
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
@@ -306,7 +398,15 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
     group: str = METADATA
 
 
-PeerFrame: TypeAlias = Message | Forward | Forwarded
+class Deliver(msgspec.Struct, frozen=True, array_like=True, tag="deliver"):
+    """A message of a group's machine for a client of the node that is asked."""
+
+    client: ClientAddress
+    data: bytes
+    group: str = METADATA
+
+
+PeerFrame: TypeAlias = Message | Forward | Forwarded | Deliver
 
 ALIVE: Final = b""
 """The frame that says nothing but that the connection works."""
@@ -319,7 +419,9 @@ _encoder = msgspec.msgpack.Encoder()
 _hello_decoder: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
 _request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-_forward_decoder: msgspec.msgpack.Decoder[Forward | Forwarded] = msgspec.msgpack.Decoder(Forward | Forwarded)
+_forward_decoder: msgspec.msgpack.Decoder[Forward | Forwarded | Deliver] = msgspec.msgpack.Decoder(
+    Forward | Forwarded | Deliver
+)
 
 
 def encode(message: Hello | Request | Answer) -> bytes:
@@ -329,7 +431,7 @@ def encode(message: Hello | Request | Answer) -> bytes:
 
 def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
     """A frame of a peer's connection; `group` is that of a message of consensus."""
-    if isinstance(frame, (Forward, Forwarded)):
+    if isinstance(frame, (Forward, Forwarded, Deliver)):
         return _REQUEST + _encoder.encode(frame)
     if group == METADATA:
         return _CONSENSUS + encode_message(frame)

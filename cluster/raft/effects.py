@@ -109,6 +109,18 @@ class Apply(msgspec.Struct, frozen=True):
     refs: Mapping[int, Ref]
 
 
+class Appended(msgspec.Struct, frozen=True):
+    """A Propose that asked for it was put into the log of this leader; it may be durable nowhere.
+
+    Attributes:
+        ref: of the Propose.
+        index: of its entry, which has the current term.
+    """
+
+    ref: Ref
+    index: int
+
+
 class ReadReady(msgspec.Struct, frozen=True):
     """Evaluate a read now: leadership was confirmed, and everything up to `index` was applied by earlier effects.
 
@@ -233,6 +245,7 @@ Effect: TypeAlias = (
     | Send
     | SendChunk
     | Apply
+    | Appended
     | ReadReady
     | Rejected
     | TransferBegun

@@ -66,10 +66,17 @@ class Compacted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Propose(msgspec.Struct, frozen=True):
-    """A client's command for the log. Exactly one of Apply (with this ref), Rejected or Dropped answers it, in time."""
+    """A client's command for the log. Exactly one of Apply (with this ref), Rejected or Dropped answers it, in time.
+
+    Attributes:
+        ref: of the request.
+        data: the command.
+        on_append: Appended answers it instead of Apply, at once; it is never Dropped (RA-18).
+    """
 
     ref: Ref
     data: bytes
+    on_append: bool = False
 
 
 class ProposeAll(msgspec.Struct, frozen=True):

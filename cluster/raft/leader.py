@@ -10,7 +10,15 @@ from typing import Final
 
 from splitbrain.cluster.bugs import M08, M11, M17, M23, M24, M27, M52, M80
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected, SendChunk, TransferBegun, TransferRefusal
+from splitbrain.cluster.raft.effects import (
+    Appended,
+    Dropped,
+    ReadReady,
+    Rejected,
+    SendChunk,
+    TransferBegun,
+    TransferRefusal,
+)
 from splitbrain.cluster.raft.events import Change, Propose, Read, Ref, Transfer
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.lease import Lease
@@ -97,7 +105,11 @@ class Leadership:
         if state.log.last_index - state.commit >= state.config.max_pending or self._waits_for_successor():
             state.out.append(Rejected(event.ref, state.node, "busy"))
             return
-        self._refs[state.log.last_index + 1] = event.ref
+        index = state.log.last_index + 1
+        if event.on_append:
+            state.out.append(Appended(event.ref, index))
+        else:
+            self._refs[index] = event.ref
         self._add("command", event.data)
         if self._applies_early:
             state.apply_to(state.log.last_index, self._refs)

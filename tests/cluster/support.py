@@ -19,6 +19,7 @@ from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
+from splitbrain.cluster.store import Store
 from tests.harness import virtual
 
 SECTOR = 32
@@ -242,6 +243,7 @@ class World:
         snapshot_interval: entries that a node applies between two snapshots.
         checkpoint_interval: the same of checkpoints.
         wal_bytes: a file of the write-ahead log that is longer is replaced.
+        store: the state machine.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -257,6 +259,7 @@ class World:
         self.snapshot_interval = SNAPSHOT_INTERVAL
         self.checkpoint_interval = CHECKPOINT_INTERVAL
         self.wal_bytes = WAL_BYTES
+        self.store: type[Store] = Store
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -287,7 +290,7 @@ class World:
                 self.chunk_bytes,
                 self.learners_first,
             )
-            node = Node(config, self.runtime(name))
+            node = Node(config, self.runtime(name), self.store)
             await node.start()
             self.nodes[name] = node
 

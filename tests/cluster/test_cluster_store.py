@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from splitbrain.cluster.bugs import M31, M32, M32C, Bug, Bugs
 from splitbrain.cluster.dedup import DropRefs, Protected, Ref
+from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import Done, Get, Increment, InvalidCommand, Put, Result, encode_command
@@ -18,7 +19,9 @@ N = ("n",)
 
 
 def apply(store: Store, command: msgspec.Struct) -> Result | None:
-    return store.apply(Entry(store.applied_index + 1, 1, "command", encode_command(command)))
+    result = store.apply(Entry(store.applied_index + 1, 1, "command", encode_command(command)))
+    assert not isinstance(result, WithEffects)
+    return result
 
 
 def number(store: Store) -> int:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.cluster import wire
+from splitbrain.cluster.callers import MAX_NOTICES
 from splitbrain.cluster.raft.messages import Append, PreVote
 from splitbrain.cluster.stream import MAX_MESSAGE_BYTES, StreamConnection
-from splitbrain.cluster.tree import CompareAndSwap, Done, Get, Names, Properties, Put
+from splitbrain.cluster.tree import CompareAndSwap, Done, Get, MismatchingNode, Names, Properties, Put
 from tests.cluster.support import entry
 
 
@@ -163,18 +164,28 @@ REQUESTS = [
     wire.Request(2**40, 1, Put((), None)),
     wire.Request(3, 5, CompareAndSwap(("ä",), b"", b"\0")),
     wire.Request(4, 5, wire.StatusQuery()),
+    wire.Request(5, 5, Put((), None), wire.FromMember("n2"), "q1", "low"),
+    wire.Request(6, 5, Put((), None), "notify"),
 ]
 OUTCOMES: list[wire.Outcome] = [
     Done(None),
     Done(Properties(b"x", 1, 2, 3)),
     Names(("a", "b")),
     wire.Failure("timeout", False, "late"),
+    wire.Failure("not_leader", True, "no", "n2"),
+    wire.Appended(),
+    wire.ClientAddress("n1", 7, 3),
+    wire.ClientMessage(b"x"),
+    wire.Applied((wire.Notice(1, 2, Done(None), 3), wire.Notice(2, 2, Names(()), 4))),
     wire.Status("n1", "leader", 3, "n1", 7, 6, "00", "ff"),
 ]
 FRAMES: list[wire.PeerFrame] = [
     PreVote(1, 2, 3, 4),
     Append(1, 2, 3, 4, 5, (entry(6), entry(7, data=b"x"))),
     wire.Forward(9, 1, Put(("a",), b"x")),
+    wire.Forward(9, 1, Put(("a",), b"x"), reply="noreply", priority="low"),
+    wire.Forward(9, 1, wire.AwaitEntry(3, 4)),
+    wire.Deliver(wire.ClientAddress("n1", 7, 3), b"x", "q1"),
     wire.Forwarded(9, 1, 4, Done(None)),
 ]
 
@@ -193,7 +204,7 @@ def test_an_answer_survives_the_wire(outcome: wire.Outcome) -> None:
 @pytest.mark.parametrize("frame", FRAMES)
 def test_what_peers_say_survives_the_wire(frame: wire.PeerFrame) -> None:
     for group in ("metadata", "q1"):
-        told = frame.group if isinstance(frame, wire.Forward | wire.Forwarded) else group
+        told = frame.group if isinstance(frame, wire.Forward | wire.Forwarded | wire.Deliver) else group
         assert wire.decode_peer(wire.encode_peer(frame, group)) == (told, frame)
 
 
@@ -235,3 +246,16 @@ def test_a_batch_of_the_longest_requests_fits_into_one_message() -> None:
     longest = bytes(wire.MAX_REQUEST_BYTES)
     batch = Append(1, 1, 1, 1, 1, tuple(entry(n, data=longest) for n in range(1, 129)))
     assert len(wire.encode_peer(cast(wire.PeerFrame, batch))) <= MAX_MESSAGE_BYTES
+
+
+def test_an_earlier_client_or_peer_that_knows_no_reply_modes_is_understood() -> None:
+    assert wire.decode_request(msgspec.msgpack.encode([1, 500, ["get", ["a"]]])) == wire.Request(1, 500, Get(("a",)))
+    forward = msgspec.msgpack.encode(["forward", 9, 1, ["put", ["a"], None], "q1"])
+    assert wire.decode_peer(b"r" + forward) == ("q1", wire.Forward(9, 1, Put(("a",), None), "q1"))
+
+
+def test_as_many_of_the_longest_results_as_are_sent_at_once_fit_into_an_answer() -> None:
+    longest = Properties(bytes(wire.MAX_REQUEST_BYTES), 2**60, 2**60, 2**60)
+    path = ("a" * 255,) * 64
+    notices = tuple(wire.Notice(2**60, 2**60, MismatchingNode(path, longest), 2**60) for _ in range(MAX_NOTICES))
+    assert len(wire.encode(wire.Answer(0, 1, wire.Applied(notices)))) <= wire.MAX_ANSWER_BYTES

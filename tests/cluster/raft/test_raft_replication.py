@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from splitbrain.cluster.raft import Config, Entry, InvariantError, Log, Raft, Recovered, decode, encode
 from splitbrain.cluster.raft.effects import (
+    Appended,
     AppendLog,
     Apply,
     CommitAdvanced,
+    Dropped,
     Effect,
     Rejected,
     StartElectionTimer,
@@ -447,3 +449,27 @@ def test_a_message_survives_the_wire(message: Message) -> None:
 def test_figures_with_which_no_leader_could_stay_are_refused(figures: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"heartbeat_ms|max_batch"):
         Config(**figures)  # pyright: ignore[reportArgumentType] - none of them is for lease_reads
+
+
+# --- RA-18 --------------------------------------------------------------------------------------------------------
+
+
+def test_ra18_a_command_that_is_answered_on_append_is_answered_at_once_and_never_again() -> None:
+    raft = ready_leader()
+    effects = raft.handle(Propose("early", b"x", on_append=True))
+    assert only(Appended, effects) == [Appended("early", raft.log.last_index)]
+    assert raft.commit_index < raft.log.last_index
+    committed = written(raft, effects)
+    for peer in ("n2", "n3"):
+        last = raft.log.last_index
+        committed += raft.handle(Received(peer, AppendReply(raft.term, 0, last, last)))
+    assert [(apply.entries[-1].data, dict(apply.refs)) for apply in only(Apply, committed)] == [(b"x", {})]
+
+
+def test_ra18_a_command_that_is_answered_on_append_is_rejected_but_never_dropped() -> None:
+    raft = ready_leader()
+    raft.handle(Propose("early", b"x", on_append=True))
+    raft.handle(Propose("late", b"y"))
+    out = raft.handle(Received("n2", Vote(raft.term + 1, 9, raft.term)))
+    assert [dropped.ref for dropped in only(Dropped, out)] == ["late"]
+    assert [rejected.ref for rejected in only(Rejected, raft.handle(Propose("x", b"", on_append=True)))] == ["x"]

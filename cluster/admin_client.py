@@ -1,0 +1,177 @@
+"""The part of a client that changes and looks at the cluster itself: members, groups, snapshots, states of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, Asking, error_of
+from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.raft.events import MemberRole
+from splitbrain.cluster.wire import (
+    AddMember,
+    Body,
+    DeleteGroup,
+    ForceShrinkMembers,
+    GroupList,
+    GroupsQuery,
+    MemberList,
+    MembersQuery,
+    RemoveMember,
+    Request,
+    StartGroup,
+    StateRequest,
+    StateWritten,
+    Status,
+    StatusQuery,
+    TakeCheckpoint,
+    TakeSnapshot,
+    TransferLeadership,
+)
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """What a node of the cluster says of itself (see `splitbrain.cluster.wire.Status`)."""
+
+    node: str
+    role: str
+    term: int
+    leader: str | None
+    commit_index: int
+    applied_index: int
+    chain_hash: str
+    state_hash: str
+
+
+class WrittenState(msgspec.Struct, frozen=True):
+    """A snapshot or checkpoint that a node has: index and term of the last entry in it."""
+
+    index: int
+    term: int
+
+
+class AdminClient(Asking):
+    """Changes members and groups, and asks nodes about themselves."""
+
+    async def start_group(self, name: str, founders: Sequence[str]) -> tuple[str, ...]:
+        """Have this node take part in a group from now on; the groups that it is in. Each founder must be asked so.
+
+        Args:
+            name: of the group.
+            founders: ids of the members with which it begins, the same on all of them.
+        """
+        return (await self._groups(name, StartGroup(tuple(founders)))).groups
+
+    async def delete_group(self, name: str) -> tuple[str, ...]:
+        """Have this node forget its member of a group, with all its data; the groups that are left here."""
+        return (await self._groups(name, DeleteGroup())).groups
+
+    async def groups(self) -> tuple[str, ...]:
+        """The groups that this node takes part in."""
+        return (await self._groups(METADATA, GroupsQuery())).groups
+
+    async def stopped_groups(self) -> Mapping[str, str]:
+        """The groups whose member stopped here, because something happened that their rules exclude; and what."""
+        return (await self._groups(METADATA, GroupsQuery())).failed
+
+    async def members(self, *, learners: bool = False) -> tuple[str, ...]:
+        """Ids of the voters of the configuration that the node has in force, at once; it may not be committed.
+
+        With `learners` those of all members.
+        """
+        found = await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)
+        return found.members if not learners else (*found.members, *found.learners)
+
+    async def learners(self) -> tuple[str, ...]:
+        """Ids of the members in that configuration which do not vote."""
+        return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).learners
+
+    async def add_member(
+        self, member: str, *, role: MemberRole | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> tuple[str, ...]:
+        """Have a node taken in, as the member of this id (see `splitbrain.cluster.members`); the voters afterwards.
+
+        A promotable member becomes a voter later, once it has what is in the log now; a learner never, unless it is
+        added again as a voter. Without a role it is a voter, or promotable where nodes are started with learners-first.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "change_not_permitted", "already_member" or "was_member".
+        """
+        return (await self._members(AddMember(member, role), timeout_ms)).members
+
+    async def remove_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
+        """Have the member of this id leave for ever; the voters afterwards.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "change_not_permitted", "not_member" or "last_member".
+        """
+        return (await self._members(RemoveMember(member), timeout_ms)).members
+
+    async def transfer_leadership(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Have the leader ask another member to stand for election at once; returns when it was asked (RA-31).
+
+        It is usually elected within one round trip, and not at all if it was cut off: `status` shows it.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "not_member", "non_voter" or "not_up_to_date".
+        """
+        await self._members(TransferLeadership(member), timeout_ms)
+
+    async def force_shrink(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
+        """Make this node the only member, at once: for a majority that is lost for ever (RA-32).
+
+        What only the others have is lost. They must never run again with their data: there would be two clusters.
+        """
+        return (await self._members(ForceShrinkMembers(), timeout_ms)).members
+
+    async def snapshot(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> WrittenState:
+        """Have this node write a snapshot of what it has applied now; it is durable when this returns (RA-37).
+
+        The node needs its log before it no more. A snapshot of the same entry that is there already is as good.
+
+        Raises:
+            UnavailableError: another snapshot is being written: try again.
+            InvalidRequestError: nothing is applied yet.
+        """
+        return await self._written(TakeSnapshot(), timeout_ms)
+
+    async def checkpoint(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> WrittenState:
+        """Have this node write a checkpoint of what it has applied now: not synced, and the log stays (RA-38).
+
+        Raises:
+            UnavailableError: a snapshot is being written, or the last entry is not durable here yet: try again.
+            InvalidRequestError: nothing is applied yet.
+        """
+        return await self._written(TakeCheckpoint(), timeout_ms)
+
+    async def status(self) -> NodeStatus:
+        """What the node says of itself, at once; needs no leader and no majority."""
+        answer = await self._ask(StatusQuery(), DEFAULT_TIMEOUT_MS)
+        match answer.outcome:
+            case Status(node, role, term, leader, commit_index, applied_index, chain_hash, state_hash):
+                return NodeStatus(node, role, term, leader, commit_index, applied_index, chain_hash, state_hash)
+            case _:
+                raise error_of(answer.outcome, answer.term)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    async def _members(self, body: Body, timeout_ms: int) -> MemberList:
+        answer = await self._ask(body, timeout_ms)
+        if not isinstance(answer.outcome, MemberList):
+            raise error_of(answer.outcome, answer.term)
+        return answer.outcome
+
+    async def _written(self, body: StateRequest, timeout_ms: int) -> WrittenState:
+        answer = await self._ask(body, timeout_ms)
+        match answer.outcome:
+            case StateWritten(index, term):
+                return WrittenState(index, term)
+            case _:
+                raise error_of(answer.outcome, answer.term)
+
+    async def _groups(self, name: str, body: Body) -> GroupList:
+        answer = await self._channel.ask(Request(0, DEFAULT_TIMEOUT_MS, body, group=name))
+        if not isinstance(answer.outcome, GroupList):
+            raise error_of(answer.outcome, answer.term)
+        return answer.outcome

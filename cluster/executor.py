@@ -1,0 +1,128 @@
+"""What a member does about the effects of its machine: a pure state machine.
+
+Nothing is done about an entry that was in the log when the node started: it may have been applied before. What such an
+entry asked for, and no leader has done, is for the machine's `begin_leading` to ask for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from splitbrain.cluster.machine import (
+    AppendCommand,
+    DemonitorNode,
+    EffectCommand,
+    MachineEffect,
+    MonitorNode,
+    NodeDown,
+    NodeUp,
+    ReleaseCursor,
+    SendToClient,
+    SetTimer,
+    Timeout,
+    WriteCheckpoint,
+)
+from splitbrain.cluster.tree import encode_command
+
+
+class StartTimer(msgspec.Struct, frozen=True):
+    """Call `timed_out` with this name after so many ms; a timer of the name that runs is stopped."""
+
+    name: str
+    delay_ms: int
+
+
+class StopTimer(msgspec.Struct, frozen=True):
+    """Stop the timer of this name."""
+
+    name: str
+
+
+class LookAt(msgspec.Struct, frozen=True):
+    """Call `node_changed` for this node now, and whenever its link breaks or comes up."""
+
+    node: str
+
+
+Action: TypeAlias = StartTimer | StopTimer | LookAt | AppendCommand | SendToClient | ReleaseCursor | WriteCheckpoint
+
+
+class Executor:
+    """The effects of one member.
+
+    Args:
+        node: name of this node.
+        recovered: index of the last entry that the log had when the node started.
+        votes: whether a voter of this name is in the configuration in force.
+    """
+
+    def __init__(self, node: str, recovered: int, votes: Callable[[str], bool]) -> None:
+        self._node = node
+        self._votes = votes
+        self._recovered = recovered
+        self._leads = False
+        self._timers: dict[str, None] = {}
+        self._down: dict[str, bool] = {}  # of the nodes that are monitored: what the log says of each
+
+    def begin(self, effects: Sequence[MachineEffect]) -> list[Action]:
+        """This member leads, and has applied the no-op of its term; what its machine wants done then."""
+        return [action for effect in effects for action in self._carry_out(effect)]
+
+    def role_changed(self, *, leads: bool) -> list[Action]:
+        """This member leads from now on, or does not any more: timers and monitors end."""
+        self._leads = leads
+        timers, self._timers, self._down = self._timers, {}, {}
+        return [StopTimer(name) for name in timers]
+
+    def applied(self, index: int, effects: Sequence[MachineEffect]) -> list[Action]:
+        """The machine applied the entry of this index, with these effects."""
+        if index <= self._recovered:
+            return []
+        return [action for effect in effects for action in self._carry_out(effect)]
+
+    def timed_out(self, name: str) -> list[Action]:
+        """A timer ran out."""
+        del self._timers[name]
+        return [_command(Timeout(name))]
+
+    def node_changed(self, node: str, *, is_up: bool) -> list[Action]:
+        """There is a link to a node, or there is none."""
+        if node not in self._down or self._down[node] != is_up:
+            return []
+        self._down[node] = not is_up
+        return [_command(NodeUp(node) if is_up else NodeDown(node))]
+
+    def _carry_out(self, effect: MachineEffect) -> list[Action]:
+        if isinstance(effect, ReleaseCursor | WriteCheckpoint):
+            return [effect]
+        if isinstance(effect, SendToClient) and effect.local and self._votes(effect.client.node):
+            return [effect] if effect.client.node == self._node else []
+        if not self._leads:
+            return []
+        match effect:
+            case SetTimer():
+                return self._set_timer(effect.name, effect.delay_ms)
+            case MonitorNode(node):
+                self._down.setdefault(node, False)
+                return [LookAt(node)]
+            case DemonitorNode(node):
+                self._down.pop(node, None)
+                return []
+            case AppendCommand() | SendToClient():
+                return [effect]
+
+    def _set_timer(self, name: str, delay_ms: int | None) -> list[Action]:
+        if delay_ms is not None:
+            self._timers[name] = None
+            return [StartTimer(name, delay_ms)]
+        if name not in self._timers:
+            return []
+        del self._timers[name]
+        return [StopTimer(name)]
+
+
+def _command(command: EffectCommand) -> AppendCommand:
+    return AppendCommand(encode_command(command))

@@ -1,0 +1,95 @@
+"""A client's request from its arrival to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.runtime import Timer
+from splitbrain.cluster.tree import Children, Get, Query
+from splitbrain.cluster.wire import (
+    ForceShrinkMembers,
+    Forwardable,
+    FromMember,
+    LeaderQuery,
+    LocalQuery,
+    Outcome,
+    Priority,
+    StateRequest,
+)
+
+Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers | StateRequest
+
+Answering: TypeAlias = Callable[[int, Outcome, int], None]
+"""Takes the term in which an answer is given, the answer, and the index to which it belongs (`wire.Answer`)."""
+
+Reply: TypeAlias = str | FromMember
+"""A `wire.ReplyMode`, as soon as that is checked."""
+
+
+class Pending:
+    """A request that was not answered yet. Consensus carries it as a `ref`.
+
+    Attributes:
+        number: distinguishes it from all others of this process.
+        body: what is wanted.
+        answer: takes the answer.
+        by_peer: whether a peer passed it on, or this node wants it itself: it is not tried again with another leader.
+        reply: how a command is answered.
+        priority: of a command.
+        stage: what it waits for.
+        asked: the member that it was passed on to, whose answer is waited for.
+        settled: the answer that a member has yet to confirm, in the form that `answer` takes.
+        timer: ends the wait.
+        answered: whether it was.
+    """
+
+    __slots__ = (
+        "answer",
+        "answered",
+        "asked",
+        "body",
+        "by_peer",
+        "number",
+        "priority",
+        "reply",
+        "settled",
+        "stage",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        body: Wanted | bytes,
+        answer: Answering,
+        *,
+        by_peer: bool = False,
+        reply: Reply = "leader",
+        priority: Priority = "normal",
+    ) -> None:
+        """A body of bytes is a command of this node itself, as it stands in the log."""
+        self.number = number
+        self.body = body
+        self.answer = answer
+        self.by_peer = by_peer
+        self.reply = reply
+        self.priority: Priority = priority
+        self.stage: Literal["waiting", "proposed", "forwarded", "applying", "writing"] = "waiting"
+        self.asked: NodeId | None = None
+        self.settled: tuple[int, Outcome, int] | None = None
+        self.timer: Timer | None = None
+        self.answered = False
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it changes nothing."""
+        return isinstance(self.body, Get | Children | LocalQuery | LeaderQuery)
+
+    @property
+    def query(self) -> Query:
+        """What it asks; it must be a query."""
+        body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery) else self.body
+        assert isinstance(body, Get | Children), "a command was read"
+        return body
