@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from splitbrain.cluster.bugs import M31, M33, M51, M81, M82, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, NO_BUGS, Bugs
 from splitbrain.cluster.dedup import DropRefs, Protected, ref_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
@@ -72,6 +72,7 @@ _NOT_CHANGED: Final[Mapping[str, str]] = {
     "last_member": "no voter would be left",
     "non_voter": "it does not vote: let it catch up first",
     "not_up_to_date": "it lacks entries: try again",
+    "version_not_supported": "it does not support the state machine's version in force: start it with a later program",
 }
 
 Answering: TypeAlias = Callable[[int, Outcome, int], None]
@@ -130,6 +131,7 @@ class Requests:
         waits: Waits,
         write_state: Callable[[StateRequest, Callable[[Outcome], None]], None],
         *,
+        is_outdated: Callable[[], bool] = lambda: False,
         reads_on_lease: bool = False,
         learners_first: bool = False,
         bugs: Bugs = NO_BUGS,
@@ -139,6 +141,7 @@ class Requests:
         `query` answers from what this node has applied, and says up to which index that is; without consensus it proves
         nothing. `waits` are those for entries to be applied here.
         `write_state` has what is applied here written down, and passes on what came of it.
+        `is_outdated` says whether this node applies nothing more, since it lacks the version in force.
         """
         self._group = group
         self._node = member
@@ -150,6 +153,7 @@ class Requests:
         self._query = query
         self._waits = waits
         self._write_state = write_state
+        self._is_outdated = is_outdated
         self._reads_on_lease = reads_on_lease
         self._joins_as: MemberRole = "promotable" if learners_first else "voter"
         self._bugs = bugs
@@ -282,6 +286,14 @@ class Requests:
 
     def _read_here(self, request: Pending, body: LocalQuery) -> None:
         request.stage = "applying"
+        if self._is_outdated():
+            # Nothing that it waits for would ever be applied, and what is applied may be as old as it likes.
+            if M30 in self._bugs:
+                self._answer_here(request)
+            else:
+                reached("state of an outdated member refused")
+                self._finish(request, outdated(node_of(self._node)))
+            return
         if body.after is None:
             self._answer_here(request)
             return
@@ -402,6 +414,12 @@ class Requests:
 
     def _not_leader(self) -> Failure:
         return Failure("not_leader", True, f"{self._node} does not lead")
+
+
+def outdated(node: str) -> Failure:
+    """Why a node that does not support the version in force answers nothing from its state (RA-43)."""
+    detail = f"{node} does not support the state machine's version in force: start it with a later program"
+    return Failure("unavailable", True, detail)
 
 
 def _path_refusal(body: Command | Query) -> Outcome | None:
