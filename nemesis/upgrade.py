@@ -101,7 +101,7 @@ class Upgrade:
             NemesisError: one does not start.
         """
         await self._restarts.start_all(context)
-        await self._upgrade(context, context.deployment.nodes, None, Effect())
+        await _upgrade_all(context, self._restarts)
         self._restarts.check_back()
 
     async def _upgrade(
@@ -157,10 +157,7 @@ class Rollback:
             NemesisError: one does not start.
         """
         await self._upgrade_again(context, Effect())
-        upgrades = _upgrades(context)
-        for node in context.deployment.nodes:
-            if upgrades.version(node) < upgrades.newest:
-                await upgraded(context, self._restarts, node)
+        await _upgrade_all(context, self._restarts)
         self._restarts.check_back()
 
     async def _roll_back(self, context: NemesisContext, order: Sequence[NodeId], effect: Effect) -> None:
@@ -229,6 +226,16 @@ class Rollback:
         for node in list(self._rolled_back):
             effect.evidence[node] = await upgraded(context, self._restarts, node)
             del self._rolled_back[node]
+
+
+async def _upgrade_all(context: NemesisContext, restarts: Restarts) -> None:
+    """Upgrade the nodes that are left."""
+    upgrades = context.test.system.capabilities.upgrades
+    if upgrades is None:
+        return
+    for node in context.deployment.nodes:
+        if upgrades.version(node) < upgrades.newest:
+            await upgraded(context, restarts, node)
 
 
 async def upgraded(context: NemesisContext, restarts: Restarts, node: NodeId) -> dict[str, Any]:
