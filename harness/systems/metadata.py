@@ -348,11 +348,9 @@ class Metadata:
             argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
         membership = self._members.arguments(place.node, sorted([place.node, *place.peers]))
         argv += ["--data", place.data_dir, *membership]
-        upgrades = "upgrade" in test.nemesis.faults
-        if upgrades:
-            argv += self._upgrades.arguments(place.node, joins="--incarnation" in membership)
+        argv += self._upgrades.arguments(place.node, joins="--incarnation" in membership)
         for setting, value in test.settings.items():
-            if setting != MACHINE_VERSION or not upgrades:
+            if setting != MACHINE_VERSION or not self._upgrades.decide:
                 argv += [f"--{setting}", str(value)]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]

@@ -22,23 +22,24 @@ class MetadataUpgrades:
 
     Attributes:
         newest: the latest version that there is.
+        decide: whether nodes begin with an earlier version, and are upgraded.
     """
 
     newest = NEWEST_VERSION
 
     def __init__(self, connect: Callable[[Deployment, NodeId], Awaitable[Client]]) -> None:
         self._connect = connect
-        self._first = NEWEST_VERSION
+        self.decide = False
         self._chosen: dict[NodeId, int] = {}
 
     def begin(self, *, old: bool) -> None:
         """Forget everything: all nodes support the latest version, or the one before (`old`)."""
-        self._first = NEWEST_VERSION - old
+        self.decide = old
         self._chosen.clear()
 
     def version(self, node: NodeId) -> int:
         """The version that the node supports when it is started next."""
-        return self._chosen.get(node, self._first)
+        return self._chosen.get(node, NEWEST_VERSION - self.decide)
 
     def choose(self, node: NodeId, version: int) -> None:
         """Have the node support this version from its next start on."""
