@@ -32,7 +32,7 @@ from splitbrain.cluster.wire import (
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """What a node of the cluster says of itself (see `splitbrain.cluster.wire.Status`)."""
+    """What a node of the cluster says of itself (see `splitbrain.cluster.wire.Status`, which has the same fields)."""
 
     node: str
     role: str
@@ -42,6 +42,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     applied_index: int
     chain_hash: str
     state_hash: str
+    machine_version: int = 1
+    supported_version: int = 1
+    outdated: bool = False
 
 
 class WrittenState(msgspec.Struct, frozen=True):
@@ -114,7 +117,7 @@ class AdminClient(Asking):
         It is usually elected within one round trip, and not at all if it was cut off: `status` shows it.
 
         Raises:
-            ChangeRefusedError: its `reason` is "not_member", "non_voter" or "not_up_to_date".
+            ChangeRefusedError: its `reason` is "not_member", "non_voter", "not_up_to_date" or "version_not_supported".
         """
         await self._members(TransferLeadership(member), timeout_ms)
 
@@ -122,6 +125,9 @@ class AdminClient(Asking):
         """Make this node the only member, at once: for a majority that is lost for ever (RA-32).
 
         What only the others have is lost. They must never run again with their data: there would be two clusters.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "version_not_supported": start the node with a later program first.
         """
         return (await self._members(ForceShrinkMembers(), timeout_ms)).members
 
@@ -149,8 +155,8 @@ class AdminClient(Asking):
         """What the node says of itself, at once; needs no leader and no majority."""
         answer = await self._ask(StatusQuery(), DEFAULT_TIMEOUT_MS)
         match answer.outcome:
-            case Status(node, role, term, leader, commit_index, applied_index, chain_hash, state_hash):
-                return NodeStatus(node, role, term, leader, commit_index, applied_index, chain_hash, state_hash)
+            case Status() as said:
+                return NodeStatus(*msgspec.structs.astuple(said))
             case _:
                 raise error_of(answer.outcome, answer.term)
 

@@ -12,6 +12,7 @@ from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
+from splitbrain.cluster.tree import NEWEST_VERSION
 
 USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
@@ -20,7 +21,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
                          [--lease-reads 0|1] [--groups NAME[,NAME]...]
                          [--chunk-bytes N] [--learners-first 0|1]
-                         [--max-batch N] [--apply-slice N]
+                         [--max-batch N] [--apply-slice N] [--machine-version N]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -45,6 +46,9 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                   1: who joins becomes a voter once it has caught up, not at once (default 0)
   --max-batch     log entries in one message at most (default 128)
   --apply-slice   log entries that are applied before messages and clients get a word in again (default 512)
+  --machine-version
+                  the latest version of the state machine that this node supports (default: that of the program);
+                  a version is in force once all members support it, and never goes back
   --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
                   all nodes
 """
@@ -67,6 +71,7 @@ _OPTIONS: Final = (
     "--learners-first",
     "--max-batch",
     "--apply-slice",
+    "--machine-version",
     "--checkpoint-interval",
     "--wal-bytes",
 )
@@ -104,6 +109,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         chunk_bytes=_number_of(options, "--chunk-bytes", CHUNK_BYTES),
         learners_first=_switch(options, "--learners-first"),
         apply_slice=_number_of(options, "--apply-slice", APPLY_SLICE),
+        machine_version=_number_of(options, "--machine-version", NEWEST_VERSION),
     )
     return config, options["--data"]
 

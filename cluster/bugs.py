@@ -207,6 +207,12 @@ M29: Final = Bug(
     "RedisRaft #18, #30",
     ("linearizable",),
 )
+M30: Final = Bug(
+    "M30",
+    "a node that does not support the version in force applies nothing more, but answers local reads",
+    "ra apply_with",
+    ("session",),
+)
 M31: Final = Bug(
     "M31",
     "a command whose leader stepped down is proposed again, although it may have been committed, and refs are ignored",

@@ -24,6 +24,7 @@ from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
+from splitbrain.cluster.tree import NEWEST_VERSION
 
 __all__ = [
     "APPLY_SLICE",
@@ -33,6 +34,7 @@ __all__ = [
     "HEARTBEAT_MS",
     "MARKS",
     "MAX_BATCH",
+    "NEWEST_VERSION",
     "SNAPSHOT_INTERVAL",
     "WAL_BYTES",
     "Address",

@@ -5,7 +5,8 @@
     │   ├── ArgumentError               its command line is wrong
     │   └── StorageError                its data directory cannot be used
     │       ├── CorruptStorageError     what had been made durable is damaged
-    │       └── WrongNodeError          the directory belongs to another node
+    │       ├── WrongNodeError          the directory belongs to another node
+    │       └── LaterVersionError       its log is of a later version than the node supports
     ├── InvalidPathError                a path that no tree can have
     └── ClientError                     a request got no result; `definite` says what that means
         ├── RefusedError                definite: the request did not happen and never will
@@ -64,6 +65,14 @@ class WrongNodeError(StorageError):
     """The data directory belongs to a node of another name. Start that node with it, or give this one its own."""
 
 
+class LaterVersionError(StorageError):
+    """A version of the state machine is in the node's log, or in its state, that the node does not support.
+
+    It was started with an earlier program than before, or with a lower `--machine-version`. A version that is in force
+    never goes back: start the node with the later one again.
+    """
+
+
 class InvalidPathError(ClusterError):
     """A path is not of the form /a/b/c. Names are separated by single slashes and are not empty."""
 
@@ -106,7 +115,8 @@ class ChangeRefusedError(RefusedError):
 
     Attributes:
         reason: "change_not_permitted" (ask again), "already_member", "was_member", "not_member" or "last_member"; of
-            a transfer of leadership "not_member", "non_voter" or "not_up_to_date" (ask again).
+            a transfer of leadership "not_member", "non_voter", "not_up_to_date" (ask again) or
+            "version_not_supported" (start that node with a later program).
     """
 
     def __init__(self, message: str, term: int | None, reason: str) -> None:

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from splitbrain.cluster import wire
-from splitbrain.cluster.bugs import M29
+from splitbrain.cluster.bugs import M29, M30
 from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
+from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.machine import WithEffects
@@ -34,7 +35,7 @@ from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
-from splitbrain.cluster.requests import Requests
+from splitbrain.cluster.requests import Requests, outdated
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
@@ -83,6 +84,7 @@ class Group:
         self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
         self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
         self._halted = False
+        self._said_outdated = False
         self._slice = config.apply_slice
         self._sender: NodeId | None = None  # of the message that is being handled
         self._store_work: deque[StoreEffect] = deque()  # Applies in slices
@@ -93,7 +95,10 @@ class Group:
         )
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
         self._storage = opened.storage
-        self._raft = Raft(config.member, founders, opened.recovered, config=raft, bugs=config.bugs)
+        self._raft = Raft(
+            config.member, founders, opened.recovered, config=raft, version=config.machine_version, bugs=config.bugs
+        )
+        self._refuse_later_version()
         self._telemetry = Telemetry(
             runtime,
             name,
@@ -126,12 +131,27 @@ class Group:
         self._executors = self._executors_by_effect()
         self._recover(opened)
 
+    def _refuse_later_version(self) -> None:
+        """Refuse a log of a version that this node does not support: it could never apply it (RA-43).
+
+        Raises:
+            LaterVersionError: it is.
+        """
+        newest, supported = self._raft.newest_version, self._config.machine_version
+        if newest > supported:
+            raise LaterVersionError(
+                f"the data of group {self._name} on {self._config.node} are of version {newest} of the state machine, "
+                f"and this node supports version {supported} at most: start it with a program of version {newest} or "
+                "later, and without a lower --machine-version."
+            )
+
     def _recover(self, opened: Opened) -> None:
         recovered = opened.recovered
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
             self._snapshots.begins_at(recovered.base_index, len(opened.state))
         self._catching_up.applied(recovered.base_index, recovered.base_term)
+        self._version = self._store.version
         bugs = self._config.bugs
         self._log(
             f"starts in term {recovered.term} with {len(recovered.entries)} entries"
@@ -202,6 +222,9 @@ class Group:
             store.applied_index,
             store.chain_hash,
             store.state_hash,
+            store.version,
+            self._config.machine_version,
+            raft.is_outdated,
         )
 
     def projections(self) -> tuple[str, str]:
@@ -249,6 +272,11 @@ class Group:
     def configuration(self) -> Configuration:
         """The configuration that it has in force, committed or not."""
         return self._raft.configuration
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it applies nothing more, since it lacks the version in force (RA-43)."""
+        return self._raft.is_outdated
 
     def query(self, query: Query) -> tuple[Result, int]:
         """The answer from what this node has applied, and up to which index that is."""
@@ -355,7 +383,7 @@ class Group:
             fx.RoleChanged: self._role_changed,
             fx.MembersChanged: self._members_changed,
             # The Apply that follows reports it, with its hashes.
-            fx.CommitAdvanced: lambda effect: self._storage.committed(effect.index),
+            fx.CommitAdvanced: self._committed,
             fx.Rebuild: self._to_store,
         }
 
@@ -387,9 +415,20 @@ class Group:
         self._store = self._store.reset(effect.state)
         self._catching_up.cut(effect.index)
         self._catching_up.applied(effect.index, effect.last_term)
+        self._version = self._store.version
         self._log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.installed(effect.index, effect.last_term)
         self._waits.advanced()
+
+    def _committed(self, effect: fx.CommitAdvanced) -> None:
+        self._storage.committed(effect.index)
+        if self._raft.is_outdated and not self._said_outdated:
+            self._said_outdated = True
+            reached("member is outdated")
+            self._log(
+                f"version {self._raft.version} of the state machine is in force, and this node supports "
+                f"{self._config.machine_version} at most: it applies nothing more, until it is started with a later one"
+            )
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
         entries = effect.entries
@@ -438,6 +477,9 @@ class Group:
             elif result is not None:
                 self.requests.done(request, result, entry.index, entry.term)
         self._notices.send()
+        if self._store.version != self._version:
+            self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")
+            self._version = self._store.version
         self._waits.advanced()
         self._telemetry.commit_advanced()
         self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
@@ -478,6 +520,8 @@ class Group:
         """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""
         if query.projection not in PROJECTIONS:
             return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
+        if self._raft.is_outdated and M30 not in self._config.bugs:
+            return outdated(self._config.node)
         if not self._catching_up.done:
             reached("projection asked before it was built")
             return wire.Failure("unavailable", True, f"{self._config.node} has not caught up yet: try again later")

@@ -34,6 +34,7 @@ from splitbrain.cluster.log.reading import (
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration, decode_configurations
 from splitbrain.cluster.raft.messages import Entry
+from splitbrain.cluster.raft.versions import version_of
 from splitbrain.cluster.real import Folder
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import (
@@ -137,13 +138,22 @@ def load_state(files: Files, file: StateFile) -> State:
 def in_words(entry: Entry) -> str:
     """What an entry of the log does, as a phrase."""
     if entry.kind == "noop":
-        return "no-op of a new leader"
+        return _noop_in_words(entry)
     if entry.kind == "config":
         try:
             return configuration_in_words(decode_configuration(entry))
         except (InvariantError, *NONSENSE) as error:
             return f"no configuration: {error}"
     return _command_in_words(decode_command(entry.data))
+
+
+def _noop_in_words(entry: Entry) -> str:
+    if not entry.data:
+        return "no-op of a new leader"
+    try:
+        return f"no-op, version {version_of(entry)} of the state machine"
+    except InvariantError as error:
+        return f"no version: {error}"
 
 
 def configuration_in_words(configuration: Configuration) -> str:

@@ -19,6 +19,7 @@ MARKS: Final[Mapping[str, str]] = {
     "vote granted": "a node voted for another",
     "vote refused to a second candidate": "a node had voted for another candidate of the term",
     "vote refused to a shorter log": "a candidate's log lacked what the voter's had",
+    "vote refused to an old machine version": "a candidate did not understand the version in force",
     "vote refused while a leader is heard": "with leases, a node did not help to replace a leader that it heard",
     "vote refused to an old term": "a candidate asked for votes in a term that was over",
     "vote asked for again": "a candidate had no majority yet at its next tick",
@@ -37,7 +38,12 @@ MARKS: Final[Mapping[str, str]] = {
     "log compacted": "entries that a durable snapshot covers were dropped",
     "snapshot sent in parts": "a follower lacked entries that its leader had dropped",
     "snapshot installed": "a follower took over a snapshot of its leader",
+    "snapshot of a later version refused": "a follower did not take over a snapshot that it does not understand",
     "log applied in slices": "more was committed at once than a node applies in one go",
+    # versions of the state machine
+    "machine version raised": "a leader put a later version into force, which all members had said they understand",
+    "member is outdated": "a version was put into force that a member does not understand: it applies nothing more",
+    "state of an outdated member refused": "a local read was refused, since the node does not apply any more",
     # members
     "change of members refused": "a leader refused a change of members: not now, or not valid",
     "change of members taken back": "the entry that changed the members was cut off by a new leader",

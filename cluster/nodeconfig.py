@@ -11,10 +11,11 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.groupnames import METADATA, group_problem
 from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
-from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.messages import OLDEST, NodeId
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
+from splitbrain.cluster.tree import NEWEST_VERSION
 
 APPLY_SLICE: Final = 512
 """Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
@@ -45,6 +46,7 @@ class NodeConfig:
         learners_first: who joins, and is given no role, becomes a voter once it has caught up; else at once.
         groups: names of groups beside that of the metadata store, which every node has from the start.
         apply_slice: entries that are applied at once.
+        machine_version: the latest version of the state machine that the node supports.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -64,6 +66,7 @@ class NodeConfig:
     chunk_bytes: int = CHUNK_BYTES
     learners_first: bool = False
     apply_slice: int = APPLY_SLICE
+    machine_version: int = NEWEST_VERSION
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
@@ -73,6 +76,11 @@ class NodeConfig:
             raise ArgumentError(f"a message takes 1 to {CHUNK_BYTES} bytes of a snapshot.")
         if self.apply_slice < 1:
             raise ArgumentError("at least 1 entry is applied at once.")
+        if not OLDEST <= self.machine_version <= NEWEST_VERSION:
+            raise ArgumentError(
+                f"the version of the state machine is {OLDEST} to {NEWEST_VERSION} with this program, "
+                f"not {self.machine_version}."
+            )
         if self.checkpoint_interval < 0:
             raise ArgumentError("the checkpoint interval is 0, for none, or more.")
         for group in self.groups:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.admission import Admission
-from splitbrain.cluster.bugs import M31, M33, M51, M81, M82, NO_BUGS
+from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, NO_BUGS
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import node_of
@@ -65,6 +65,7 @@ _NOT_CHANGED: Final[Mapping[str, str]] = {
     "last_member": "no voter would be left",
     "non_voter": "it does not vote: let it catch up first",
     "not_up_to_date": "it lacks entries: try again",
+    "version_not_supported": "it does not support the state machine's version in force: start it with a later program",
 }
 
 
@@ -79,6 +80,11 @@ class Member(Protocol):
     @property
     def configuration(self) -> Configuration:
         """The configuration that it has in force."""
+        ...
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it applies nothing more, since it lacks the version in force (RA-43)."""
         ...
 
     def propose(self, event: Event, priority: Priority = "normal") -> None:
@@ -326,6 +332,14 @@ class Requests:
 
     def _read_here(self, request: Pending, body: LocalQuery) -> None:
         request.stage = "applying"
+        if self._member.is_outdated:
+            # Nothing that it waits for would ever be applied, and what is applied may be as old as it likes.
+            if M30 in self._bugs:
+                self._answer_here(request)
+            else:
+                reached("state of an outdated member refused")
+                self._finish(request, outdated(node_of(self._node)))
+            return
         if body.after is None:
             self._answer_here(request)
             return
@@ -448,3 +462,9 @@ class Requests:
 
 def _unheard(_term: int, _outcome: Outcome, _index: int) -> None:
     """Takes the answer to a request that wants none."""
+
+
+def outdated(node: str) -> Failure:
+    """Why a node that does not support the version in force answers nothing from its state (RA-43)."""
+    detail = f"{node} does not support the state machine's version in force: start it with a later program"
+    return Failure("unavailable", True, detail)

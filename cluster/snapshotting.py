@@ -164,7 +164,7 @@ class Snapshotting:
             answer(StateWritten(*written[:2]))
 
     async def _answer_once_durable(
-        self, written: tuple[int, int, bytes, bytes], answer: Callable[[Outcome], None]
+        self, written: tuple[int, int, bytes, bytes, int], answer: Callable[[Outcome], None]
     ) -> None:
         await self._write_snapshot(*written)
         answer(StateWritten(*written[:2]))
@@ -174,9 +174,11 @@ class Snapshotting:
         await self._storage.promote(upto)
         self._snapshot_is_durable()
 
-    async def _write_snapshot(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+    async def _write_snapshot(
+        self, index: int, last_term: int, configurations: bytes, state: bytes, version: int
+    ) -> None:
         """Let the log go up to what was applied."""
-        await self._storage.write_snapshot(index, last_term, configurations, state)
+        await self._storage.write_snapshot(index, last_term, configurations, state, version)
         reached("snapshot written")
         self._snapshot_is_durable()
 
@@ -186,15 +188,15 @@ class Snapshotting:
         self._is_writing = False
         self._submit(Compacted(index))
 
-    def _written_down(self, last: int, dump: Callable[[], bytes]) -> tuple[int, int, bytes, bytes]:
-        """The state at the last entry that was applied: that entry, its term, the configurations there, the store."""
+    def _written_down(self, last: int, dump: Callable[[], bytes]) -> tuple[int, int, bytes, bytes, int]:
+        """The state at the last entry that was applied: that entry, its term, the configurations, store and version."""
         index = last if M37 not in self._bugs else last - 1
         last_term, configurations = self._raft.log.term(index), self._raft.configurations(index)
         state = dump()
         self._size = len(state)
         self._state_is_at(last)
         self._report(index, last_term)
-        return index, last_term, configurations, state
+        return index, last_term, configurations, state, self._raft.version_at(index)
 
     # What a large state costs is spread over as many entries: nothing else runs while it is encoded.
 
@@ -222,6 +224,7 @@ class Snapshotting:
             begin,
             len(state),
             state[begin : begin + self._chunk_bytes],
+            meta.version,
         )
 
     def _to_send(self, wanted: SendChunk) -> tuple[Meta, bytes]:
@@ -240,5 +243,7 @@ class Snapshotting:
         Raises:
             OSError: it is not known whether it is durable; the node must stop.
         """
-        await self._storage.install(snapshot.index, snapshot.last_term, snapshot.configurations, snapshot.state)
+        await self._storage.install(
+            snapshot.index, snapshot.last_term, snapshot.configurations, snapshot.state, snapshot.version
+        )
         self.begins_at(snapshot.index, len(snapshot.state))

@@ -19,7 +19,7 @@ from splitbrain.cluster.log.vote import Vote
 from splitbrain.cluster.log.wal import MAX_BYTES as WAL_BYTES
 from splitbrain.cluster.raft import Entry, Recovered
 from splitbrain.cluster.raft.events import Written
-from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.messages import OLDEST, NodeId
 from splitbrain.cluster.runtime import Disk, Rng
 
 __all__ = ["WAL_BYTES", "Opened", "Storage", "open_group", "open_storage"]
@@ -51,21 +51,25 @@ class Storage:
         """Void every entry from `from_index` on. Durable once a later append is."""
         self._group.truncate(from_index)
 
-    async def write_snapshot(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+    async def write_snapshot(
+        self, index: int, last_term: int, configurations: bytes, state: bytes, version: int = OLDEST
+    ) -> None:
         """Make a snapshot of an entry that was applied here durable; the log up to there is not needed any more.
 
         Raises:
             OSError: it is not known whether it is durable; the node must stop.
         """
-        await self._group.write_snapshot(self._meta(index, last_term, configurations), state)
+        await self._group.write_snapshot(self._meta(index, last_term, configurations, version), state)
 
-    def write_checkpoint(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+    def write_checkpoint(
+        self, index: int, last_term: int, configurations: bytes, state: bytes, version: int = OLDEST
+    ) -> None:
         """Write a checkpoint of an entry that was applied, and is durable, here. It is not synced (RA-38).
 
         Raises:
             OSError: it could not be written; the node must stop.
         """
-        self._group.write_checkpoint(self._meta(index, last_term, configurations), state)
+        self._group.write_checkpoint(self._meta(index, last_term, configurations, version), state)
 
     def is_promotable(self, upto: int) -> bool:
         """Whether there is a checkpoint of up to this index."""
@@ -89,13 +93,15 @@ class Storage:
         """Index of the newest checkpoint, 0 if there is none."""
         return self._group.checkpoint_index
 
-    async def install(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+    async def install(
+        self, index: int, last_term: int, configurations: bytes, state: bytes, version: int = OLDEST
+    ) -> None:
         """Make a snapshot of the leader durable; what the log has instead of it is void.
 
         Raises:
             OSError: it is not known whether it is durable; the node must stop.
         """
-        await self._group.install(self._meta(index, last_term, configurations), state)
+        await self._group.install(self._meta(index, last_term, configurations, version), state)
 
     def snapshot(self) -> tuple[Meta, bytes]:
         """The state at which the log in memory begins: a snapshot, or the checkpoint with which the node started.
@@ -108,8 +114,8 @@ class Storage:
         assert name is not None, "the log was compacted without a snapshot"
         return self._group.read_snapshot(name)
 
-    def _meta(self, index: int, last_term: int, configurations: bytes) -> Meta:
-        return Meta(uid=self._group.uid, index=index, term=last_term, configurations=configurations)
+    def _meta(self, index: int, last_term: int, configurations: bytes, version: int) -> Meta:
+        return Meta(uid=self._group.uid, index=index, term=last_term, configurations=configurations, machine=version)
 
     def committed(self, index: int) -> None:
         """Note that the log never changes up to an index."""
@@ -174,7 +180,9 @@ async def open_group(log: NodeLog, name: str, founders: Sequence[NodeId]) -> Ope
     if meta is None:
         recovered = Recovered(vote.term, vote.voted_for, found.entries)
         return Opened(storage, recovered, None, log.founders(name))
-    recovered = Recovered(vote.term, vote.voted_for, found.entries, meta.index, meta.term, meta.configurations)
+    recovered = Recovered(
+        vote.term, vote.voted_for, found.entries, meta.index, meta.term, meta.configurations, meta.version
+    )
     return Opened(storage, recovered, found.state, log.founders(name))
 
 

@@ -1,5 +1,8 @@
 """The state machine of a node: the tree, results by ref, and the hash chain over everything that was applied to it.
 
+It has versions, as rules of the tree change (`splitbrain.cluster.tree`). A log begins with version 1, and a no-op in it
+that carries a later one is a step like others: what follows is applied by the rules of that version, on every member.
+
 Beside the state it holds projections of it (`splitbrain.cluster.projection`).
 """
 
@@ -16,6 +19,8 @@ from splitbrain.cluster.dedup import DropRefs, Protected, Table, decode_command
 from splitbrain.cluster.machine import MachineEffect, WithEffects
 from splitbrain.cluster.projection import PROJECTIONS, Projection
 from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.messages import OLDEST
+from splitbrain.cluster.raft.versions import version_of
 from splitbrain.cluster.tree import (
     HASH_MASK,
     Done,
@@ -39,13 +44,14 @@ _DUMP_VERSION: Final = 2
 
 
 class _Dump(msgspec.Struct, frozen=True):
-    """A dump of version 1, which said no version, has no `refs`."""
+    """A dump of version 1, which said no version, has no `refs`; `version` is that of its format."""
 
     applied_index: int
     chain: bytes
     tree: bytes
     version: int = 1
     refs: bytes | None = None
+    machine: int = OLDEST
 
 
 class Store:
@@ -82,6 +88,11 @@ class Store:
         return self._chain.hex()
 
     @property
+    def version(self) -> int:
+        """The version of the state machine that is in force."""
+        return self._tree.version
+
+    @property
     def state_hash(self) -> str:
         """32 hexadecimal digits; equal for equal trees and results."""
         return _hex(self._tree.hash + self._refs.hash)
@@ -96,11 +107,13 @@ class Store:
         return ()
 
     def apply(self, entry: Entry) -> Result | WithEffects | None:
-        """Apply the next entry; a no-op gives no result."""
+        """Apply the next entry; a no-op gives no result, but may put a later version into force."""
         assert entry.index == self.applied_index + 1, f"entry {entry.index} applied after {self.applied_index}"
         self._chain = chained(self._chain, entry)
         self.applied_index = entry.index
         if entry.kind != "command":
+            if entry.kind == "noop" and entry.data:
+                self._change_version(self.version, version_of(entry))
             return None
         result = self._carry_out(entry)
         if self._tree.touched:
@@ -110,6 +123,14 @@ class Store:
         if self._fails_where_none_is and isinstance(result, NodeNotFound):
             raise LookupError(f"entry {entry.index}: there is no node to change")
         return result
+
+    def _change_version(self, old: int, new: int) -> None:
+        """The step from a version to a later one, or none.
+
+        Of the tree nothing is converted: its version says by which rules it changes from here on.
+        """
+        if new > old:
+            self._tree.version = new
 
     def _carry_out(self, entry: Entry) -> Result:
         command = decode_command(entry.data)
@@ -145,7 +166,7 @@ class Store:
         """All of the state, for a snapshot; equal bytes for equal stores."""
         index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
         refs = None if M32 in self._bugs else self._refs.dump()
-        return msgspec.msgpack.encode(_Dump(index, self._chain, self._tree.dump(), _DUMP_VERSION, refs))
+        return msgspec.msgpack.encode(_Dump(index, self._chain, self._tree.dump(), _DUMP_VERSION, refs, self.version))
 
     @classmethod
     def load(cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS) -> Self:
@@ -159,7 +180,7 @@ class Store:
             raise msgspec.ValidationError(f"a dump of version {dump.version}, later than this program's")
         store = cls(node, bugs)
         store.applied_index, store._chain = dump.applied_index, dump.chain
-        store._tree = Tree.load(dump.tree, PROJECTIONS.values())
+        store._tree = Tree.load(dump.tree, PROJECTIONS.values(), dump.machine)
         store._by_parent = {parent: Projection(store._tree.below(parent)) for parent in PROJECTIONS.values()}
         if dump.refs is not None:
             store._refs = Table.load(dump.refs, bugs)

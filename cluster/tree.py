@@ -10,6 +10,13 @@ one that makes no sense: what has been committed must be applied alike on every 
 The state hash is the sum, modulo 2**128, of a hash for every tree node: it does not depend on any order, and a command
 costs as much as the nodes that it touched, in a tree of any size (an incremental multiset hash after Bellare
 and Micciancio, 1997).
+
+Rules differ by the version of the state machine (`splitbrain.cluster.raft.versions`):
+
+- 1: a parent that was created since a command needed it stays when its last child goes.
+- 2: such a parent is implicit. The command that leaves it without children and without a payload removes it as well,
+  and so on upwards (D14; as Khepri since 0.17). A node that a command named itself is explicit, and stays. Nodes that
+  are there when version 2 comes into force are explicit: it is not known why they were created.
 """
 
 from __future__ import annotations
@@ -24,6 +31,12 @@ from splitbrain.cluster.errors import InvalidPathError
 
 Path: TypeAlias = tuple[str, ...]
 """Names from the root down; the root itself is the empty tuple."""
+
+NEWEST_VERSION: Final = 2
+"""The latest version of the state machine that this program understands."""
+
+IMPLICIT_PARENTS_GO: Final = 2
+"""The version from which on implicit parents are removed."""
 
 _HASH_BYTES: Final = 16
 HASH_MASK: Final = (1 << (8 * _HASH_BYTES)) - 1
@@ -89,7 +102,7 @@ class CompareAndSwap(msgspec.Struct, frozen=True, array_like=True, tag="cas"):
 
 
 class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
-    """Remove a node and everything below it; its parents stay. No error if there is none.
+    """Remove a node and everything below it; explicit parents stay. No error if there is none.
 
     Of the root, which always exists, the payload and the children are removed.
     """
@@ -193,7 +206,6 @@ Result: TypeAlias = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
-_dump_decoder = msgspec.msgpack.Decoder(list[tuple[Path, bytes | None, int, int]])
 _integer_decoder = msgspec.msgpack.Decoder(int)
 
 
@@ -206,12 +218,26 @@ def encode_command(command: msgspec.Struct) -> bytes:
 
 
 class _Node:
-    """One tree node. `hash` is its share of the state hash as it was last counted."""
+    """One tree node.
 
-    __slots__ = ("child_list_version", "children", "hash", "is_watched", "path", "payload", "payload_version")
+    `hash` is its share of the state hash as it was last counted, `implicit_hash` what comes to that if it is implicit:
+    apart, since a projection has the one and not the other.
+    """
 
-    def __init__(self, path: Path, payload: bytes | None, *, is_watched: bool) -> None:
+    __slots__ = (
+        "child_list_version",
+        "children",
+        "hash",
+        "implicit_hash",
+        "is_watched",
+        "path",
+        "payload",
+        "payload_version",
+    )
+
+    def __init__(self, path: Path, payload: bytes | None, *, is_watched: bool, is_implicit: bool = False) -> None:
         self.is_watched = is_watched
+        self.implicit_hash = _hashed([path, "implicit"]) if is_implicit else 0
         self.path = path
         self.payload = payload
         self.payload_version = 1
@@ -222,6 +248,11 @@ class _Node:
     def properties(self) -> Properties:
         return Properties(self.payload, self.payload_version, self.child_list_version, len(self.children))
 
+    @property
+    def is_implicit(self) -> bool:
+        """Whether it is there for its children only."""
+        return bool(self.implicit_hash)
+
 
 class Tree:
     """The state of the store after the commands that were applied so far.
@@ -231,10 +262,12 @@ class Tree:
 
     Attributes:
         touched: paths of the watched nodes that were changed, added or removed since someone last emptied this list.
+        version: of the state machine, whose rules hold from now on. It is no part of the hash, nor of a dump.
     """
 
-    def __init__(self, watched: Iterable[Path] = ()) -> None:
+    def __init__(self, watched: Iterable[Path] = (), version: int = 1) -> None:
         self.touched: list[Path] = []
+        self.version = version
         self._sums: dict[Path, int] = dict.fromkeys(watched, 0)
         self._root = _Node((), None, is_watched=False)
         self._hash = 0
@@ -258,7 +291,7 @@ class Tree:
             case Delete(path):
                 return self._delete(path)
             case Put(path, payload):
-                return Done(self._put(path, payload).properties())
+                return self._done(self._put(path, payload))
             case Create(path, payload):
                 found = self._find(path)
                 if found is not None:
@@ -268,16 +301,25 @@ class Tree:
                 found = self._find(path)
                 if found is None:
                     return NodeNotFound(path)
-                return Done(self._put(path, payload).properties())
+                return self._done(self._put(path, payload))
             case CompareAndSwap(path, expected, payload):
                 found = self._find(path)
                 if found is None:
                     return NodeNotFound(path)
                 if found.payload != expected:
                     return MismatchingNode(path, found.properties())
-                return Done(self._put(path, payload).properties())
+                return self._done(self._put(path, payload))
             case Increment(path, by):
                 return self._increment(path, by)
+
+    def _done(self, node: _Node) -> Done:
+        """The result of a put: that an implicit node lost its payload may have been the end of it."""
+        if node.payload is None:
+            stays = self._remove_unneeded(node)
+            if stays is not node:
+                self._lost_child(stays)
+                return Done(None)
+        return Done(node.properties())
 
     def query(self, query: Query) -> Result:
         """Answer a query from the state as it is."""
@@ -308,30 +350,35 @@ class Tree:
 
     def dump(self) -> bytes:
         """All of the state; equal bytes for equal trees."""
-        return _encoder.encode([_content(node) for node in self._nodes()])
+        return _encoder.encode(
+            [(*_content(node), True) if node.is_implicit else _content(node) for node in self._nodes()]
+        )
 
     @classmethod
-    def load(cls, data: bytes, watched: Iterable[Path] = ()) -> Tree:
+    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1) -> Tree:
         """The tree whose `dump` this is; nothing counts as touched.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
-        tree = cls(watched)
-        for path, payload, payload_version, child_list_version in _dump_decoder.decode(data):
-            node = tree._root
+        tree = cls(watched, version)
+        for kept in _dump_decoder.decode(data):
+            path, node = kept.path, tree._root
             if path:
                 parent = tree._find(path[:-1])
                 if parent is None:
                     raise msgspec.ValidationError(f"node {path} has no parent")
-                node = parent.children[path[-1]] = tree._new(path, None)
-            node.payload, node.payload_version, node.child_list_version = payload, payload_version, child_list_version
+                node = parent.children[path[-1]] = tree._new(path, None, is_implicit=kept.is_implicit)
+            node.payload, node.payload_version = kept.payload, kept.payload_version
+            node.child_list_version = kept.child_list_version
             tree._count(node)
         tree.touched.clear()
         return tree
 
-    def _new(self, path: Path, payload: bytes | None) -> _Node:
-        return _Node(path, payload, is_watched=path[:-1] in self._sums)
+    def _new(self, path: Path, payload: bytes | None, *, is_implicit: bool) -> _Node:
+        node = _Node(path, payload, is_watched=path[:-1] in self._sums, is_implicit=is_implicit)
+        self._hash = (self._hash + node.implicit_hash) & HASH_MASK
+        return node
 
     def _nodes(self) -> Iterator[_Node]:
         """All nodes, parents before their children, and these by name: not in the order in which they were made."""
@@ -351,7 +398,7 @@ class Tree:
         pending = [self._root]
         while pending:
             node = pending.pop()
-            total += share(_content(node))
+            total += share(_content(node)) + node.implicit_hash
             pending.extend(node.children.values())
         return f"{total & HASH_MASK:0{2 * _HASH_BYTES}x}"
 
@@ -382,8 +429,10 @@ class Tree:
         parent.child_list_version += 1
         self._count(parent)
         node = parent
+        notes_implicit = self.version >= IMPLICIT_PARENTS_GO
         for end in range(depth, len(path) + 1):
-            child = self._new(path[:end], payload if end == len(path) else None)
+            is_named = end == len(path)
+            child = self._new(path[:end], payload if is_named else None, is_implicit=notes_implicit and not is_named)
             node.children[path[end - 1]] = child
             self._count(child)
             node = child
@@ -408,10 +457,26 @@ class Tree:
         parent = self._find(path[:-1])
         node = None if parent is None else parent.children.pop(path[-1], None)
         if parent is not None and node is not None:
-            parent.child_list_version += 1
-            self._count(parent)
             self._discount(node)
+            self._lost_child(self._remove_unneeded(parent))
         return Done(None)
+
+    def _lost_child(self, parent: _Node) -> None:
+        parent.child_list_version += 1
+        self._count(parent)
+
+    def _remove_unneeded(self, node: _Node) -> _Node:
+        """Remove an implicit node that has neither children nor a payload, and its parents likewise.
+
+        Returns the first one upwards that stays; if that is another one, it has lost a child.
+        """
+        while node.is_implicit and not node.children and node.payload is None:
+            parent = self._find(node.path[:-1])
+            assert parent is not None, "only the root has no parent, and it is explicit"
+            del parent.children[node.path[-1]]
+            self._discount(node)
+            node = parent
+        return node
 
     def _clear_root(self) -> None:
         root = self._root
@@ -436,7 +501,7 @@ class Tree:
         pending = [top]
         while pending:
             node = pending.pop()
-            self._hash = (self._hash - node.hash) & HASH_MASK
+            self._hash = (self._hash - node.hash - node.implicit_hash) & HASH_MASK
             if node.is_watched:
                 self._note(node, -node.hash)
             pending.extend(node.children.values())
@@ -448,11 +513,31 @@ class Tree:
 
 
 Content: TypeAlias = tuple[Path, bytes | None, int, int]
-"""What is hashed of a node, and dumped: its path, payload, payload version and child list version."""
+"""What is hashed of a node, and dumped: its path, payload, payload version and child list version.
+
+Behind that a dump has True for a node that is implicit.
+"""
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A node as a dump has it."""
+
+    path: Path
+    payload: bytes | None
+    payload_version: int
+    child_list_version: int
+    is_implicit: bool = False
+
+
+_dump_decoder = msgspec.msgpack.Decoder(list[_Kept])
 
 
 def share(content: Content) -> int:
     """The share in the state hash of a node with this content."""
+    return _hashed(content)
+
+
+def _hashed(content: object) -> int:
     return int.from_bytes(blake2b(_encoder.encode(content), digest_size=_HASH_BYTES).digest(), "big")
 
 

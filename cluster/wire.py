@@ -22,7 +22,7 @@ from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
-from splitbrain.cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.raft.messages import OLDEST, Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
 from splitbrain.cluster.raft.messages import encode as encode_message
 from splitbrain.cluster.tree import Command, Project, Query, Result
@@ -229,6 +229,9 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
         applied_index: index of the last entry in `state_hash`.
         chain_hash: hash over all applied entries in their order.
         state_hash: hash of the tree.
+        machine_version: of the state machine, in force where the node has applied the log.
+        supported_version: the latest that the node supports.
+        outdated: whether the node knows that a later one is in force: then it applies nothing more.
     """
 
     node: NodeId
@@ -239,6 +242,9 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
     applied_index: int
     chain_hash: str
     state_hash: str
+    machine_version: int = OLDEST
+    supported_version: int = OLDEST
+    outdated: bool = False
 
 
 class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):

@@ -18,7 +18,7 @@ from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.listed import number
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Nemesis, NemesisPackage
-from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, partition, process, rolling
+from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, partition, process, rolling, upgrade
 from splitbrain.nemesis.compose import INTERVAL_S, package
 from splitbrain.nemesis.declared import check_nemesis
 from splitbrain.nemesis.kinds import Entry, Injection, Kind, Rounds, without_nodes
@@ -47,6 +47,8 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     rolling.KIND,
     membership.KIND,
     bounce.KIND,
+    upgrade.UPGRADE,
+    upgrade.ROLLBACK,
 )
 """The built-in kinds of fault, in the order in which hunts draw from them."""
 

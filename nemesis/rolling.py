@@ -13,25 +13,17 @@ from typing import Final
 
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.marks import reached
-from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.checks import check_over
 from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.results.errors import BackendError, NemesisError
+from splitbrain.nemesis.restarts import Restarts
+from splitbrain.results.errors import NemesisError
 from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import Request, asked
 
 FAULT: Final = "restart"
-
-BACK_S: Final = 10.0
-"""Timeout of the wait for a node that does not answer."""
-
-POLL_MS: Final = 50
-"""The interval between two questions to a node."""
-
-_MS: Final = 1_000_000
 
 
 class RestartRequest(Request, tag="restart", frozen=True, kw_only=True):
@@ -54,7 +46,7 @@ class RollingRestart:
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
-        self._down: dict[NodeId, None] = {}
+        self._restarts = Restarts(FAULT, self._ledger)
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Restart the nodes in the op's order, or start those that stayed down; reports how long each was away."""
@@ -67,16 +59,16 @@ class RollingRestart:
                     f"a restart of {', '.join(strangers)}: the nodes are {', '.join(context.deployment.nodes)}."
                 )
             for node in order:
-                await self._restart(context, node, effect)
+                if (seen := await self._restarts.restart(context, node)) is not None:
+                    effect.evidence[node] = seen
             effect.hits(effect.evidence, otherwise="no node was there to be restarted")
             if len(effect.evidence) == len(context.deployment.nodes):
                 reached("rolling restart")
-            if missing := [node for node in self._down if not self._ledger.may_stay_down(node)]:
-                raise NemesisError(f"{FAULT}: {', '.join(missing)} did not come back.")
+            self._restarts.check_back()
 
         async def stop(effect: Effect) -> None:
-            effect.hits(self._down, otherwise="every node came back")
-            await self._start_all(context)
+            effect.hits(self._restarts.down, otherwise="every node came back")
+            await self._restarts.start_all(context)
 
         return await carry_out(context, op, restart if op.f == "restart" else stop, self._ledger)
 
@@ -86,51 +78,7 @@ class RollingRestart:
         Raises:
             NemesisError: one does not start.
         """
-        await self._start_all(context)
-
-    async def _restart(self, context: NemesisContext, node: NodeId, effect: Effect) -> None:
-        deployment, clock = context.deployment, context.runtime.clock
-        before = await deployment.status(node)
-        if before.state != "running" or self._ledger.held_by_others(node, FAULT):
-            return
-        began_ns = clock.now_ns()
-        await deployment.kill(node)
-        self._down[node] = None
-        try:
-            after = await deployment.start(node)
-        except BackendError as problem:
-            effect.evidence[node] = {"problem": str(problem)}
-            return
-        del self._down[node]
-        answered = await self._answers(context, node)
-        effect.evidence[node] = {
-            "lives": [before.life, after.life],
-            "answered": answered,
-            "away_ms": (clock.now_ns() - began_ns) // _MS,
-        }
-
-    async def _answers(self, context: NemesisContext, node: NodeId) -> bool:
-        """Wait until the node answers; False after the timeout, for example because of another fault."""
-        clock = context.runtime.clock
-        end_ns = clock.now_ns() + round(BACK_S * 1e9)
-        while await context.test.system.view(context.deployment, node) is None:
-            if clock.now_ns() >= end_ns:
-                return False
-            await clock.sleep_ns(POLL_MS * _MS)
-        return True
-
-    async def _start_all(self, context: NemesisContext) -> None:
-        problems: list[str] = []
-        for node in [node for node in self._down if not self._ledger.held_by_others(node, FAULT)]:
-            try:
-                await context.deployment.start(node)
-            except BackendError as problem:
-                if not self._ledger.may_stay_down(node):
-                    problems.append(f"{node}: {problem}")
-            else:
-                del self._down[node]
-        if problems:
-            raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
+        await self._restarts.start_all(context)
 
 
 # --- the kind of fault ------------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M28": "--workload read-modes --nemesis kill-leader,partition-leader --nodes 3,5 --interval 2"
     " --rate 50 --concurrency 5n",
     "M29": "--workload register --nemesis kill-all,cpu --nodes 3 --interval 2 --rate 200 --settings apply-slice=1",
+    "M30": "--workload read-modes --nemesis rollback --nodes 3,5",
     "M31": "--workload counter --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
     "M32": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1"
     " --settings snapshot-interval=16",

@@ -20,6 +20,7 @@ from zlib import crc32
 import msgspec
 
 from splitbrain.cluster.log.damage import corrupt, require_version
+from splitbrain.cluster.raft.messages import OLDEST
 
 VERSION: Final = 1
 
@@ -52,7 +53,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
         index: of the last entry that it covers.
         term: of that entry.
         configurations: those in the log up to there (`splitbrain.cluster.raft.membership`); empty for the founders'.
-        machine: version of the state machine that wrote the data.
+        machine: version of the state machine that is in force there; 0 in files of programs that knew of none.
     """
 
     uid: int
@@ -60,6 +61,11 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     configurations: bytes = b""
     machine: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version of the state machine that is in force there."""
+        return max(OLDEST, self.machine)
 
 
 class _Stored(Meta, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ import msgspec
 
 from splitbrain.cluster.raft.events import Ref, Written
 from splitbrain.cluster.raft.membership import ChangeRefusal, Configuration
-from splitbrain.cluster.raft.messages import Entry, Message, NodeId
+from splitbrain.cluster.raft.messages import OLDEST, Entry, Message, NodeId
 
 Role = Literal["follower", "pre_candidate", "candidate", "leader"]
 
@@ -64,12 +64,14 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
         last_term: its term.
         configurations: those in the log up to there.
         state: the state machine there.
+        version: of the state machine, in force there.
     """
 
     index: int
     last_term: int
     configurations: bytes
     state: bytes
+    version: int = OLDEST
 
 
 class SendChunk(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +103,8 @@ class Apply(msgspec.Struct, frozen=True):
     """Apply committed entries to the state machine.
 
     Attributes:
-        entries: contiguous from the entry after the last applied one; noops included, which change nothing.
+        entries: contiguous from the entry after the last applied one; noops included, which change nothing but the
+            version of the state machine.
         refs: by index, the refs of those that were proposed here and are to be answered now. Empty on a follower.
     """
 
@@ -142,7 +145,9 @@ class Rejected(msgspec.Struct, frozen=True):
         reason: "not_leader": this node does not lead (any more); "busy": more is pending here than the limits allow;
             and of a Change: "change_not_permitted": the change before it, or the no-op of the term, is not committed;
             "already_member"; "was_member": a member that left never comes back; "not_member"; "last_member";
-            and of a Transfer: "not_member"; "non_voter"; "not_up_to_date": it was not sent all entries yet.
+            and of a Transfer: "not_member"; "non_voter"; "not_up_to_date": it was not sent all entries yet;
+            "version_not_supported": it does not understand the version of the state machine that is in force, which is
+            also the reason for which a ForceShrink is refused.
     """
 
     ref: Ref
@@ -150,7 +155,7 @@ class Rejected(msgspec.Struct, frozen=True):
     reason: Literal["not_leader", "busy"] | ChangeRefusal | TransferRefusal
 
 
-TransferRefusal: TypeAlias = Literal["not_member", "non_voter", "not_up_to_date"]
+TransferRefusal: TypeAlias = Literal["not_member", "non_voter", "not_up_to_date", "version_not_supported"]
 
 
 class TransferBegun(msgspec.Struct, frozen=True):

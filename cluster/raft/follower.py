@@ -72,7 +72,10 @@ class Following:
             self._answered_round = self.round
             try_index = state.log.last_of(message.prev_term, message.prev_index - 1)
             try_term = state.log.term(try_index)
-            state.send(sender, AppendRefusal(state.term, self.round, message.prev_index, try_index, try_term))
+            refusal = AppendRefusal(
+                state.term, self.round, message.prev_index, try_index, try_term, state.versions.supported
+            )
+            state.send(sender, refusal)
             return
         appended = self._take(message)
         self._validated = max(self._validated, message.prev_index + len(message.entries))
@@ -88,20 +91,31 @@ class Following:
         """Collect a snapshot, and take it over when it is whole."""
         state = self._state
         self._heard(sender, message.round)
+        if message.version > state.versions.supported:
+            reached("snapshot of a later version refused")
+            self._ask_for_more(sender, message.index, 0)
+            return
         if message.index > state.commit:
             if self._receiving is None or self._receiving.index != message.index:
                 self._receiving = _Receiving(message.index)
             received = self._receiving
             if received.take(message) < message.size:
-                self._answered_round = self.round
-                state.send(sender, SnapshotReply(state.term, self.round, message.index, len(received.state)))
+                self._ask_for_more(sender, message.index, len(received.state))
                 return
             reached("snapshot installed")
-            state.install(message.index, message.last_term, message.configurations, bytes(received.state))
+            state.install(
+                message.index, message.last_term, message.configurations, bytes(received.state), message.version
+            )
         self._receiving = None
         # What is committed is the same in all logs, this leader's included.
         self._validated = max(self._validated, message.index)
         self._reply(sender)
+
+    def _ask_for_more(self, sender: NodeId, index: int, offset: int) -> None:
+        """Say how much of a snapshot is here."""
+        state = self._state
+        self._answered_round = self.round
+        state.send(sender, SnapshotReply(state.term, self.round, index, offset, state.versions.supported))
 
     def _heard(self, sender: NodeId, read_round: int) -> None:
         """A message of the leader came."""
@@ -121,7 +135,8 @@ class Following:
         self._answered_round = self.round
         # Our durable tail may be another leader's: it counts only as far as it was compared with this one's.
         self._reported = min(state.written, self._validated)
-        state.send(leader, AppendReply(state.term, self.round, self._validated, self._reported))
+        reply = AppendReply(state.term, self.round, self._validated, self._reported, state.versions.supported)
+        state.send(leader, reply)
 
     def _agrees(self, message: Append) -> bool:
         """Whether our log has the entry that the message builds on."""

@@ -36,6 +36,7 @@ from splitbrain.cluster.raft.messages import (
 from splitbrain.cluster.raft.progress import Progress
 from splitbrain.cluster.raft.reads import ReadRounds
 from splitbrain.cluster.raft.state import State
+from splitbrain.cluster.raft.versions import encode_version
 
 _EMPTY: Final[tuple[Entry, ...]] = ()
 
@@ -94,8 +95,8 @@ class Leadership:
 
     def begin(self) -> None:
         """Append the noop that begins the term (RA-9) and send it to all followers."""
-        self._append("noop", b"")
-        self._advance_commit()
+        # A later version than that of the log only if there is nobody to ask.
+        self._append_noop(max(self._state.versions.current, self._supported_by_all()))
 
     # --- clients ----------------------------------------------------------------------------------------------
 
@@ -173,6 +174,8 @@ class Leadership:
         self._now_ns = max(self._now_ns, now_ns)
         if not self._stays and not self._has_a_majority():
             return False
+        if self._state.versions.current < self._state.versions.supported:
+            self._raise_version()
         if self._lease is not None and self._reads.begin_empty():
             self._lease.began(self._reads.round, self._now_ns)
         self._send_to_all()
@@ -187,7 +190,7 @@ class Leadership:
                 f"the log of term {state.term}'s leader ends at {state.log.last_index}."
             )
         follower = self._followers[sender]
-        follower.heard_tick = self._tick
+        follower.heard_tick, follower.version = self._tick, message.version
         took_snapshot = follower.snapshot_sent
         follower.snapshot, follower.snapshot_sent = (0, 0), False
         if follower.on_agreement(message.matched, message.durable):
@@ -212,7 +215,7 @@ class Leadership:
         """A follower lacks what we built on; its confirmation of a read round is as good as any."""
         follower = self._followers[sender]
         # A refusal shows as well that the follower is up and in this term.
-        follower.heard_tick = self._tick
+        follower.heard_tick, follower.version = self._tick, message.version
         try_index = self._state.log.last_of(message.try_term, message.try_index)
         if follower.on_refusal(message.prev_index, try_index):
             reached("follower's log did not match")
@@ -222,7 +225,7 @@ class Leadership:
     def on_snapshot_reply(self, sender: NodeId, message: SnapshotReply) -> None:
         """A follower has a part of the snapshot."""
         follower = self._followers[sender]
-        follower.heard_tick = self._tick
+        follower.heard_tick, follower.version = self._tick, message.version
         if follower.snapshot != (message.index, message.offset):
             # Only news asks for the next part: of a part that came twice the second answer does not.
             follower.snapshot = (message.index, message.offset)
@@ -254,8 +257,29 @@ class Leadership:
         self._confirm_rounds()
         return None
 
+    def _supported_by_all(self) -> int:
+        """The latest version of the state machine that all members, learners included, have said they understand."""
+        return min([self._state.versions.supported, *(follower.version for follower in self._followers.values())])
+
+    def _raise_version(self) -> None:
+        """Put a later version of the state machine into force, if all members understand it (RA-43)."""
+        state, version = self._state, self._supported_by_all()
+        # What is appended while another member is to take over could keep it from being elected.
+        if version > state.versions.current and state.commit >= self._noop_index and not self._waits_for_successor():
+            reached("machine version raised")
+            self._append_noop(version)
+
+    def _append_noop(self, version: int) -> None:
+        self._append("noop", encode_version(version))
+        self._advance_commit()
+
     def _promote_if_due(self, learner: NodeId, follower: Progress) -> None:
-        """Make a voter of a learner that has caught up; at its next answer, if it may not be done now."""
+        """Make a voter of a learner that has caught up; at its next answer, if it may not be done now.
+
+        One that does not understand what it was sent would not be able to lead, and would apply nothing.
+        """
+        if follower.lacks(self._state.versions.current):
+            return
         if self._state.configurations.due(learner, follower.match):
             change = Change(None, learner, joins=True, role="voter")
             if self._begin_change(change) is None:
@@ -269,6 +293,8 @@ class Leadership:
             return "not_member"
         if member not in self._state.voters and M08 not in self._state.bugs:
             return "non_voter"
+        if follower.lacks(self._state.versions.current):
+            return "version_not_supported"
         # What was sent before comes before the TimeoutNow, on the same connection.
         return "not_up_to_date" if follower.probing or follower.next <= self._state.log.last_index else None
 
@@ -330,7 +356,9 @@ class Leadership:
     def _send_snapshot(self, peer: NodeId, follower: Progress, *, at_least_one: bool) -> None:
         """Send the next part of the snapshot, and at heartbeats a message without entries until it is answered."""
         state = self._state
-        if not follower.waiting or self._tick - follower.chunk_tick >= CHUNK_TICKS:
+        is_due = not follower.waiting or self._tick - follower.chunk_tick >= CHUNK_TICKS
+        # One that does not understand it is sent heartbeats, until it is upgraded and says so.
+        if is_due and not follower.lacks(state.versions.at(state.log.base_index)):
             reached("snapshot sent in parts")
             follower.probing = follower.waiting = follower.snapshot_sent = True
             follower.chunk_tick = self._tick

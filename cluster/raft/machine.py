@@ -44,6 +44,7 @@ from splitbrain.cluster.raft.leader import Leadership
 from splitbrain.cluster.raft.log import Log
 from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
 from splitbrain.cluster.raft.messages import (
+    OLDEST,
     Append,
     AppendRefusal,
     AppendReply,
@@ -77,6 +78,7 @@ class Recovered(msgspec.Struct, frozen=True):
         base_index: of the last entry that the snapshot covers, 0 if there is none.
         base_term: its term.
         configurations: those in the log up to there, as the snapshot has them.
+        version: of the state machine, in force there.
     """
 
     term: int = 0
@@ -85,6 +87,7 @@ class Recovered(msgspec.Struct, frozen=True):
     base_index: int = 0
     base_term: int = 0
     configurations: bytes = b""
+    version: int = OLDEST
 
 
 class Raft:
@@ -99,6 +102,7 @@ class Raft:
             now (`splitbrain.cluster.raft.membership`). A node that is none of them waits for a message of a leader.
         recovered: what it had stored.
         config: times and limits.
+        version: the latest version of the state machine that this member understands.
         bugs: what is broken on purpose.
 
     Raises:
@@ -134,6 +138,7 @@ class Raft:
         recovered: Recovered | None = None,
         *,
         config: Config | None = None,
+        version: int = OLDEST,
         bugs: Bugs = NO_BUGS,
     ) -> None:
         if not voters or len(set(voters)) != len(voters):
@@ -143,7 +148,10 @@ class Raft:
         # Persist is durable before any entry of its term is written, so a disk never has an entry of a later term.
         if log.last_term > recovered.term and not (M02 in bugs or M45 in bugs):
             raise InvariantError(f"{node} stored term {recovered.term}, but an entry of term {log.last_term}.")
-        self._state = State(node, voters, log, recovered.term, config or Config(), bugs, recovered.configurations)
+        versions = version, recovered.version
+        self._state = State(
+            node, voters, log, recovered.term, config or Config(), bugs, recovered.configurations, versions
+        )
         self._following = Following(self._state)
         self._leadership: Leadership | None = None
         self._role: Role = "follower"
@@ -248,6 +256,25 @@ class Raft:
         """Its log; to be read only."""
         return self._state.log
 
+    @property
+    def version(self) -> int:
+        """The version of the state machine that it knows to be in force."""
+        return self._state.versions.at(self._state.commit)
+
+    @property
+    def newest_version(self) -> int:
+        """The version of the state machine at the end of its log, committed or not."""
+        return self._state.versions.current
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it does not understand the version in force: then it applies nothing more, until it is upgraded."""
+        return self._state.commit > self._state.versions.understood
+
+    def version_at(self, index: int) -> int:
+        """The version of the state machine that is in force after an entry of the log."""
+        return self._state.versions.at(index)
+
     def configurations(self, index: int) -> bytes:
         """The configurations in the log up to an index, for a snapshot of that entry."""
         return encode_configurations(self._state.configurations.upto(index))
@@ -292,11 +319,15 @@ class Raft:
     def _on_election_timeout(self, _: ElectionTimeout) -> None:
         if self._role == "leader":
             return
-        if self._state.configurations.lets_stand(self._state.node, self._state.commit):
+        if self._can_lead() and self._state.configurations.lets_stand(self._state.node, self._state.commit):
             self._stand_before_election()
         else:
             self._leader = None
             self._leader_is_silent = True
+
+    def _can_lead(self) -> bool:
+        """Whether it understands all of its log: what it could not apply, it could not answer (RA-43)."""
+        return self._state.versions.understands_all
 
     def _on_heartbeat_tick(self, event: HeartbeatTick) -> None:
         if self._leadership is not None:
@@ -350,6 +381,9 @@ class Raft:
     def _on_force_shrink(self, event: ForceShrink) -> None:
         """Begin a term with this node alone: its configuration comes first, so that it needs no vote."""
         state = self._state
+        if not self._can_lead():
+            state.out.append(Rejected(event.ref, self._leader, "version_not_supported"))
+            return
         reached("shrunk by force")
         self._enter_term(state.term + 1, voted_for=state.node)
         state.out.append(Voted(state.term, state.node))
@@ -398,7 +432,7 @@ class Raft:
 
     def _on_timeout_now(self, _: NodeId, message: TimeoutNow) -> None:
         """The leader wants this node to take over."""
-        stands = self._state.votes or M08 in self._bugs
+        stands = self._can_lead() and (self._state.votes or M08 in self._bugs)
         if message.term == self._state.term and self._role == "follower" and stands:
             self._stand_for_election(transfers=True)
 
@@ -414,6 +448,7 @@ class Raft:
             and self._role != "leader"
             and message.term >= self._state.term
             and self._is_up_to_date(message.last_term, message.last_index)
+            and message.version >= self.version
             and not (M05 in self._bugs and self._role in ("pre_candidate", "candidate"))
         )
         if not granted:
@@ -437,6 +472,8 @@ class Raft:
             reached("vote refused to a second candidate")
         elif not self._is_up_to_date(message.last_term, message.last_index):
             reached("vote refused to a shorter log")
+        elif message.version < self.version:
+            reached("vote refused to an old machine version")
         else:
             granted = True
             if self._voted_for is None:
@@ -466,7 +503,7 @@ class Raft:
         if its_term < term:
             # The sender must learn that its term is over.
             reached("old leader spoke")
-            self._state.send(sender, AppendRefusal(term, 0, index, index))
+            self._state.send(sender, AppendRefusal(term, 0, index, index, 0, self._state.versions.supported))
             return False
         if self._role == "leader":
             raise InvariantError(f"{self.node} leads term {term}, and so does {sender}.")
@@ -539,7 +576,10 @@ class Raft:
         self._votes = self._own_vote()
         state.out.append(_START_ELECTION_TIMER)
         for peer in state.voters:
-            state.send(peer, PreVote(state.term, self._token, state.log.last_index, state.log.last_term))
+            state.send(
+                peer,
+                PreVote(state.term, self._token, state.log.last_index, state.log.last_term, state.versions.supported),
+            )
         # A member that is alone gets no reply: it has its majority now.
         self._count_pre_votes()
 
@@ -566,7 +606,8 @@ class Raft:
 
     def _ask_for_votes(self) -> None:
         state = self._state
-        request = Vote(state.term, state.log.last_index, state.log.last_term, self._transfers)
+        supported = state.versions.supported
+        request = Vote(state.term, state.log.last_index, state.log.last_term, self._transfers, supported)
         for peer in state.voters:
             if peer not in self._votes:
                 state.send(peer, request)

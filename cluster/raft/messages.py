@@ -7,13 +7,16 @@ if it has a default).
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 NodeId: TypeAlias = str
 
 EntryKind = Literal["noop", "command", "config"]
+
+OLDEST: Final = 1
+"""The version of the state machine of members that do not say theirs."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -24,7 +27,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         term: the term of the leader that created it.
         kind: "command" for the state machine, "noop" for the entry with which a leader begins its term, "config" for
             one that says who the members are (see `splitbrain.cluster.raft.membership`).
-        data: the command, opaque to consensus; empty for a noop.
+        data: the command, opaque to consensus; of a noop the version of the state machine that is in force
+            (`splitbrain.cluster.raft.versions`).
     """
 
     index: int
@@ -41,12 +45,14 @@ class PreVote(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
         token: which of the sender's attempts this is; the reply repeats it.
         last_index: index of the sender's last entry, 0 if none.
         last_term: its term, 0 if none.
+        version: the latest version of the state machine that the sender understands.
     """
 
     term: int
     token: int
     last_index: int
     last_term: int
+    version: int = OLDEST
 
 
 class PreVoteReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
@@ -71,12 +77,14 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
         last_index: index of the sender's last entry, 0 if none.
         last_term: its term, 0 if none.
         transfers: the leader asked it to stand: that a leader is heard is no reason to refuse.
+        version: the latest version of the state machine that the sender understands.
     """
 
     term: int
     last_index: int
     last_term: int
     transfers: bool = False
+    version: int = OLDEST
 
 
 class VoteReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
@@ -116,12 +124,14 @@ class AppendReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6)
         round: the newest read round that the follower has seen in this term.
         matched: the follower's log agrees with the leader's up to here, in memory.
         durable: and up to here it is on the follower's disk; only this counts towards commit (RA-11).
+        version: the latest version of the state machine that the follower understands.
     """
 
     term: int
     round: int
     matched: int
     durable: int
+    version: int = OLDEST
 
 
 class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
@@ -136,6 +146,7 @@ class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
             on nothing between can the logs agree.
         try_term: its term. Nor can they agree where the leader's terms are higher: so what differs is skipped term by
             term, and of a term that only ends differently nothing is sent again (after etcd).
+        version: the latest version of the state machine that the follower understands.
     """
 
     term: int
@@ -143,6 +154,7 @@ class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     prev_index: int
     try_index: int
     try_term: int = 0
+    version: int = OLDEST
 
 
 class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=8):
@@ -157,6 +169,7 @@ class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         offset: where in the snapshot's state `data` begins, in bytes.
         size: of the whole state, in bytes.
         data: the part; not empty, except for that of an empty state.
+        version: of the state machine that is in force there.
     """
 
     term: int
@@ -167,6 +180,7 @@ class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     offset: int
     size: int
     data: bytes
+    version: int = OLDEST
 
 
 class SnapshotReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
@@ -177,12 +191,14 @@ class SnapshotReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         round: the newest read round that the follower has seen in this term.
         index: of the snapshot.
         offset: it has the state up to here. Once it has all of it, it sends an AppendReply.
+        version: the latest version of the state machine that the follower understands.
     """
 
     term: int
     round: int
     index: int
     offset: int
+    version: int = OLDEST
 
 
 class TimeoutNow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):

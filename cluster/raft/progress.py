@@ -20,6 +20,7 @@ class Progress:
         snapshot: index of the snapshot of which it has a part, and how many bytes that is.
         snapshot_sent: since it last agreed it was sent a part of a snapshot.
         chunk_tick: the leader's tick at which a part of a snapshot was last sent.
+        version: the latest version of the state machine that it says it understands; 0 until it has said so.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Progress:
         "round",
         "snapshot",
         "snapshot_sent",
+        "version",
         "waiting",
     )
 
@@ -44,6 +46,11 @@ class Progress:
         self.snapshot: tuple[int, int] = (0, 0)
         self.snapshot_sent = False
         self.chunk_tick = 0
+        self.version = 0
+
+    def lacks(self, version: int) -> bool:
+        """Whether the follower has said that it does not understand a version."""
+        return 0 < self.version < version
 
     def on_agreement(self, matched: int, durable: int) -> bool:
         """The follower agrees up to `matched`, and durably up to `durable`; True if the latter is news."""

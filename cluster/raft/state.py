@@ -24,7 +24,8 @@ from splitbrain.cluster.raft.events import Ref, Written
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.log import Log
 from splitbrain.cluster.raft.membership import Configurations, decode_configurations
-from splitbrain.cluster.raft.messages import Entry, Message, NodeId
+from splitbrain.cluster.raft.messages import OLDEST, Entry, Message, NodeId
+from splitbrain.cluster.raft.versions import Versions
 
 NO_REFS: Final[Mapping[int, Ref]] = MappingProxyType({})
 
@@ -40,6 +41,7 @@ class State:
     Attributes:
         node: this member.
         configurations: who the members are, by the log.
+        versions: which version of the state machine is in force, by the log.
         votes: whether this node is a voter.
         peers: the other members, in order of their names.
         voters: those of them that vote.
@@ -70,6 +72,7 @@ class State:
         "peers",
         "quorum",
         "term",
+        "versions",
         "voters",
         "votes",
         "written",
@@ -84,14 +87,19 @@ class State:
         config: Config,
         bugs: Bugs,
         configurations: bytes = b"",
+        versions: tuple[int, int] = (OLDEST, OLDEST),
     ) -> None:
+        """`versions` are the latest that this member understands, and the one in force where the log begins."""
         self.node = node
         self.configurations = Configurations(founders, bugs)
         if configurations:
             self.configurations.install(decode_configurations(configurations), log.base_index, keeps_later=False)
         # What is not committed yet counts as well: it was in force when this member stopped.
+        entries = log.slice(log.base_index + 1, log.last_index)
         if M49 not in bugs:
-            self.configurations.append(log.slice(log.base_index + 1, log.last_index))
+            self.configurations.append(entries)
+        self.versions = Versions(versions[0], log.base_index, versions[1])
+        self.versions.append(entries)
         self.votes = False
         self.peers: tuple[NodeId, ...] = ()
         self.voters: tuple[NodeId, ...] = ()
@@ -130,8 +138,11 @@ class State:
             self.out.append(AppendLog(entries, done))
         if self.counts_unsynced:
             self.written = last.index
-        if self.configurations.append(entries):
-            self._members_changed()
+        remarkable = [entry for entry in entries if entry.kind != "command"]
+        if remarkable:
+            self.versions.append(remarkable)
+            if self.configurations.append(remarkable):
+                self._members_changed()
 
     def truncate(self, from_index: int) -> None:
         """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
@@ -149,6 +160,7 @@ class State:
         # Only the generation shows that a late report is about the write before the truncation.
         self._generation += 1
         self.out.append(TruncateLog(from_index))
+        self.versions.truncate(from_index)
         if self.configurations.truncate(from_index):
             reached("change of members taken back")
             self._members_changed()
@@ -167,7 +179,7 @@ class State:
         self.written = max(self.written, index)
         return advanced
 
-    def install(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+    def install(self, index: int, last_term: int, configurations: bytes, state: bytes, version: int) -> None:
         """Take over a snapshot that reaches beyond what is committed here (RA-42)."""
         if index <= self.commit:
             raise InvariantError(f"{self.node} would go back to entry {index}, committed up to {self.commit}.")
@@ -180,7 +192,8 @@ class State:
             self.written = index
         self.written = max(self.written, index)
         self.commit = self.applied = index
-        self.out.append(InstallSnapshot(index, last_term, configurations, state))
+        self.out.append(InstallSnapshot(index, last_term, configurations, state, version))
+        self.versions.install(index, version, keeps_later=keeps)
         self.out.append(CommitAdvanced(index))
         before = self.configurations.current
         if M38 not in self.bugs:
@@ -221,8 +234,9 @@ class State:
         self.apply_to(index, refs)
 
     def apply_to(self, index: int, refs: dict[int, Ref] | None = None) -> None:
-        """Have everything up to `index` applied that is not yet."""
+        """Have everything up to `index` applied that is not yet, as far as this member understands it (RA-43)."""
         first = self.applied + 1
+        index = min(index, self.versions.understood)
         if index < first:
             return
         answered = NO_REFS

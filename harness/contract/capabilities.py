@@ -13,6 +13,7 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode, ReadPromise
 from splitbrain.harness.contract.settings import Setting
+from splitbrain.harness.contract.upgrades import Upgrades
 
 if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
     from splitbrain.harness.contract.embedding import Embeddable
@@ -36,6 +37,7 @@ class Capabilities:
             the operations "read-modes".
         elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
         membership: how its nodes leave and join while it runs; None if its members are fixed.
+        upgrades: how its nodes are upgraded while it runs; None if there is one version only.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
         uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
             folder here.
@@ -55,6 +57,7 @@ class Capabilities:
     session_reads: Mapping[str, ReadPromise] = field(default_factory=dict[str, ReadPromise])
     elections: Elections | None = None
     membership: Membership | None = None
+    upgrades: Upgrades | None = None
     image: str | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
     programs: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -21,6 +21,7 @@ from splitbrain.results.errors import UsageError
 _METHODS: Final = ("command", "connect", "view", "telemetry")
 _OF_CLIENTS: Final = ("open", "setup", "invoke", "close")
 _OF_MEMBERSHIP: Final = tuple(name for name in vars(Membership) if not name.startswith("_"))
+_OF_UPGRADES: Final = ("begin", "version", "choose", "in_force")
 
 
 class _Rule(NamedTuple):
@@ -192,6 +193,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     ),
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
+    "upgrades": _Rule(_none_or(_with(*_OF_UPGRADES)), f"None, or have newest, {', '.join(_OF_UPGRADES)}"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
     "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),
     "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),

@@ -35,6 +35,9 @@ MARKS: Final[Mapping[str, str]] = {
     "leader removed": "a node that said it led was removed from the cluster",
     "member added": "a node without data was taken in as a new member, and served",
     "membership change refused": "a cluster that could not spare a member, or was not complete, refused a change",
+    "some nodes upgraded": "nodes were restarted with a later version, and others were not yet",
+    "every node upgraded": "the last node was restarted with a later version",
+    "node rolled back": "a node was started with an earlier version than before, and ran",
     "two leaders at once": "two nodes reported themselves as leader when a fault was injected",
     "no leader known": "a fault was for the leader, and no leader was known",
     # links

@@ -112,6 +112,9 @@ async def run(
     members = test.system.capabilities.membership
     if members is not None:
         members.begin()
+    upgrades = test.system.capabilities.upgrades
+    if upgrades is not None:
+        upgrades.begin(old="upgrade" in test.nemesis.faults)
     backend = validate.backend(backend)
     backend.sweep()
     check_support(test, backend)

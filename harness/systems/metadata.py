@@ -34,6 +34,7 @@ from splitbrain.cluster.embedded import (
     HEARTBEAT_MS,
     MARKS,
     MAX_BATCH,
+    NEWEST_VERSION,
     SNAPSHOT_INTERVAL,
     WAL_BYTES,
     Runtime,
@@ -58,6 +59,7 @@ from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_members import MetadataMembership
+from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
 """Options of the interpreter, before the node's own arguments."""
@@ -72,6 +74,9 @@ it gave up was definite: an op that the runner must give up is always indefinite
 
 ATTEMPT_TIMEOUT_MS: Final = 400
 """How long an increment waits for its answer before it is sent again."""
+
+MACHINE_VERSION: Final = "machine-version"
+"""A setting. A nemesis that upgrades nodes decides it for each of them."""
 
 KEEP_REFS_MS: Final = 60_000
 """Of a session that is gone; longer than any session takes for one op."""
@@ -238,7 +243,7 @@ class Metadata:
         election_timeout_s: the longest random election timeout of a node.
         marks: the states that embedded nodes count, with a line on each.
         capabilities: reads go through a leader that a majority confirms, there are no leases; nodes can be simulated;
-            members change.
+            members change, and nodes are upgraded.
     """
 
     name = "metadata"
@@ -250,6 +255,7 @@ class Metadata:
         """`founders` are the nodes with which the cluster begins, all if none are given; the others run, and wait."""
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
+        self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
             session_reads=READS,
@@ -261,6 +267,7 @@ class Metadata:
                 local=answered_alone(READS),
             ),
             membership=self._members,
+            upgrades=self._upgrades,
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),
@@ -312,6 +319,11 @@ class Metadata:
                     line="entries that are applied before messages and clients get a word in again",
                     default=APPLY_SLICE,
                 ),
+                MACHINE_VERSION: Setting(
+                    line="the latest version of the state machine that nodes support, where none is upgraded",
+                    default=NEWEST_VERSION,
+                    most=NEWEST_VERSION,
+                ),
                 "lease-reads": Setting(
                     line="1: the leader answers reads on a lease",
                     default=0,
@@ -334,9 +346,12 @@ class Metadata:
         argv = [python, *_RUN_NODE, "--node", place.node, "--listen", _address(place.listen)]
         for peer in sorted(place.peers):
             argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
-        argv += ["--data", place.data_dir, *self._members.arguments(place.node, sorted([place.node, *place.peers]))]
+        membership = self._members.arguments(place.node, sorted([place.node, *place.peers]))
+        argv += ["--data", place.data_dir, *membership]
+        argv += self._upgrades.arguments(place.node, joins="--incarnation" in membership)
         for setting, value in test.settings.items():
-            argv += [f"--{setting}", str(value)]
+            if setting != MACHINE_VERSION or not self._upgrades.decide:
+                argv += [f"--{setting}", str(value)]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})

@@ -20,6 +20,7 @@ from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.tree import NEWEST_VERSION
 from tests.harness import virtual
 
 SECTOR = 32
@@ -244,6 +245,7 @@ class World:
         checkpoint_interval: the same of checkpoints.
         wal_bytes: a file of the write-ahead log that is longer is replaced.
         store: the state machine.
+        machine_versions: of nodes that do not support the newest version of the state machine, that which they do.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -260,6 +262,7 @@ class World:
         self.checkpoint_interval = CHECKPOINT_INTERVAL
         self.wal_bytes = WAL_BYTES
         self.store: type[Store] = Store
+        self.machine_versions: dict[str, int] = {}
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -289,6 +292,7 @@ class World:
                 self.groups,
                 self.chunk_bytes,
                 self.learners_first,
+                machine_version=self.machine_versions.get(name, NEWEST_VERSION),
             )
             node = Node(config, self.runtime(name), self.store)
             await node.start()
@@ -340,6 +344,15 @@ class World:
             return top.leader if leads and 2 * len(agree) > len(self.names) else None
 
         return await eventually(agreed)
+
+    async def in_force(self, version: int, *names: str) -> None:
+        """Wait until these nodes, or all that run, have applied the step to a version of the state machine."""
+
+        async def met() -> bool | None:
+            versions = [self.nodes[name].status().machine_version for name in names or self.nodes]
+            return all(each == version for each in versions) or None
+
+        await eventually(met)
 
     def runtime(self, name: str) -> Runtime:
         """The world of one process of a node; `start` uses it, and whoever starts nodes otherwise."""

@@ -10,6 +10,7 @@ import pytest
 
 from splitbrain.cluster.client import ClientError
 from splitbrain.cluster.runtime import Runtime
+from splitbrain.cluster.tree import NEWEST_VERSION
 from tests.cluster.support import World, eventually, in_cluster
 
 THREE = ["n1", "n2", "n3"]
@@ -42,14 +43,15 @@ async def durable_everywhere(world: WithLastWords, index: int) -> None:
 def test_the_last_words_have_the_last_entry_that_was_called_durable() -> None:
     async def check(world: WithLastWords) -> None:
         client = await world.client(await world.leader())
+        await world.in_force(NEWEST_VERSION)
         for number in range(10):
             await client.put("/a", number)
-        await durable_everywhere(world, 11)  # the no-op of the term, too
+        await durable_everywhere(world, 12)  # the no-ops of the term and of the version, too
         assert world.last_words("n2")["event"] == "end"
         await world.kill("n2")
         await world.start("n2")
         starts = [row for row in world.telemetry["n2"] if row["event"] == "start"]
-        assert [row["last"] for row in starts] == [0, 11]
+        assert [row["last"] for row in starts] == [0, 12]
 
     in_cluster(WithLastWords(), check)
 
@@ -58,18 +60,19 @@ def test_what_is_cut_off_is_said_before_it_is_gone() -> None:
     async def check(world: WithLastWords) -> None:
         old = await world.leader()
         client = await world.client(old)
-        await client.put("/a", 1)
-        await durable_everywhere(world, 2)
+        await world.in_force(NEWEST_VERSION)
+        kept = (await client.put("/a", 1)).index
+        await durable_everywhere(world, kept)
         world.isolate(old)
         for number in range(3):
             await client_gives_up(world, old, number)
-        assert world.last_words(old)["last"] == 5, "its disk has what only it has"
+        assert world.last_words(old)["last"] == kept + 3, "its disk has what only it has"
         new = await world.leader(among=[name for name in THREE if name != old])
         await (await world.client(new)).put("/b", 1, timeout_ms=5000)
         world.cut.clear()
-        await durable_everywhere(world, 4)
+        await durable_everywhere(world, kept + 2)
         cuts = [row for row in world.telemetry[old] if row["event"] == "cut"]
-        assert [row["last"] for row in cuts] == [2]
+        assert [row["last"] for row in cuts] == [kept]
 
     in_cluster(WithLastWords(), check)
 

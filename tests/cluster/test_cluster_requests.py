@@ -31,6 +31,7 @@ class Consensus:
     def __init__(self, configuration: Configuration) -> None:
         self.term = 3
         self.configuration = configuration
+        self.is_outdated = False
         self.proposed: list[tuple[Propose, Priority]] = []
 
     def propose(self, event: Event, priority: Priority = "normal") -> None:

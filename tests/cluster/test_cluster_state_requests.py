@@ -9,6 +9,7 @@ import pytest
 
 from splitbrain.cluster.client import InvalidRequestError, OutcomeUnknownError, UnavailableError, WrittenState
 from splitbrain.cluster.log.snapshot import parse_name
+from splitbrain.cluster.tree import NEWEST_VERSION
 from tests.cluster.support import World, eventually, in_cluster
 
 THREE = ["n1", "n2", "n3"]
@@ -58,6 +59,7 @@ def test_ra38_a_checkpoint_on_request_is_not_synced_and_leaves_the_log() -> None
     async def check(world: World) -> None:
         leader = await world.leader()
         client = await world.client(leader)
+        await world.in_force(NEWEST_VERSION)
         put = await client.put("/a", 1)
         await asyncio.sleep(0.1)
         world.disks[leader].calls.clear()

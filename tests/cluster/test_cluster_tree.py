@@ -286,3 +286,103 @@ def test_a_tree_that_was_loaded_from_its_dump_goes_on_like_the_one_that_was_dump
 @given(st.permutations([Put(("s", str(n)), b"x") for n in range(6)]))
 def test_the_dump_does_not_depend_on_the_order_in_which_children_came(commands: list[Command]) -> None:
     assert tree_after(*commands).dump() == tree_after(*sorted(commands, key=lambda put: put.path)).dump()
+
+
+# --- version 2: implicit parents (D14) ----------------------------------------------------------------------------
+
+
+def test_d14_an_implicit_parent_goes_with_its_last_child_and_so_on_upwards() -> None:
+    tree = Tree(version=2)
+    tree.execute(Put(("a", "b", "c"), b"1"))
+    tree.execute(Put(("a", "b", "d"), b"1"))
+    root = tree.properties(())
+    tree.execute(Delete(("a", "b", "c")))
+    assert tree.properties(("a", "b")) is not None, "it has another child"
+    assert tree.execute(Delete(("a", "b", "d"))) == Done(None)
+    assert (tree.properties(("a", "b")), tree.properties(("a",))) == (None, None)
+    assert root is not None
+    assert tree.properties(()) == Properties(None, 1, root.child_list_version + 1, 0), "one change of its children"
+    assert tree.state_hash == tree.recomputed_state_hash()
+
+
+def test_d14_parents_that_a_command_named_or_that_have_a_payload_stay() -> None:
+    tree = Tree(version=2)
+    tree.execute(Put(("named",), None))
+    tree.execute(Put(("named", "child"), b"1"))
+    tree.execute(Delete(("named", "child")))
+    assert tree.properties(("named",)) is not None
+    tree.execute(Put(("full", "child"), b"1"))
+    tree.execute(Put(("full",), b"2"))
+    tree.execute(Delete(("full", "child")))
+    assert tree.properties(("full",)) is not None, "it is implicit, and has a payload"
+    assert tree.execute(Put(("full",), None)) == Done(None), "without it, it is not needed any more"
+    assert tree.properties(("full",)) is None
+
+
+def test_d14_in_version_1_parents_stay_and_those_that_stayed_are_explicit_ever_after() -> None:
+    tree = Tree()
+    tree.execute(Put(("a", "b"), b"1"))
+    tree.version = 2
+    tree.execute(Delete(("a", "b")))
+    assert tree.properties(("a",)) is not None
+
+
+class _Naive:
+    """Version 2 by its rule alone: after each command every implicit node without children and payload is removed."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Path, bytes | None] = {(): None}
+        self.implicit: set[Path] = set()
+
+    def put(self, path: Path, payload: bytes | None) -> None:
+        for end in range(1, len(path)):
+            if path[:end] not in self.nodes:
+                self.nodes[path[:end]] = None
+                self.implicit.add(path[:end])
+        self.nodes[path] = payload
+        self.sweep()
+
+    def delete(self, path: Path) -> None:
+        for node in [node for node in self.nodes if node[: len(path)] == path and node != ()]:
+            del self.nodes[node]
+            self.implicit.discard(node)
+        if not path:
+            self.nodes[()] = None
+        self.sweep()
+
+    def sweep(self) -> None:
+        while unneeded := [
+            path
+            for path in self.implicit
+            if self.nodes[path] is None and not any(other[:-1] == path for other in self.nodes if other)
+        ]:
+            for path in unneeded:
+                del self.nodes[path]
+                self.implicit.discard(path)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "clear", "delete"]),
+            st.lists(st.sampled_from("ab"), max_size=4).map(tuple),
+        ),
+        max_size=25,
+    )
+)
+def test_d14_trees_are_what_the_rule_alone_makes_of_them_and_dumps_keep_it(
+    commands: list[tuple[str, tuple[str, ...]]],
+) -> None:
+    tree, naive = Tree([("a",)], version=2), _Naive()
+    for kind, path in commands:
+        if kind == "delete":
+            tree.execute(Delete(path))
+            naive.delete(path)
+        else:
+            payload = b"x" if kind == "put" else None
+            tree.execute(Put(path, payload))
+            naive.put(path, payload)
+        assert {path: properties.payload for path, properties in tree.contents()} == naive.nodes
+        assert tree.state_hash == tree.recomputed_state_hash()
+        tree = Tree.load(tree.dump(), [("a",)], version=2)
+        assert tree.state_hash == tree.recomputed_state_hash()

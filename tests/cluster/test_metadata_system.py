@@ -276,6 +276,28 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
     assert any(file.exists() for file in found)
 
 
+def test_ra43_a_run_with_upgrades_begins_with_the_earlier_version_and_a_node_that_joins_has_the_latest() -> None:
+    system = Metadata()
+    upgrades, members = system.capabilities.upgrades, system.capabilities.membership
+    assert upgrades is not None
+    assert members is not None
+
+    def supported(node: str, **settings: int) -> int:
+        place = NodePlace(node=node, data_dir="data", listen=("::1", 7000), peers={"n9": ("10.0.0.3", 1)})
+        command = system.command(cast(Test, SimpleNamespace(bugs=(), settings=settings)), place)
+        return parse(list(command.argv[4:]))[0].machine_version
+
+    assert (supported("n1"), supported("n1", **{"machine-version": 1})) == (2, 1)
+    upgrades.begin(old=True)
+    assert (supported("n1"), supported("n2", **{"machine-version": 2})) == (1, 1), "each node is told its own"
+    upgrades.choose("n1", upgrades.newest)
+    assert (supported("n1"), supported("n2")) == (2, 1)
+    cast(Any, members)._incarnations["n2"] = 1
+    assert supported("n2") == 2
+    upgrades.begin(old=False)
+    assert supported("n3") == 2
+
+
 def test_every_bug_has_a_line() -> None:
     assert {"M09", "M17", "M23"} <= set(Metadata().bugs)
     assert all(Metadata().bugs.values())

@@ -36,6 +36,7 @@ MIXES = (
     "restart",
     "power",
     "membership",
+    "upgrade",
 )
 """Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
 
@@ -216,11 +217,12 @@ class Roles:
         default_factory=dict[NodeId, tuple[str, int, NodeId | None]]
     )
     membership: Members | None = None
+    upgrades: Versions | None = None
     name: str = "roles"
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(membership=self.membership)
+        return Capabilities(membership=self.membership, upgrades=self.upgrades)
 
     async def view(self, deployment: Any, node: NodeId) -> NodeView | None:
         if node not in self.roles or deployment.states[node] != "running":
@@ -285,6 +287,34 @@ class Members:
         yield
         if refusal is not None:
             raise refusal
+
+
+@dataclass
+class Versions:
+    """`Upgrades` of a cluster that raises its version once all nodes are upgraded, if anyone asks.
+
+    Attributes:
+        chosen: the version of each node's next start.
+        raises: whether the latest version comes into force in the end.
+    """
+
+    chosen: dict[NodeId, int] = field(default_factory=dict[NodeId, int])
+    raises: bool = True
+    newest: int = 2
+
+    def begin(self, *, old: bool) -> None:
+        self.chosen = {} if old else dict.fromkeys(FIVE, 2)
+
+    def version(self, node: NodeId) -> int:
+        return self.chosen.get(node, 1)
+
+    def choose(self, node: NodeId, version: int) -> None:
+        self.chosen[node] = version
+
+    async def in_force(self, deployment: Any, node: NodeId) -> int:
+        if deployment.states[node] != "running":
+            raise DefiniteError(f"{node} cannot be reached")
+        return 2 if self.raises else 1
 
 
 def led_by(boss: NodeId, nodes: Sequence[NodeId] = FIVE, term: int = 3) -> Roles:

@@ -7,7 +7,8 @@ from typing import Any
 from splitbrain.harness.contract.marks import counted
 from splitbrain.harness.contract.nodes import NodeView
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.rolling import BACK_S, RollingRestart
+from splitbrain.nemesis.restarts import BACK_S
+from splitbrain.nemesis.rolling import RollingRestart
 from splitbrain.results.errors import NodeStartError
 from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run

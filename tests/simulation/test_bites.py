@@ -34,6 +34,7 @@ WAYS = {
     "cpu-leader": "leader throttled",
     "restart": "rolling restart",
     "bounce-random": "node bounced",
+    "upgrade": "every node upgraded",
 }
 """By name the mark that says that it did something."""
 

@@ -61,5 +61,14 @@ def _line(status: dict[str, Any]) -> str:
         return f"{status['node']:4} {status['problem']}"
     return (
         f"{status['node']:4} {status['role']:10} term {status['term']:<5} leader {status['leader'] or '-':6} "
-        f"committed {status['commit_index']:<8} applied {status['applied_index']:<8} state {status['state_hash']}"
+        f"committed {status['commit_index']:<8} applied {status['applied_index']:<8} state {status['state_hash']} "
+        f"version {_version(status)}"
     )
+
+
+def _version(status: dict[str, Any]) -> str:
+    """The version of the state machine in force, and what the node supports if that is another one."""
+    if status["outdated"]:
+        return f"{status['machine_version']} (outdated: a later one is in force)"
+    in_force, supported = status["machine_version"], status["supported_version"]
+    return str(in_force) if in_force == supported else f"{in_force} (supports {supported})"

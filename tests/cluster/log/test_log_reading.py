@@ -71,7 +71,7 @@ def test_the_log_of_a_node_is_read_as_it_was_written() -> None:
     assert group.vote is not None
     assert (group.name, group.vote.voted_for, group.last) == ("metadata", "n1", 4)
     assert words(found) == [
-        "no-op of a new leader",
+        "no-op, version 2 of the state machine",
         'put /k1 {"n":1}',
         'put /k2 {"n":2}',
         'put /k3 {"n":3}',
@@ -138,7 +138,7 @@ def test_ra34_damage_in_what_was_durable_is_named_and_what_is_before_it_is_shown
     [damage] = found.damage
     assert (damage.file, damage.what) == (name, "a record that was durable is damaged")
     assert at - 64 < damage.byte < at
-    assert words(found) == ["no-op of a new leader", 'put /k1 {"n":1}']
+    assert words(found) == ["no-op, version 2 of the state machine", 'put /k1 {"n":1}']
 
 
 def test_ra40_a_checkpoint_that_is_not_whole_is_not_valid_and_no_damage() -> None:

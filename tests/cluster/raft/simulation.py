@@ -56,6 +56,7 @@ from splitbrain.cluster.raft.events import (
 )
 from splitbrain.cluster.raft.membership import decode_configuration
 from splitbrain.cluster.raft.messages import SnapshotChunk
+from splitbrain.cluster.raft.versions import version_of
 
 
 class PropertyError(AssertionError):
@@ -75,6 +76,7 @@ class Snapshot:
     last_term: int = 0
     configurations: bytes = b""
     applied: tuple[Entry, ...] = ()
+    version: int = 1
 
 
 @dataclass
@@ -102,7 +104,13 @@ class Disk:
         snapshot, stored = self.snapshot, self._stored()
         entries = [entry for index, entry in stored.items() if index > snapshot.index]
         return Recovered(
-            self.term, self.voted_for, entries, snapshot.index, snapshot.last_term, snapshot.configurations
+            self.term,
+            self.voted_for,
+            entries,
+            snapshot.index,
+            snapshot.last_term,
+            snapshot.configurations,
+            snapshot.version,
         )
 
     def _stored(self) -> dict[int, Entry]:
@@ -128,6 +136,8 @@ class Member:
     """By index, a hash of the log up to there."""
     election_timer: int = 0
     heartbeat_timer: int = 0
+    version: int = 1
+    """The latest version of the state machine that it supports when it is started next."""
     rate: float = 1.0
     """How many of its clock's milliseconds pass in one."""
     held: list[Event] | None = None
@@ -218,7 +228,7 @@ class Simulation:
         member.chain = [0]
         for entry in [*member.applied, *recovered.entries]:
             self._extend_chain(member, entry)
-        member.raft = Raft(name, self.founders, recovered, config=self.config, bugs=self.bugs)
+        member.raft = Raft(name, self.founders, recovered, config=self.config, version=member.version, bugs=self.bugs)
         self.handle(name, Start())
 
     def create(self, name: str) -> None:
@@ -415,7 +425,8 @@ class Simulation:
         """Begin to write a snapshot of what is applied now; its end is an event."""
         raft = self.raft(member.name)
         index, life = len(member.applied), member.life
-        snapshot = Snapshot(index, member.applied[-1].term, raft.configurations(index), tuple(member.applied))
+        last_term, configurations = member.applied[-1].term, raft.configurations(index)
+        snapshot = Snapshot(index, last_term, configurations, tuple(member.applied), raft.version_at(index))
 
         def durable() -> None:
             if member.life == life and member.raft is not None and index > member.disk.snapshot.index:
@@ -438,6 +449,7 @@ class Simulation:
             begin,
             len(state),
             data,
+            snapshot.version,
         )
 
     def _install(self, member: Member, effect: InstallSnapshot) -> None:
@@ -449,7 +461,10 @@ class Simulation:
             list(applied) == self.committed[: effect.index],
             f"state machine safety: {member.name} installs a snapshot of what is not committed",
         )
-        member.disk.install(Snapshot(effect.index, effect.last_term, effect.configurations, applied))
+        versions = [version_of(entry) for entry in applied if entry.kind == "noop"]
+        check(max(versions, default=1) == effect.version, f"version of a snapshot: {effect.version} is not {versions}")
+        check(effect.version <= member.version, f"versions understood: {member.name} installs {effect.version}")
+        member.disk.install(Snapshot(effect.index, effect.last_term, effect.configurations, applied, effect.version))
         member.applied = list(applied)
         kept = member.disk.recovered().entries
         member.chain = [0]
@@ -510,6 +525,9 @@ class Simulation:
         for entry in effect.entries:
             check(entry.index == len(member.applied) + 1, f"applied in order: {member.name} applies {entry.index}")
             member.applied.append(entry)
+            if entry.kind == "noop":
+                version = version_of(entry)
+                check(version <= member.version, f"versions understood: {member.name} applies version {version}")
             if entry.index <= len(self.committed):
                 known = self.committed[entry.index - 1]
                 check(
@@ -554,6 +572,8 @@ class Simulation:
             return
         voters = self.raft(member.name).configuration.voters
         check(member.name in voters or self.was_voter(member.name), f"learners follow: {member.name} leads")
+        newest = self.raft(member.name).newest_version
+        check(newest <= member.version, f"versions understood: {member.name} leads a log of version {newest}")
         leader = self.leaders.setdefault(effect.term, member.name)
         check(leader == member.name, f"election safety: {leader} and {member.name} both lead term {effect.term}")
         raft = self.raft(member.name)

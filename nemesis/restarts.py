@@ -1,0 +1,125 @@
+"""Restarting nodes one after the other, each once the one before it answers again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.results.errors import BackendError, NemesisError
+
+BACK_S: Final = 10.0
+"""Timeout of the wait for a node that does not answer."""
+
+POLL_MS: Final = 50
+"""The interval between two questions to a node."""
+
+_MS: Final = 1_000_000
+
+
+class Restarts:
+    """Restarts nodes for one fault, and knows those that did not come back.
+
+    Args:
+        fault: its name.
+        ledger: of the test.
+    """
+
+    def __init__(self, fault: str, ledger: Ledger) -> None:
+        self._fault = fault
+        self._ledger = ledger
+        self._down: dict[NodeId, None] = {}
+
+    @property
+    def down(self) -> tuple[NodeId, ...]:
+        """The nodes that did not come back."""
+        return tuple(self._down)
+
+    async def may(self, context: NemesisContext, node: NodeId) -> bool:
+        """Whether a node runs, and no other fault keeps it down."""
+        running = (await context.deployment.status(node)).state == "running"
+        return running and not self._ledger.held_by_others(node, self._fault)
+
+    async def kill(self, context: NemesisContext, node: NodeId) -> int:
+        """End a node that runs, which is to be started again soon; its life."""
+        before = await context.deployment.status(node)
+        await context.deployment.kill(node)
+        self._down[node] = None
+        return before.life
+
+    async def restart(
+        self, context: NemesisContext, node: NodeId, meanwhile: Callable[[], None] = lambda: None
+    ) -> dict[str, Any] | None:
+        """Restart a node and wait until it answers; what was seen of it. None if it did not run, or is another fault's.
+
+        Args:
+            context: of the op.
+            node: which.
+            meanwhile: called while the node is down.
+        """
+        if not await self.may(context, node):
+            return None
+        began_ns = context.runtime.clock.now_ns()
+        life = await self.kill(context, node)
+        meanwhile()
+        return await self.start(context, node, life, began_ns)
+
+    async def start(self, context: NemesisContext, node: NodeId, life: int, began_ns: int) -> dict[str, Any]:
+        """Start a node that was killed, and wait until it answers; what was seen of it.
+
+        Args:
+            context: of the op.
+            node: which.
+            life: in which it was killed.
+            began_ns: when.
+        """
+        try:
+            after = await context.deployment.start(node)
+        except BackendError as problem:
+            return {"problem": str(problem)}
+        del self._down[node]
+        answered = await self._answers(context, node)
+        return {
+            "lives": [life, after.life],
+            "answered": answered,
+            "away_ms": (context.runtime.clock.now_ns() - began_ns) // _MS,
+        }
+
+    def check_back(self) -> None:
+        """Refuse that a node did not come back.
+
+        Raises:
+            NemesisError: one did not, although its disk is whole.
+        """
+        if missing := [node for node in self._down if not self._ledger.may_stay_down(node)]:
+            raise NemesisError(f"{self._fault}: {', '.join(missing)} did not come back.")
+
+    async def start_all(self, context: NemesisContext) -> None:
+        """Start every node that did not come back.
+
+        Raises:
+            NemesisError: one does not start.
+        """
+        problems: list[str] = []
+        for node in [node for node in self._down if not self._ledger.held_by_others(node, self._fault)]:
+            try:
+                await context.deployment.start(node)
+            except BackendError as problem:
+                if not self._ledger.may_stay_down(node):
+                    problems.append(f"{node}: {problem}")
+            else:
+                del self._down[node]
+        if problems:
+            raise NemesisError(f"{self._fault}: {'; '.join(problems)}.")
+
+    async def _answers(self, context: NemesisContext, node: NodeId) -> bool:
+        """Wait until the node answers; False after the timeout, for example because of another fault."""
+        clock = context.runtime.clock
+        end_ns = clock.now_ns() + round(BACK_S * 1e9)
+        while await context.test.system.view(context.deployment, node) is None:
+            if clock.now_ns() >= end_ns:
+                return False
+            await clock.sleep_ns(POLL_MS * _MS)
+        return True
