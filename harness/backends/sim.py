@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import MessageConnection, Surroundings
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
 from splitbrain.harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
@@ -97,8 +98,7 @@ class SimBackend:
 
     def support(self) -> Mapping[str, Support]:
         """What is simulated works everywhere."""
-        kinds: tuple[FaultKind, ...] = get_args(FaultKind)
-        return {kind: _support(kind) for kind in kinds}
+        return {kind: _support(kind) for kind in INJECTED_KINDS}
 
     def check(self, test: Test) -> None:
         """Refuse a test whose nodes cannot run inside this process.

@@ -14,11 +14,12 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from splitbrain.harness.backends.catalogue import BACKENDS, build
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.results.errors import SeveralFailedError, SplitbrainError
 
@@ -124,8 +125,7 @@ def faults(inventory: Inventory | None = None) -> list[Fault]:
         inventory: the hosts that the ssh backend is to be asked about.
     """
     answers = {name: _support(name, inventory) for name in BACKENDS}
-    kinds: tuple[FaultKind, ...] = get_args(FaultKind)
-    return [Fault(kind, {name: answer[kind] for name, answer in answers.items()}) for kind in kinds]
+    return [Fault(kind, {name: answer[kind] for name, answer in answers.items()}) for kind in INJECTED_KINDS]
 
 
 def _support(name: str, inventory: Inventory | None) -> Mapping[str, Support]:
@@ -135,7 +135,7 @@ def _support(name: str, inventory: Inventory | None) -> Mapping[str, Support]:
     except SplitbrainError as error:
         failures = error.failures if isinstance(error, SeveralFailedError) else (error,)
         why = "\n".join(str(failure) for failure in failures)
-        return dict.fromkeys(get_args(FaultKind), Support(False, why))
+        return dict.fromkeys(INJECTED_KINDS, Support(False, why))
 
 
 def reasons(found: Sequence[Fault], backend: str, *, works: bool) -> dict[str, list[str]]:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.faults import (
+    ClockFault,
+    DiskFault,
+    FaultKind,
+    InjectedKind,
+    LinkFault,
+    RequestedKind,
+    Support,
+)
 from splitbrain.harness.contract.test import Backend, System
 
 _OF_LINKS: Final[Mapping[str, FaultKind]] = {
@@ -33,6 +41,12 @@ _OF_DISKS: Final[dict[str, FaultKind]] = {
 
 _OF_MEMBERS: Final[dict[str, FaultKind]] = {"wipe": "membership"}
 """What is done to the disks of members that left."""
+
+INJECTED_KINDS: Final[tuple[InjectedKind, ...]] = get_args(InjectedKind)
+"""Everything that a backend must answer for."""
+
+REQUESTED_KINDS: Final[tuple[RequestedKind, ...]] = get_args(RequestedKind)
+"""Everything that systems are asked for."""
 
 LINK_KINDS: Final[tuple[FaultKind, ...]] = tuple(dict.fromkeys(_OF_LINKS.values()))
 """Everything that can be wrong with a link, except that it is cut."""
@@ -70,7 +84,18 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
     Raises:
         BackendError: the backend does not work here at all.
     """
-    immune: dict[FaultKind, str] = dict(system.capabilities.immune)
-    if system.capabilities.membership is None:
+    able = system.capabilities
+    immune: dict[FaultKind, str] = dict(able.immune)
+    if able.membership is None:
         immune["membership"] = f"the members of system {system.name!r} are fixed: none can leave or join while it runs."
-    return {**backend.support(), **{kind: Support(False, why) for kind, why in immune.items()}}
+    if able.transfer is None:
+        immune.setdefault("transfer", f"the leader of system {system.name!r} cannot be asked to hand leadership over.")
+    if able.learners is None:
+        immune.setdefault("learners", f"every member of system {system.name!r} votes from the beginning.")
+    if able.groups is None:
+        immune.setdefault("groups", f"nodes of system {system.name!r} take part in one cluster only.")
+    return {
+        **dict.fromkeys(REQUESTED_KINDS, Support(True, "the system is asked, as an operator would")),
+        **backend.support(),
+        **{kind: Support(False, why) for kind, why in immune.items()},
+    }

@@ -8,7 +8,7 @@ import msgspec
 
 from splitbrain.harness.contract.magnitudes import Bounds, check_magnitudes
 
-FaultKind: TypeAlias = Literal[
+InjectedKind: TypeAlias = Literal[
     "cut",
     "delay",
     "loss",
@@ -35,9 +35,15 @@ FaultKind: TypeAlias = Literal[
     "clock-strobe",
     "membership",
 ]
-"""The faults that a backend may inject into links, processes, disks, clocks and the set of members. Each way of a
-nemesis lists the kinds that it needs; a delay includes jitter.
+"""The faults that a backend may inject into links, processes, disks, clocks and the set of members; a delay includes
+jitter.
 """
+
+RequestedKind: TypeAlias = Literal["transfer", "groups", "learners"]
+"""What a system itself is asked for, as an operator would: no backend takes part."""
+
+FaultKind: TypeAlias = Literal[InjectedKind, RequestedKind]
+"""What a nemesis may do. Each of its ways lists the kinds that it needs."""
 
 
 HOUR_MS: Final = 3_600_000

@@ -57,7 +57,9 @@ from splitbrain.harness.contract.sessions import Answer, DefiniteError, Indefini
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
-from splitbrain.harness.systems.metadata_members import MetadataMembership
+from splitbrain.harness.systems.metadata_groups import MetadataGroups
+from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
 """Options of the interpreter, before the node's own arguments."""
@@ -238,7 +240,7 @@ class Metadata:
         election_timeout_s: the longest random election timeout of a node.
         marks: the states that embedded nodes count, with a line on each.
         capabilities: reads go through a leader that a majority confirms, there are no leases; nodes can be simulated;
-            members change.
+            members change, leadership can be handed over, and nodes can take part in further groups.
     """
 
     name = "metadata"
@@ -261,6 +263,9 @@ class Metadata:
                 local=answered_alone(READS),
             ),
             membership=self._members,
+            transfer=MetadataTransfer(_client),
+            learners=MetadataLearners(self._members),
+            groups=MetadataGroups(_client, self._members.member),
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),

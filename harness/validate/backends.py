@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment, MessageConnection, Surroundings
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault, Support
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 from splitbrain.harness.contract.test import Backend
 from splitbrain.harness.validate.values import Wrapper, short
@@ -31,7 +32,7 @@ class _ValidBackend(Wrapper):
 
     def support(self) -> Mapping[str, Support]:
         support = self._inner.support()
-        missing = [kind for kind in get_args(FaultKind) if not isinstance(support.get(kind), Support)]
+        missing = [kind for kind in INJECTED_KINDS if not isinstance(support.get(kind), Support)]
         if missing:
             raise ProtocolError(f"backend {self.name!r}: support says nothing about {', '.join(missing)}.")
         return support

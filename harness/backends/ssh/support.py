@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import msgspec
 
@@ -163,7 +163,7 @@ def faults(inventory: Inventory | None) -> Mapping[str, Support]:
         BackendError: hosts that cannot be looked at; all of them are named in one message.
     """
     if inventory is None:
-        return dict.fromkeys(get_args(FaultKind), Support(False, "no hosts are named: give --hosts"))
+        return dict.fromkeys(faultkinds.INJECTED_KINDS, Support(False, "no hosts are named: give --hosts"))
     found = means_of(inventory)
     answer: dict[str, Support] = {"membership": Support(True, MEMBERSHIP_HOW)}
     for kind, how in _HOW.items():

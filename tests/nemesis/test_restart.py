@@ -7,7 +7,7 @@ from typing import Any
 from splitbrain.harness.contract.marks import counted
 from splitbrain.harness.contract.nodes import NodeView
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.rolling import BACK_S, RollingRestart
+from splitbrain.nemesis.restart import BACK_S, Restarts
 from splitbrain.results.errors import NodeStartError
 from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
@@ -15,9 +15,9 @@ from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_o
 ORDER = ["n4", "n1", "n5", "n2", "n3"]
 
 
-def restarted(nodes: Nodes, roles: Roles, nemesis: RollingRestart | None = None, order: list[str] = ORDER) -> Op:
+def restarted(nodes: Nodes, roles: Roles, nemesis: Restarts | None = None, order: list[str] = ORDER) -> Op:
     op = nemesis_op("restart", fault="restart", action="start", over=True, order=order)
-    return run((nemesis or RollingRestart()).invoke(context(nodes, roles), op))
+    return run((nemesis or Restarts()).invoke(context(nodes, roles), op))
 
 
 class SlowToAnswer(Roles):
@@ -53,7 +53,7 @@ def test_nodes_that_are_down_or_paused_or_at_another_faults_mercy_are_left_alone
     nodes.states |= {"n1": "stopped", "n2": "paused"}
     ledger.hold("n3", "disk")
     with counted() as marks:
-        done = restarted(nodes, led_by("n5"), RollingRestart(ledger))
+        done = restarted(nodes, led_by("n5"), Restarts(ledger))
     assert done.value["target"] == "n4 n5"
     assert (nodes.states["n1"], nodes.states["n2"], nodes.lives["n3"]) == ("stopped", "paused", 1)
     assert marks["rolling restart"] == 0
@@ -78,7 +78,7 @@ def test_a_node_that_does_not_start_makes_it_info_and_is_started_when_it_stops()
                 raise NodeStartError("n5 does not start")
             return await super().start(node)
 
-    nodes, nemesis = Stubborn(), RollingRestart()
+    nodes, nemesis = Stubborn(), Restarts()
     done = restarted(nodes, led_by("n2"), nemesis)
     assert (done.type, done.error) == ("info", "restart: n5 did not come back.")
     assert done.value["down"] == ["n5"]
