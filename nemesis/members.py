@@ -455,8 +455,7 @@ class MembershipChanges:
         if learner:
             self._learners[node] = out.added
             reached("member joined as learner")
-        else:
-            reached("member added")
+        reached("member added")
 
     async def _until(
         self, context: NemesisContext, limit_s: float, problem: Callable[[], Coroutine[Any, Any, str | None]]

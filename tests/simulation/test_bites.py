@@ -32,7 +32,14 @@ WAYS = {
     "clock-strobe": "clock strobed",
     "cpu-all": "node throttled",
     "cpu-leader": "leader throttled",
-    "restart": "rolling restart",
+    "restart-rolling": "rolling restart",
+    "restart-at-once": "restarted at once",
+    "restart-any-order": "restarted in another order",
+    "transfer": "leadership transferred",
+    "groups": "group made again",
+    "groups-some": "group made in part",
+    "membership-replace": "member replaced",
+    "membership-learner": "learner promoted",
     "bounce-random": "node bounced",
 }
 """By name the mark that says that it did something."""
