@@ -242,8 +242,8 @@ def test_ra33_m45_a_log_that_ends_in_a_later_term_than_the_recovered_one_is_not_
     if valid == "false":
         assert verdict.anomalies == ("strange-entries",)
         assert verdict.sentence == (
-            f"Strange entries: n1 of group 'g1#1' recovered term {term} and a log that ends with entry 20 of term 3, in "
-            "which it never was (at 1.000 s in life 1)."
+            f"Strange entries: n1 of group 'g1#1' recovered term {term} and a log that ends with entry 20 of term 3, "
+            "in which it never was (at 1.000 s in life 1)."
         )
 
 
