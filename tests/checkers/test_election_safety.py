@@ -44,11 +44,11 @@ def test_two_nodes_that_led_one_term_are_named_with_when_and_in_which_life() -> 
 
 @pytest.mark.parametrize("role", ["pre_candidate", "candidate", "leader"])
 def test_ra7_m08_a_learner_that_stands_or_leads_is_named(role: str) -> None:
-    given = {"term": 4, "voters": ["n1", "n2"], "members": "n1 n2 n3#1"}
+    fields: dict[str, Any] = {"term": 4, "voters": ["n1", "n2"], "members": "n1 n2 n3#1"}
     verdict = judge(
         row(0, "n3", "start", role="follower", term=3),
-        row(1, "n3", "role", role=role, **given),
-        row(2, "n3", "role", role=role, **{**given, "term": 5}),
+        row(1, "n3", "role", role=role, **fields),
+        row(2, "n3", "role", role=role, **{**fields, "term": 5}),
     )
     assert (verdict.valid, verdict.anomalies) == ("false", ("learner-stands",))
     assert len(verdict.evidence["findings"]) == 1, "once for each life"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from splitbrain.harness.contract.marks import counted
 from splitbrain.nemesis.groups import GROUP, Regrouping
 from splitbrain.results.history import Op
@@ -81,7 +84,7 @@ def test_a_node_that_lost_its_data_since_is_no_founder_and_stays_out() -> None:
     cluster = Cluster()
     cluster.regroup("all")
 
-    async def members(deployment: object, nodes: list[str]) -> tuple[str, ...]:
+    async def members(deployment: Any, nodes: Collection[str]) -> tuple[str, ...]:
         return tuple(f"a{node}" if node != "n3" else "an3#1" for node in nodes)
 
     cluster.groups.of_nodes["n3"] = {}
