@@ -70,12 +70,13 @@ class Group:
         store: its state machine.
 
     Attributes:
+        address: how members speak of the group (`splitbrain.cluster.groupnames`).
         requests: those of clients that are under way.
     """
 
     def __init__(self, name: str, place: Place, opened: Opened, founders: Sequence[NodeId], store: type[Store]) -> None:
         config, runtime = place.config, place.runtime
-        self._name = group_address(name, opened.incarnation)
+        self._name = self.address = group_address(name, opened.incarnation)
         self._config = config
         self._runtime = runtime
         self._links = place.links
@@ -177,11 +178,6 @@ class Group:
             elif not self._halted:
                 self._idle = loop.create_future()
                 await self._idle
-
-    @property
-    def address(self) -> str:
-        """How members speak of the group (`splitbrain.cluster.groupnames`)."""
-        return self._name
 
     def stopped(self) -> None:
         """Note in the telemetry that the member stops in good order. What it promised is durable already."""

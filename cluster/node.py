@@ -211,10 +211,9 @@ class Node:
             if frame == wire.ALIVE:
                 continue
             address, message = wire.decode_peer(frame)
-            group = self._groups.get(group_of(address))
-            if group is not None and group.address != address:
-                reached("message for another group of the name")
-                group = None
+            group = self._groups.get(address)
+            if group is None or group.address != address:
+                group = self._of_incarnation(address)
             if isinstance(message, wire.Deliver):
                 if message.client.node == self._config.node:
                     self._callers.deliver(message)
@@ -232,6 +231,14 @@ class Node:
                 group.requests.answered_by_peer(peer, message)
             else:
                 group.received(peer, message)
+
+    def _of_incarnation(self, address: str) -> Group | None:
+        """The member of a group of this address, which has an incarnation, if it is here."""
+        group = self._groups.get(group_of(address))
+        if group is None or group.address == address:
+            return group
+        reached("message for another group of the name")
+        return None
 
     def _answer_to_peer(self, peer: str, message: wire.Forward) -> Answering:
         def answer(term: int, outcome: wire.Outcome, index: int) -> None:

@@ -195,7 +195,8 @@ class Leadership:
             # Before the round is confirmed or anything is sent: the next message then carries the new commit index.
             self._advance_commit()
         self._confirm(follower, message.round)
-        if M52 not in state.bugs or (advances and not took_snapshot):
+        learners = state.configurations.current.learners
+        if sender in learners and (M52 not in state.bugs or (advances and not took_snapshot)):
             self._promote_if_due(sender, follower)
         self._send(sender, follower)
 
