@@ -57,14 +57,19 @@ class WrittenState(msgspec.Struct, frozen=True):
 class AdminClient(Asking):
     """Changes members and groups, and asks nodes about themselves."""
 
-    async def start_group(self, name: str, founders: Sequence[str]) -> tuple[str, ...]:
+    async def start_group(self, name: str, founders: Sequence[str], incarnation: int = 0) -> tuple[str, ...]:
         """Have this node take part in a group from now on; the groups that it is in. Each founder must be asked so.
 
         Args:
             name: of the group.
             founders: ids of the members with which it begins, the same on all of them.
+            incarnation: how many groups of this name there were before, the same on all of them. Without it what is
+                left of a former group, on a node that did not delete it or on its way, may be taken for the new one's.
+
+        Raises:
+            InvalidRequestError: another incarnation of it is here, among other reasons.
         """
-        return (await self._groups(name, StartGroup(tuple(founders)))).groups
+        return (await self._groups(name, StartGroup(tuple(founders), incarnation))).groups
 
     async def delete_group(self, name: str) -> tuple[str, ...]:
         """Have this node forget its member of a group, with all its data; the groups that are left here."""
@@ -73,6 +78,11 @@ class AdminClient(Asking):
     async def groups(self) -> tuple[str, ...]:
         """The groups that this node takes part in."""
         return (await self._groups(METADATA, GroupsQuery())).groups
+
+    async def incarnations(self) -> Mapping[str, int]:
+        """The groups that this node takes part in, each with how many of its name there were before."""
+        found = await self._groups(METADATA, GroupsQuery())
+        return {name: found.incarnations.get(name, 0) for name in found.groups}
 
     async def stopped_groups(self) -> Mapping[str, str]:
         """The groups whose member stopped here, because something happened that their rules exclude; and what."""
@@ -90,10 +100,21 @@ class AdminClient(Asking):
         """Ids of the members in that configuration which do not vote."""
         return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).learners
 
+    async def promotable(self) -> tuple[str, ...]:
+        """Ids of the learners in that configuration which get a vote once they have caught up."""
+        return (await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)).promotable
+
     async def add_member(
-        self, member: str, *, role: MemberRole | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self,
+        member: str,
+        *,
+        role: MemberRole | None = None,
+        learners: bool = False,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> tuple[str, ...]:
         """Have a node taken in, as the member of this id (see `splitbrain.cluster.members`); the voters afterwards.
+
+        With `learners` all members.
 
         A promotable member becomes a voter later, once it has what is in the log now; a learner never, unless it is
         added again as a voter. Without a role it is a voter, or promotable where nodes are started with learners-first.
@@ -101,7 +122,8 @@ class AdminClient(Asking):
         Raises:
             ChangeRefusedError: its `reason` is "change_not_permitted", "already_member" or "was_member".
         """
-        return (await self._members(AddMember(member, role), timeout_ms)).members
+        found = await self._members(AddMember(member, role), timeout_ms)
+        return found.members if not learners else (*found.members, *found.learners)
 
     async def remove_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
         """Have the member of this id leave for ever; the voters afterwards.

@@ -347,7 +347,7 @@ M51: Final = Bug(
 )
 M52: Final = Bug(
     "M52",
-    "a learner that reaches its target by a snapshot is not made a voter",
+    "a learner that reaches its target by a snapshot is not made a voter before it gets another entry",
     "ra e373a647",
     ("quorum-progress", "recovery"),
 )

@@ -20,7 +20,7 @@ from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
-from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import METADATA, group_address
 from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
@@ -71,12 +71,13 @@ class Group:
         store: its state machine.
 
     Attributes:
+        address: how members speak of the group (`splitbrain.cluster.groupnames`).
         requests: those of clients that are under way.
     """
 
     def __init__(self, name: str, place: Place, opened: Opened, founders: Sequence[NodeId], store: type[Store]) -> None:
         config, runtime = place.config, place.runtime
-        self._name = name
+        self._name = self.address = group_address(name, opened.incarnation)
         self._config = config
         self._runtime = runtime
         self._links = place.links
@@ -101,7 +102,7 @@ class Group:
         self._refuse_later_version()
         self._telemetry = Telemetry(
             runtime,
-            name,
+            self._name,
             Sources(
                 voters=lambda: names(self._raft.configuration.voters),
                 members=lambda: self._raft.members,
@@ -111,7 +112,7 @@ class Group:
             ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
-        self.requests = Requests(name, place, self, self._waits)
+        self.requests = Requests(self._name, place, self, self._waits)
         self._low = LowCommands()
         self._notices = Notices()
         self._snapshots = Snapshotting(
@@ -201,6 +202,10 @@ class Group:
     def stopped(self) -> None:
         """Note in the telemetry that the member stops in good order. What it promised is durable already."""
         self._telemetry.stop()
+
+    def deleted(self) -> None:
+        """Note in the telemetry that the node is about to forget the member."""
+        self._telemetry.delete()
 
     def halt(self) -> None:
         """Take part no more, while the node goes on: what is begun with the disk comes to its end."""
@@ -533,7 +538,8 @@ class Group:
 
 
 def _member_list(configuration: Configuration) -> wire.MemberList:
-    return wire.MemberList(configuration.voters, tuple(configuration.learners))
+    promotable = tuple(member for member, target in configuration.learners.items() if target is not None)
+    return wire.MemberList(configuration.voters, tuple(configuration.learners), promotable)
 
 
 def _invalid(detail: str) -> wire.Failure:

@@ -1,4 +1,9 @@
-"""Names of groups: each is a cluster of its own, with its own leader, log and state, in the same processes."""
+"""Names of groups: each is a cluster of its own, with its own leader, log and state, in the same processes.
+
+A group that is made again after it was deleted has the name of the former one, and is another group: its incarnation is
+higher. Members speak, and report, of a group by its address, which has both, so that nothing of the former group, such
+as a message that was long on its way, is taken for the new one's.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,9 @@ from typing import Final
 METADATA: Final = "metadata"
 """The group of the metadata store, which every node has."""
 
+SEPARATOR: Final = "#"
+"""Between name and incarnation in an address; a name cannot have it."""
+
 _NAME: Final = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -16,3 +24,13 @@ def group_problem(name: str) -> str | None:
     if _NAME.fullmatch(name):
         return None
     return "a group has a name of 1 to 64 of a-z, 0-9, dot, dash and underscore, which begins with a letter or a digit"
+
+
+def group_address(name: str, incarnation: int) -> str:
+    """How members speak of a group: "q1" of the first one of that name, "q1#1", "q1#2", ... of those after it."""
+    return f"{name}{SEPARATOR}{incarnation}" if incarnation else name
+
+
+def group_of(address: str) -> str:
+    """The name in an address."""
+    return address.partition(SEPARATOR)[0]

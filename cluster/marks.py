@@ -89,6 +89,7 @@ MARKS: Final[Mapping[str, str]] = {
     "messages for a peer were thrown away": "too many waited for a connection, so the oldest were dropped",
     "connection made no sense": "what came on a connection was none of the protocol's, or not in its place",
     "message for a group that is not here": "a peer's member of a group spoke to a node that has none",
+    "message for another group of the name": "a peer spoke of another incarnation of a group than the one that is here",
     # groups
     "group stopped alone": "something happened in a group that its rules exclude, and the node went on",
     "write-ahead log flooded": "a leader refused a command, because too much waited to be written",

@@ -20,7 +20,7 @@ from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.group import Group
-from splitbrain.cluster.groupnames import METADATA, group_problem
+from splitbrain.cluster.groupnames import METADATA, group_address, group_of, group_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
@@ -92,8 +92,8 @@ class Node:
 
     # --- groups -----------------------------------------------------------------------------------------------
 
-    async def _open(self, name: str, founders: Sequence[NodeId]) -> None:
-        opened = await open_group(self._log, name, founders)
+    async def _open(self, name: str, founders: Sequence[NodeId], incarnation: int = 0) -> None:
+        opened = await open_group(self._log, name, founders, incarnation)
         self._groups[name] = Group(name, self._place, opened, opened.founders or founders, self._store)
 
     def _run(self, name: str, group: Group) -> None:
@@ -137,19 +137,20 @@ class Node:
         try:
             if isinstance(body, wire.DeleteGroup):
                 if name in self._groups:
-                    self._end(name).stopped()
+                    self._end(name).deleted()
                 self._failed.pop(name, None)
                 if name in self._log.groups:
                     await self._log.delete(name)
             elif name not in self._groups:
-                await self._open(name, body.founders)
+                await self._open(name, body.founders, body.incarnation)
                 self._run(name, self._groups[name])
         finally:
             del self._changing[name]
         answer(0, self._list(), 0)
 
     def _list(self) -> wire.GroupList:
-        return wire.GroupList(tuple(self._groups), self._failed)
+        incarnations = {name: self._log.incarnation(name) for name in self._groups if self._log.incarnation(name)}
+        return wire.GroupList(tuple(self._groups), self._failed, incarnations)
 
     def _group_refusal(self, name: str, body: wire.StartGroup | wire.DeleteGroup) -> str | None:
         problem = group_problem(name)
@@ -163,6 +164,11 @@ class Node:
             return None
         if name in self._failed:
             return f"group {name} stopped here ({self._failed[name]}): delete it, or start the node again"
+        if name in self._groups and self._groups[name].address != group_address(name, body.incarnation):
+            there = self._log.incarnation(name)
+            return f"group {name} is here as incarnation {there}, not {body.incarnation}: delete it first"
+        if body.incarnation < 0:
+            return f"the incarnation of a group is 0 or more, not {body.incarnation}"
         if len(self._groups) >= MAX_GROUPS:
             return f"a node has at most {MAX_GROUPS} groups"
         strangers = [member for member in body.founders if member != self._config.member and not self._is_peer(member)]
@@ -204,16 +210,18 @@ class Node:
             frame = await connection.receive()
             if frame == wire.ALIVE:
                 continue
-            name, message = wire.decode_peer(frame)
-            group = self._groups.get(name)
+            address, message = wire.decode_peer(frame)
+            group = self._groups.get(address)
+            if group is None or group.address != address:
+                group = self._of_incarnation(address)
             if isinstance(message, wire.Deliver):
                 if message.client.node == self._config.node:
                     self._callers.deliver(message)
             elif isinstance(message, wire.Forward):
-                if not forwards.setdefault(name, Arrivals()).is_first(message.ref):
+                if not forwards.setdefault(address, Arrivals()).is_first(message.ref):
                     reached("repeated forward ignored")
                 elif group is None:
-                    self._answer_to_peer(peer, message)(0, self._no_group(name), 0)
+                    self._answer_to_peer(peer, message)(0, self._no_group(address), 0)
                 else:
                     answer = self._answer_to_peer(peer, message)
                     group.requests.from_peer(message.body, answer, message.reply, message.priority)
@@ -223,6 +231,14 @@ class Node:
                 group.requests.answered_by_peer(peer, message)
             else:
                 group.received(peer, message)
+
+    def _of_incarnation(self, address: str) -> Group | None:
+        """The member of a group of this address, which has an incarnation, if it is here."""
+        group = self._groups.get(group_of(address))
+        if group is None or group.address == address:
+            return group
+        reached("message for another group of the name")
+        return None
 
     def _answer_to_peer(self, peer: str, message: wire.Forward) -> Answering:
         def answer(term: int, outcome: wire.Outcome, index: int) -> None:

@@ -152,38 +152,43 @@ class Opened:
         recovered: what consensus needs of them.
         state: the state machine at the base of the recovered log, None if that is the beginning.
         founders: ids of the members with which the group began; none where that was not stored.
+        incarnation: how many groups of its name there were before.
     """
 
     storage: Storage
     recovered: Recovered
     state: bytes | None
     founders: tuple[NodeId, ...] = ()
+    incarnation: int = 0
 
 
-async def open_group(log: NodeLog, name: str, founders: Sequence[NodeId]) -> Opened:
+async def open_group(log: NodeLog, name: str, founders: Sequence[NodeId], incarnation: int = 0) -> Opened:
     """What a node had made durable of a group; or its files, for a group that is new to the node.
 
     Args:
         log: of the node.
         name: of the group.
         founders: of a new group.
+        incarnation: of a new group.
 
     Raises:
         OSError: it is not known what is durable; the node must stop.
     """
     group = log.groups.get(name)
     if group is None:
-        return Opened(Storage(log, await log.create(name, founders)), Recovered(), None, tuple(founders))
+        created = Storage(log, await log.create(name, founders, incarnation))
+        return Opened(created, Recovered(), None, tuple(founders), incarnation)
     # What was found is not needed twice: consensus drops it with the log.
     found = log.found.pop(name)
     vote, meta, storage = found.vote, found.meta, Storage(log, group)
+    began, incarnation = log.founders(name), log.incarnation(name)
     if meta is None:
         recovered = Recovered(vote.term, vote.voted_for, found.entries)
-        return Opened(storage, recovered, None, log.founders(name))
+        return Opened(storage, recovered, None, began, incarnation)
     recovered = Recovered(
         vote.term, vote.voted_for, found.entries, meta.index, meta.term, meta.configurations, meta.version
     )
-    return Opened(storage, recovered, found.state, log.founders(name))
+    return Opened(storage, recovered, found.state, began, incarnation)
 
 
 async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs = NO_BUGS) -> Opened:

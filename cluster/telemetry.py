@@ -5,6 +5,7 @@
      "last": null, "projection": "hex", "projected": "hex", "count": 17, "log_index": 18, "log_term": 3, "log": "hex",
      "raised_by": "n3", "members": ["n1", "n2#1", "n3"]}
 
+`group` is the address of the group, which tells it from a former one of its name (`splitbrain.cluster.groupnames`).
 `mono` is the monotonic clock: a reader that knows its offset to the host's can place the line in time, although the
 wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is the leader that the node knows, and
 `voters` are the nodes whose members are in the configuration that it has in force. `projection` is the hash of what
@@ -12,15 +13,16 @@ the node's projections hold, `projected` that of what they should hold by its tr
 `count` is how many entries this process applied, one by one.
 
 `log_index`, `log_term` and `log` say what the log holds, applied or not: an entry, its term, and the hash chain up to
-it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint", "snapshot",
-"members", "cut", "stop" and "end", as far as they are known at no great cost; where nothing else is said, of the last
-entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters and learners, in lines of
-events "start", "role" and "members".
+it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint",
+"snapshot", "members", "cut", "stop", "delete" and "end", as far as they are known at no great cost; where nothing
+else is said, of the last entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
+and learners, in lines of events "start", "role" and "members".
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
                   with nothing (`splitbrain.cluster.members`); comes before the "start" of its first process
     start, stop   a process of the node begins, ends in good order
+    delete        the node forgets its member of the group, with all its data
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
                   elected, before it appended anything; of a follower whose term a message raised, `raised_by` is the
                   member that sent it
@@ -209,6 +211,10 @@ class Telemetry:
     def stop(self) -> None:
         """The process ends in good order."""
         self._write(self._last_words("stop"))
+
+    def delete(self) -> None:
+        """The node is about to forget its member of the group."""
+        self._write(self._last_words("delete"))
 
     def _last_words(self, event: str) -> _About:
         # The log may have changed already by an event that is not carried out yet.

@@ -123,9 +123,11 @@ class StartGroup(msgspec.Struct, frozen=True, array_like=True, tag="start_group"
 
     Attributes:
         founders: ids of the members with which the group begins.
+        incarnation: how many groups of this name there were before; the same on all founders.
     """
 
     founders: tuple[NodeId, ...]
+    incarnation: int = 0
 
 
 class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag="delete_group"):
@@ -211,10 +213,17 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupList(msgspec.Struct, frozen=True, array_like=True, tag="group_list"):
-    """The groups of a node: those that it takes part in, and those that stopped here, with what happened."""
+    """The groups of a node.
+
+    Attributes:
+        groups: those that it takes part in.
+        failed: those that stopped here, with what happened.
+        incarnations: of those of `groups` that are not the first ones of their names.
+    """
 
     groups: tuple[str, ...]
     failed: dict[str, str] = {}
+    incarnations: dict[str, int] = {}
 
 
 class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
@@ -248,10 +257,17 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
 
 
 class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):
-    """The ids of all voters and of all learners, sorted (see `splitbrain.cluster.members`)."""
+    """The ids of all voters and of all learners, sorted (see `splitbrain.cluster.members`).
+
+    Attributes:
+        members: those that vote.
+        learners: those that do not.
+        promotable: the learners that get a vote once they have caught up.
+    """
 
     members: tuple[NodeId, ...]
     learners: tuple[NodeId, ...] = ()
+    promotable: tuple[NodeId, ...] = ()
 
 
 class StateWritten(msgspec.Struct, frozen=True, array_like=True, tag="state_written"):
@@ -436,7 +452,7 @@ def encode(message: Hello | Request | Answer) -> bytes:
 
 
 def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
-    """A frame of a peer's connection; `group` is that of a message of consensus."""
+    """A frame of a peer's connection; `group` is the address of that of a message of consensus."""
     if isinstance(frame, (Forward, Forwarded, Deliver)):
         return _REQUEST + _encoder.encode(frame)
     if group == METADATA:
@@ -473,7 +489,7 @@ def decode_answer(data: bytes) -> Answer:
 
 
 def decode_peer(data: bytes) -> tuple[str, PeerFrame]:
-    """A frame of a peer's connection, which must not be empty, and the group that it is for.
+    """A frame of a peer's connection, which must not be empty, and the address of the group that it is for.
 
     Raises:
         msgspec.DecodeError: it is none.

@@ -18,7 +18,20 @@ from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.listed import number
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Nemesis, NemesisPackage
-from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, partition, process, rolling, upgrade
+from splitbrain.nemesis import (
+    bounce,
+    clock,
+    cpu,
+    disk,
+    groups,
+    membership,
+    packet,
+    partition,
+    process,
+    restart,
+    transfer,
+    upgrade,
+)
 from splitbrain.nemesis.compose import INTERVAL_S, package
 from splitbrain.nemesis.declared import check_nemesis
 from splitbrain.nemesis.kinds import Entry, Injection, Kind, Rounds, without_nodes
@@ -44,9 +57,11 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     clock.KIND,
     disk.KIND,
     cpu.KIND,
-    rolling.KIND,
+    restart.KIND,
     membership.KIND,
     bounce.KIND,
+    transfer.KIND,
+    groups.KIND,
     upgrade.UPGRADE,
     upgrade.ROLLBACK,
 )

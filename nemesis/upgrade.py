@@ -32,7 +32,7 @@ from splitbrain.nemesis.checks import check_enough
 from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.restarts import Restarts
+from splitbrain.nemesis.restarting import Restarting
 from splitbrain.nemesis.targets import primaries, views
 from splitbrain.results.errors import NemesisError, UsageError
 from splitbrain.results.history import Op
@@ -77,7 +77,7 @@ class Upgrade:
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
-        self._restarts = Restarts("upgrade", self._ledger)
+        self._restarts = Restarting("upgrade", self._ledger)
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Upgrade nodes in the op's order, or those that are left; reports how long each was away."""
@@ -130,7 +130,7 @@ class Rollback:
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
-        self._restarts = Restarts("rollback", self._ledger)
+        self._restarts = Restarting("rollback", self._ledger)
         self._rolled_back: dict[NodeId, None] = {}
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
@@ -228,7 +228,7 @@ class Rollback:
             del self._rolled_back[node]
 
 
-async def _upgrade_all(context: NemesisContext, restarts: Restarts) -> None:
+async def _upgrade_all(context: NemesisContext, restarts: Restarting) -> None:
     """Upgrade the nodes that are left."""
     upgrades = context.test.system.capabilities.upgrades
     if upgrades is None:
@@ -238,7 +238,7 @@ async def _upgrade_all(context: NemesisContext, restarts: Restarts) -> None:
             await upgraded(context, restarts, node)
 
 
-async def upgraded(context: NemesisContext, restarts: Restarts, node: NodeId) -> dict[str, Any]:
+async def upgraded(context: NemesisContext, restarts: Restarting, node: NodeId) -> dict[str, Any]:
     """Restart a node with the latest version, or have it from its next start on; what was seen of it."""
     upgrades = _upgrades(context)
 

@@ -37,7 +37,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 import pyarrow as pa
 
-from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.arrow import TELEMETRY_SCHEMA, compute
 from splitbrain.results.columns import array
 from splitbrain.results.errors import HistoryFormatError
 
@@ -54,6 +54,9 @@ TRACE_CHECKERS: Final = (
 
 ASIDE: Final = "aside"
 """The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""
+
+DELETED: Final = "delete"
+"""The event of a row with which a node forgets its member of a group."""
 
 _LINE_START: Final = b'{"wall"'
 
@@ -123,6 +126,14 @@ class Start(msgspec.Struct, frozen=True):
     ahead_ns: Mapping[str, int] = {}
 
 
+def of_lasting_groups(telemetry: pa.Table) -> pa.Table:
+    """The rows of groups that no node deleted (event "delete"): clients of a run use a group that lasts."""
+    deleted = telemetry.filter(compute.equal(telemetry["event"], DELETED))["group"]
+    if not len(deleted):
+        return telemetry
+    return telemetry.filter(compute.invert(compute.is_in(telemetry["group"], value_set=compute.unique(deleted))))
+
+
 def lies(path: Path, node_dir: Path) -> Path:
     """Where the raw telemetry of a node is: in its place, or still beside a file system that was never taken down.
 
@@ -141,7 +152,7 @@ def collect(sources: Mapping[str, Path], start: Start) -> Collected:
         sources: for each node its raw file; one that does not exist has no rows.
         start: when the test began.
 
-    `life` counts a node's "start" events: its first process is life 1.
+    `life` counts a node's "start" events of a group: its first process is life 1.
 
     Raises:
         HistoryFormatError: a file is there that cannot be read.
@@ -205,10 +216,12 @@ def _parse(lines: Iterable[bytes]) -> tuple[list[_Raw], int]:
 
 
 def _rows(node: str, events: Iterable[tuple[int, _Raw]]) -> Iterable[_Row]:
-    """One node's rows, with the lives to which they belong."""
-    life, place_ns = 0, None
+    """One node's rows, with the lives to which they belong; a start of no group is one of all of them."""
+    starts: dict[str | None, int] = {None: 0}
+    place_ns = None
     for time_ns, raw in events:
-        life += raw.event == "start"
+        starts[raw.group] = starts.get(raw.group, 0) + (raw.event == "start")
+        life = starts[raw.group] if raw.group is None else starts[None] + starts[raw.group]
         place_ns = time_ns if place_ns is None else max(place_ns, time_ns)
         yield _Row(place_ns, time_ns, node, life, raw)
 

@@ -42,7 +42,9 @@ CHOSEN: Final[dict[str, str]] = {
     "M04": "--workload register --nemesis partition-one-way,partition --nodes 3,5 --interval 1",
     "M05": "--workload register --nemesis kill-all --nodes 2,3",
     "M06": "--workload register --nemesis partition-one,partition-one-way --nodes 3,5 --interval 2",
-    "M07": "--workload register --nemesis membership,partition-one --nodes 4,5 --interval 1",
+    "M07": "--workload register --nemesis membership-leave,partition-one --nodes 4,5 --interval 1",
+    "M08": "--workload register --nemesis membership-learner,transfer-often --nodes 4 --interval 1 --rate 10"
+    " --time-limit 30",
     "M09": "--workload register --nemesis partition-halves --nodes 4,6",
     "M10": "--workload register --nemesis packet-duplicate,kill-leader --nodes 5 --interval 1",
     "M11": "--workload register --nemesis power-all --nodes 3 --interval 1.5 --rate 50 --time-limit 60"
@@ -59,7 +61,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M19": "--workload register --nemesis partition-leader,kill-leader --nodes 5 --interval 1"
     " --rate 20 --concurrency 5n",
     "M20": "--workload set --nemesis packet-reorder,kill-leader --nodes 3,5 --interval 2 --rate 200",
-    "M21": "--workload register --nemesis membership,kill-one --nodes 4 --interval 10 --rate 10"
+    "M21": "--workload register --nemesis membership-leave,kill-one --nodes 4 --interval 10 --rate 10"
     " --time-limit 300 --world lan",
     "M22": "--workload register --nemesis partition-leader --nodes 3,5",
     "M23": "--workload register --nemesis partition-leader --nodes 3,5",
@@ -82,7 +84,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M35": "--workload register --nemesis kill --nodes 3",
     "M36": "--workload register --nemesis kill --nodes 3",
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
-    "M38": "--workload register --nemesis membership --nodes 3,4 --interval 1 --rate 200 --time-limit 8"
+    "M38": "--workload register --nemesis membership-leave --nodes 3,4 --interval 1 --rate 200 --time-limit 8"
     " --settings snapshot-interval=2",
     "M39": "--workload register --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
     "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
@@ -91,17 +93,20 @@ CHOSEN: Final[dict[str, str]] = {
     "M42": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4",
     "M43": "--workload register --nemesis power,disk-rot --nodes 3 --interval 1 --rate 200",
     "M44": "--workload register --nemesis kill-all,kill --nodes 3 --interval 1 --rate 200 --settings wal-bytes=1000",
-    "M45": "--workload register --nemesis membership,kill --nodes 4,5 --interval 1",
-    "M46": "--workload register --nemesis membership,kill-leader --nodes 3,5 --interval 0.5 --rate 200"
+    "M45": "--workload register --nemesis groups-some,kill-all --nodes 3 --interval 1 --rate 10 --time-limit 20"
+    " --settings checkpoint-interval=4096",
+    "M46": "--workload register --nemesis membership-leave,kill-leader --nodes 3,5 --interval 0.5 --rate 200"
     " --settings chunk-bytes=100,snapshot-interval=16",
     "M47": "--workload register --nemesis membership-rash,partition-minority-leader --nodes 5"
     " --interval 1 --time-limit 20",
     "M48": "--workload register --nemesis membership-rash,partition-halves,partition-leader --nodes 4"
     " --interval 0.7 --rate 20 --time-limit 60 --world globe",
-    "M49": "--workload register --nemesis membership,kill-all --nodes 3,4,5 --interval 2"
+    "M49": "--workload register --nemesis membership-leave,kill-all --nodes 3,4,5 --interval 2"
     " --settings snapshot-interval=16384,checkpoint-interval=0",
     "M50": "--workload register --nemesis membership-rash,partition-leader --nodes 5 --interval 1"
     " --rate 20 --time-limit 60",
+    "M52": "--workload register --nemesis membership-leave --nodes 3 --interval 12 --rate 20 --time-limit 20"
+    " --settings learners-first=1,snapshot-interval=1",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",

@@ -3,11 +3,15 @@
     log-forgotten    a node recovered a log that ends before an index which it had said is durable
     entry-forgotten  a node recovered a log that ends in an earlier term than an entry which it had said is durable
     vote-forgotten   a node recovered an earlier term than that of its last vote, or that term without the vote
+    strange-entries  a node recovered a log that ends in a later term than the term that it recovered
 
-Replication repairs such a log, so that clients seldom see it: it takes the loss of a majority; and a vote that was
-forgotten matters only in the next election. The node itself shows both at its next start. A log is also shorter when
-another leader's entries took the place of its own, which the node reports before it cuts them off, and when its disk
-lost data, which nemesis ops say.
+A node makes a term durable before it appends an entry of it. Entries of a later term are not its own: they are what a
+former group of the same name left behind, or its term is lost.
+
+Replication repairs a log that is too short, so that clients seldom see it: it takes the loss of a majority; and a
+vote that was forgotten matters only in the next election. The node itself shows both at its next start. A log is also
+shorter when another leader's entries took the place of its own, which the node reports before it cuts them off, and
+when its disk lost data, which nemesis ops say.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
 from splitbrain.checkers.verdict import Verdict, Whole
+from splitbrain.results.arrow import array
+from splitbrain.results.calls import is_equal
 from splitbrain.results.faults import FaultOp, run_events
 from splitbrain.results.quantities import counted
 
@@ -38,15 +44,16 @@ class _Restart(NamedTuple):
 
 
 class Durability:
-    """Judges every row of event "start" with a `last_index` behind the first of a node. No options.
+    """Judges every row of event "start". No options.
 
-    Its `last_index` is compared with the newest one of the node's life before, in a row of any event but "role" and
-    "start"; its `log_term` with that of a row of event "first", if a later row said that this entry is durable, and it
-    was not cut off (terms never fall along a log, so that a log with that entry ends in its term or a later one); its
-    term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A node
-    whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that left and
-    came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was said to be durable,
-    `votes` compared, and findings (`broken`).
+    Its `log_term` is compared with its `term`; and of one with a `last_index` behind the first of a node its
+    `last_index` is compared with the newest one of the node's life before, in a row of any event but "role" and
+    "start"; its `log_term` with that of a row of event "first", if a later row said that this entry is durable, and
+    it was not cut off (terms never fall along a log, so that a log with that entry ends in its term or a later one);
+    its term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A
+    node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that
+    left and came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was said to
+    be durable, `votes` compared, and findings (`broken`).
     """
 
     name = "durability"
@@ -58,7 +65,9 @@ class Durability:
         restarts = list(_restarts(rows(telemetry)))
         losses = [op for op in run_events(history).fault_ops if _loses(op)]
         judged = [each for each in restarts if not _is_excused(each.start, losses)]
-        found = [finding for each in judged for finding in _findings(each)]
+        starts = telemetry.filter(array(is_equal(telemetry, "event", "start")))
+        strange = [row for row in rows(starts) if _is_strange(row) and not _is_excused(row, losses)]
+        found = [finding for each in judged for finding in _findings(each)] + [_strange(row) for row in strange]
         return Verdict(
             checker=self.name,
             valid="false" if found else "true",
@@ -168,6 +177,21 @@ def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
             "vote": vote.shown(),
             "start": start.shown(),
         }
+
+
+def _is_strange(start: Row) -> bool:
+    return start.term is not None and start.log_term is not None and start.log_term > start.term
+
+
+def _strange(start: Row) -> dict[str, Any]:
+    return {
+        "anomaly": "strange-entries",
+        "sentence": (
+            f"Strange entries: {start.node}{of_group(start.group)} recovered term {start.term} and a log that ends "
+            f"with entry {start.log_index} of term {start.log_term}, in which it never was ({start.at})."
+        ),
+        "start": start.shown(),
+    }
 
 
 def _is_forgotten(vote: Row, start: Row) -> bool:

@@ -5,19 +5,21 @@
                    term was over
     voted-twice    one node voted for two candidates in the same term
     minority       a node leads, and no majority of the voters by its own log voted for it
+    learner-stands a node stands for election, or leads, that is a member without a vote by its own log
 
 A node starts as a follower. It leads only after it won an election, and each election has a new term. So a node that
 leads the same term again, after a restart or after it stepped down, was elected twice in it. If nodes report their
 votes (rows of event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no
-election. A vote that names no candidate is not counted. A node that left, lost its data, and came back (a row of event
-"new-member") is another member, with a vote of its own. A leader is asked for its majority if it reported its own vote
-in the term, and every voter reported anything.
+election. A vote that names no candidate is not counted. A node that left, lost its data, and came back (a row of
+event "new-member") is another member, with a vote of its own. A leader is asked for its majority if it reported its
+own vote in the term, and every voter reported anything. A learner neither votes nor stands (thesis, 4.2.1): it is
+judged by the rows of event "role", where they name the `members`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -33,6 +35,12 @@ Leaders: TypeAlias = dict[tuple[str, int, int], list[Row]]
 
 Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
 """For each group, node and term: the first row that reports a vote for each candidate."""
+
+
+_STANDING: Final = ("pre_candidate", "candidate", "leader")
+
+_INCARNATION: Final = "#"
+"""Between the name of a node and which life of its data it is, in the id of a member."""
 
 
 class ElectionSafety:
@@ -72,6 +80,7 @@ class ElectionSafety:
         found += [_double_vote(node, cast) for (_, node, _, _), cast in by_member.items() if len(cast) > 1]
         elected = list(_elected(telemetry, votes, members))
         found += [_minority(*each) for each in elected if 2 * len(each[2]) <= len(each[1])]
+        found += _standing_learners(telemetry)
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
         valid: Valid = "false" if found else "true" if has_roles else "unknown"
         verdict = Verdict(
@@ -111,6 +120,37 @@ class _Stretches:
         self._ended += self._leads and not leads
         self._leads = leads
         return self._ended
+
+
+def _standing_learners(telemetry: pa.Table) -> Iterator[dict[str, Any]]:
+    """The first finding of each life of a node that has no vote by its own log, is a member, and stands or leads."""
+    roles = telemetry.filter(array(is_equal(telemetry, "event", "role")))
+    electorates: list[list[str] | None] = roles.column("voters").to_pylist()
+    seen: dict[tuple[str | None, str, int], None] = {}
+    for row, voters in zip(rows(roles), electorates, strict=True):
+        life = (row.group, row.node, row.life)
+        if row.role not in _STANDING or row.members is None or not voters or row.node in voters or life in seen:
+            continue
+        if any(_node_of(member) == row.node for member in row.members.split()):
+            seen[life] = None
+            yield _standing_learner(row, voters)
+
+
+def _node_of(member: str) -> str:
+    return member.partition(_INCARNATION)[0]
+
+
+def _standing_learner(row: Row, voters: Collection[str]) -> dict[str, Any]:
+    does = "led" if row.role == "leader" else "stood for election in"
+    return {
+        "anomaly": "learner-stands",
+        "sentence": (
+            f"A learner stands: {row.node} {does} term {row.term}{of_group(row.group)} ({row.at}), and by its own log "
+            f"only {', '.join(voters)} vote."
+        ),
+        "row": row.shown(),
+        "voters": list(voters),
+    }
 
 
 def _elected(

@@ -30,6 +30,7 @@ from splitbrain.results.figures import DECIDED
 from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.telemetry import of_lasting_groups
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -199,12 +200,15 @@ class _Run:
     def __init__(self, history: pa.Table, telemetry: pa.Table, wanted: Options) -> None:
         self.wanted = wanted
         self.telemetry = telemetry
+        self.lasting = of_lasting_groups(telemetry)
         self.events: RunEvents = run_events(history)
         self.nodes = wanted.nodes or _named(history, telemetry)
         self.offset_s = max(wanted.clock_offset_s, clocks_of(self.events).error_s)
         self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
-        self.windows, self.no_majority = windows_and_no_majority(self.events, telemetry, self.nodes, 0, self.offset_ns)
+        self.windows, self.no_majority = windows_and_no_majority(
+            self.events, self.lasting, self.nodes, 0, self.offset_ns
+        )
         self.stalls = _stalls(self.events)
         self.outages = outages(self.windows)
         self.progress = [
@@ -228,7 +232,7 @@ class _Run:
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
         lease_ns = _ns(self.wanted.lease_s)
-        late, self.led = superseded(self.telemetry, self.given, self.offset_ns)
+        late, self.led = superseded(self.lasting, self.given, self.offset_ns)
         of_consensus, self.consensus = consensus(self.telemetry)
         found = [
             *wrong_side(self.windows, self.given, lease_ns),
@@ -247,7 +251,7 @@ class _Run:
             return []
         bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(max(self.outages, default=0))
         waited_ns = self.events.end_ns - begin_ns - _within(self.stalls, begin_ns)
-        found, self.converged = convergence(self.telemetry, self.nodes, waited_ns, bound_ns)
+        found, self.converged = convergence(self.lasting, self.nodes, waited_ns, bound_ns)
         return found
 
     def _loaded_until_ns(self) -> int | None:

@@ -2,7 +2,7 @@
 
     name     := "node"
     file     := "SBND" version:u32 checksum:u32 body           CRC-32 of the body
-    body     := a MessagePack map (`NodeFile`): the node's name, its groups with their uids, and the next uid
+    body     := a MessagePack map (`NodeFile`): the node's name, its groups with their uids, the next uid, ...
 
 A uid belongs to one incarnation of a group: a group that is made again under the same name has another one, and what is
 left of the former one is not its own (RA-33).
@@ -29,7 +29,7 @@ from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots, open_snapshots
 from splitbrain.cluster.log.vote import Vote
-from splitbrain.cluster.log.wal import MAX_BYTES, Wal, create_wal, open_wal
+from splitbrain.cluster.log.wal import MAX_BYTES, Wal, create_wal, open_wal, was_used
 from splitbrain.cluster.log.walfile import Beginning, Change, Logged
 from splitbrain.cluster.log.whole import Form
 from splitbrain.cluster.marks import reached
@@ -44,12 +44,18 @@ _OF_GROUP: Final = re.compile("(?:vote|segment|snapshot|checkpoint)-([0-9a-f]{8}
 
 
 class NodeFile(msgspec.Struct, frozen=True):
-    """What the file `node` says: the node's name, its groups with their uids, and the next uid."""
+    """What the file `node` says: the node's name, its groups with their uids, and the next uid.
+
+    Attributes:
+        founders: by group the members with which it began.
+        incarnations: of groups that are not the first ones of their names (`splitbrain.cluster.groupnames`).
+    """
 
     node: str
     groups: dict[str, int]
     next_uid: int
     founders: dict[str, tuple[NodeId, ...]] = {}
+    incarnations: dict[str, int] = {}
 
 
 class NodeLog:
@@ -78,12 +84,17 @@ class NodeLog:
         """The members with which a group began, as `create` was given them."""
         return self._node.founders.get(name, ())
 
-    async def create(self, name: str, founders: Sequence[NodeId] = ()) -> GroupLog:
+    def incarnation(self, name: str) -> int:
+        """How many groups of this name there were before, as `create` was given it."""
+        return self._node.incarnations.get(name, 0)
+
+    async def create(self, name: str, founders: Sequence[NodeId] = (), incarnation: int = 0) -> GroupLog:
         """The log of a new group, durably known to the node.
 
         Args:
             name: of the group.
             founders: ids of the members with which it begins.
+            incarnation: how many groups of this name there were before.
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
@@ -94,7 +105,8 @@ class NodeLog:
         await vote.write_vote(self._disk, uid, Vote())
         node = self._node
         known = {**node.founders, name: tuple(founders)} if founders else node.founders
-        await self._save(NodeFile(node.node, {**node.groups, name: uid}, uid + 1, known))
+        times = {**node.incarnations, name: incarnation} if incarnation else node.incarnations
+        await self._save(NodeFile(node.node, {**node.groups, name: uid}, uid + 1, known, times))
         snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
         self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
         return self.groups[name]
@@ -109,7 +121,8 @@ class NodeLog:
         node = self._node
         left = {other: number for other, number in node.groups.items() if other != name}
         known = {other: founders for other, founders in node.founders.items() if other != name}
-        await self._save(NodeFile(node.node, left, node.next_uid, known))
+        times = {other: number for other, number in node.incarnations.items() if other != name}
+        await self._save(NodeFile(node.node, left, node.next_uid, known, times))
         for file in self._disk.names():
             if uid_of(file) == uid:
                 self._disk.remove(file)
@@ -211,7 +224,7 @@ async def _begin(disk: Disk, node: str) -> NodeFile:
             "the data directory is that of an earlier version, which kept all in the files meta and log. "
             "Start this node in an empty directory, as a new member."
         )
-    opened = [name for name in names if uid_of(name) is not None]
+    opened = [name for name in names if uid_of(name) is not None or was_used(disk, name)]
     if opened:
         raise corrupt(NODE, 0, f"the file that names the node and its groups is gone, but {opened[0]} is there")
     await create_wal(disk)

@@ -217,7 +217,7 @@ class _Reader:
         of_states = (name for name in mine if name.startswith(("snapshot-", "checkpoint-")))
         states = self._parsed(of_states, snapshot.parse_name)
         states.sort(key=lambda state: state.index)
-        group.states = [self._state(state) for state in states]
+        group.states = self._states(states)
         newest = next((state for state in reversed(states) if state.sort == "snapshot"), None)
         base = 0 if newest is None else newest.index
         if installed > base:
@@ -234,7 +234,14 @@ class _Reader:
             self._damaged("wal" if self._found.wal is None else self._found.wal.file, 0, what)
         return group
 
-    def _state(self, name: SnapshotName) -> StateFile:
+    def _states(self, names: Sequence[SnapshotName]) -> list[StateFile]:
+        """Snapshots and checkpoints, in order of their indexes. A start reads the newest ones, until one is valid."""
+        found: list[StateFile] = []
+        for name in reversed(names):
+            found.append(self._state(name, is_read=all(each.problem is not None for each in found)))
+        return found[::-1]
+
+    def _state(self, name: SnapshotName, *, is_read: bool) -> StateFile:
         file = str(name)
         content = self._content(file)
         before = len(self._found.damage)
@@ -242,8 +249,9 @@ class _Reader:
         if valid is not None:
             return StateFile(file, name.sort, name.index, name.term, len(content), None)
         problem = self._found.damage[before]
-        if name.sort == "checkpoint":
-            # No damage: it was written without a sync, or is being written.
+        # A checkpoint that is not whole is no damage: it was written without a sync, or is being written.
+        # One of another format is not skipped: a later program wrote it, and may have written other things as well.
+        if name.sort == "checkpoint" and not (is_read and snapshot.is_of_another_format(content)):
             del self._found.damage[before:]
         return StateFile(file, name.sort, name.index, name.term, len(content), f"byte {problem.byte}: {problem.what}")
 

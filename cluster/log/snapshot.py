@@ -95,6 +95,13 @@ def encode(meta: Meta, data: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, crc32(packed, crc32(length)), len(packed)) + packed + data
 
 
+def is_of_another_format(content: bytes) -> bool:
+    """Whether this is a snapshot or checkpoint of a format that this program does not read."""
+    return (
+        len(content) >= _HEADER.size and content[:4] == _MAGIC and _HEADER.unpack_from(content)[1] not in (0, VERSION)
+    )
+
+
 def decode(content: bytes, name: SnapshotName) -> tuple[Meta, bytes]:
     """What a file holds.
 

@@ -156,6 +156,17 @@ async def create_wal(disk: Disk) -> None:
     await disk.replace(name_of(1), _first_content(1, {}))
 
 
+def was_used(disk: Disk, name: str) -> bool:
+    """Whether a node has begun to work with a file: it is not the first one of a start that was interrupted.
+
+    Raises:
+        StorageError: it is damaged, or of another version.
+    """
+    if not name.startswith(PREFIX):
+        return False
+    return name != name_of(1) or bool(walfile.decode(disk.read(name) or b"", name, 1).changes)
+
+
 async def open_wal(
     disk: Disk, names: Iterable[str], log: Callable[[str], None], bugs: Bugs = NO_BUGS
 ) -> tuple[Wal, str, list[Logged]] | None:

@@ -193,11 +193,13 @@ class Leadership:
         follower.heard_tick, follower.version = self._tick, message.version
         took_snapshot = follower.snapshot_sent
         follower.snapshot, follower.snapshot_sent = (0, 0), False
-        if follower.on_agreement(message.matched, message.durable):
+        advances = follower.on_agreement(message.matched, message.durable)
+        if advances:
             # Before the round is confirmed or anything is sent: the next message then carries the new commit index.
             self._advance_commit()
         self._confirm(follower, message.round)
-        if sender in state.configurations.current.learners and not (M52 in state.bugs and took_snapshot):
+        learners = state.configurations.current.learners
+        if sender in learners and (M52 not in state.bugs or (advances and not took_snapshot)):
             self._promote_if_due(sender, follower)
         self._send(sender, follower)
 

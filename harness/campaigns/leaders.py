@@ -33,6 +33,7 @@ class Leaders(Protocol):
 class _Line(msgspec.Struct, frozen=True):
     role: str | None = None
     term: int | None = None
+    group: str | None = None
 
 
 class LeaderWatch:
@@ -43,6 +44,8 @@ class LeaderWatch:
         self._sources = dict(sources)
         self._read = dict.fromkeys(self._sources, 0)
         self._roles: dict[str, tuple[str, int]] = {}
+        self._groups: dict[str, str | None] = {}
+        """Of each node the group with which it began: that of its clients."""
 
     def any_exists(self) -> bool:
         """Whether any of the files is there."""
@@ -69,7 +72,8 @@ class LeaderWatch:
                 said = msgspec.json.decode(line, type=_Line)
             except msgspec.MsgspecError:
                 continue
-            if said.role is not None and said.term is not None:
+            group = self._groups.setdefault(node, said.group)
+            if said.role is not None and said.term is not None and said.group == group:
                 self._roles[node] = (said.role, said.term)
 
 

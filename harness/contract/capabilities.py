@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.groups import Groups
+from splitbrain.harness.contract.membership import Learners, Membership
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode, ReadPromise
 from splitbrain.harness.contract.settings import Setting
+from splitbrain.harness.contract.transfer import Transfer
 from splitbrain.harness.contract.upgrades import Upgrades
 
 if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
@@ -38,6 +40,9 @@ class Capabilities:
         elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
         membership: how its nodes leave and join while it runs; None if its members are fixed.
         upgrades: how its nodes are upgraded while it runs; None if there is one version only.
+        transfer: how its leader is asked to hand leadership over; None if it cannot be asked.
+        learners: how nodes join without a vote first; None if they cannot.
+        groups: how its nodes take part in further groups; None if there are none.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
         uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
             folder here.
@@ -58,6 +63,9 @@ class Capabilities:
     elections: Elections | None = None
     membership: Membership | None = None
     upgrades: Upgrades | None = None
+    transfer: Transfer | None = None
+    learners: Learners | None = None
+    groups: Groups | None = None
     image: str | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
     programs: Mapping[str, str] = field(default_factory=dict[str, str])

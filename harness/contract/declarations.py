@@ -12,16 +12,21 @@ from typing import Any, Final, NamedTuple, cast, get_args
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.groups import Groups
+from splitbrain.harness.contract.membership import Learners, Membership
 from splitbrain.harness.contract.read_modes import READ, SESSION_READS, ReadMode, ReadPromise
 from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.harness.contract.settings import Setting
+from splitbrain.harness.contract.transfer import Transfer
 from splitbrain.results.errors import UsageError
 
 _METHODS: Final = ("command", "connect", "view", "telemetry")
 _OF_CLIENTS: Final = ("open", "setup", "invoke", "close")
 _OF_MEMBERSHIP: Final = tuple(name for name in vars(Membership) if not name.startswith("_"))
 _OF_UPGRADES: Final = ("begin", "version", "choose", "in_force")
+_OF_LEARNERS: Final = tuple(name for name in vars(Learners) if not name.startswith("_"))
+_OF_TRANSFER: Final = tuple(name for name in vars(Transfer) if not name.startswith("_"))
+_OF_GROUPS: Final = tuple(name for name in vars(Groups) if not name.startswith("_"))
 
 
 class _Rule(NamedTuple):
@@ -194,6 +199,9 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
     "upgrades": _Rule(_none_or(_with(*_OF_UPGRADES)), f"None, or have newest, {', '.join(_OF_UPGRADES)}"),
+    "transfer": _Rule(_none_or(_with(*_OF_TRANSFER)), f"None, or have {', '.join(_OF_TRANSFER)}"),
+    "learners": _Rule(_none_or(_with(*_OF_LEARNERS)), f"None, or have {', '.join(_OF_LEARNERS)}"),
+    "groups": _Rule(_none_or(_with(*_OF_GROUPS)), f"None, or have {', '.join(_OF_GROUPS)}"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
     "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),
     "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),

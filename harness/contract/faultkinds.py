@@ -90,8 +90,14 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
         immune["membership"] = f"the members of system {system.name!r} are fixed: none can leave or join while it runs."
     if able.upgrades is None:
         immune.setdefault("upgrade", f"there is one version of system {system.name!r} only.")
+    if able.transfer is None:
+        immune.setdefault("transfer", f"the leader of system {system.name!r} cannot be asked to hand leadership over.")
+    if able.learners is None:
+        immune.setdefault("learners", f"every member of system {system.name!r} votes from the beginning.")
+    if able.groups is None:
+        immune.setdefault("groups", f"nodes of system {system.name!r} take part in one cluster only.")
     return {
-        **dict.fromkeys(REQUESTED_KINDS, Support(True, "the system does it, as for an operator")),
+        **dict.fromkeys(REQUESTED_KINDS, Support(True, "the system is asked, as an operator would")),
         **backend.support(),
         **{kind: Support(False, why) for kind, why in immune.items()},
     }

@@ -39,8 +39,8 @@ InjectedKind: TypeAlias = Literal[
 jitter.
 """
 
-RequestedKind: TypeAlias = Literal["upgrade"]
-"""What a system itself can do, as an operator would: no backend takes part."""
+RequestedKind: TypeAlias = Literal["transfer", "groups", "learners", "upgrade"]
+"""What a system itself is asked for, as an operator would: no backend takes part."""
 
 FaultKind: TypeAlias = Literal[InjectedKind, RequestedKind]
 """What a nemesis may do. Each of its ways lists the kinds that it needs."""

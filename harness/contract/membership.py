@@ -58,3 +58,33 @@ class Membership(Protocol):
             IndefiniteError: the outcome is unknown; it may still be added later.
         """
         ...
+
+
+class Learners(Protocol):
+    """How nodes join as learners, which have no vote, and get one later. For systems that have a `Membership`, too."""
+
+    async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
+        """Ask a node to add another one as a learner that stays one until it is promoted; as `Membership.add`.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: the outcome is unknown; it may still be added later.
+        """
+        ...
+
+    async def promote(self, deployment: Deployment, asked: NodeId, member: str) -> None:
+        """Ask a node to give the learner of this id a vote. The request may be repeated after any outcome.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: the outcome is unknown; it may still be promoted later.
+        """
+        ...
+
+    async def listed(self, deployment: Deployment, node: NodeId) -> Mapping[str, bool]:
+        """The learners as this node lists them: by the id of each, whether it is to get a vote by itself.
+
+        Raises:
+            DefiniteError, IndefiniteError: it does not answer.
+        """
+        ...

@@ -1,7 +1,8 @@
 """Whether a system is usable: every node runs, all agree on one leader, and a session on every node answers a read.
 
 Asked twice in a run: before the test begins, and after everything was healed. If members left and joined meanwhile, all
-nodes must list all nodes again.
+nodes must list all nodes again, and none of them as a learner that is to vote once it has caught up: nothing else is
+left to be done then.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ async def until_usable(
 ) -> Usable:
     """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no.
 
-    With `lists_members` each must list every node of the test as a member, by the same ids.
+    With `lists_members` each must list every node of the test as a member, by the same ids, and no learner that is to
+    vote.
 
     Raises:
         ProtocolError: the system's sessions are not what it declares.
@@ -133,10 +135,27 @@ async def _lists(test: Test, deployment: Deployment, clock: Clock, nodes: Sequen
         if sorted(found.values()) != sorted(test.nodes):
             problems[node] = f"lists {' '.join(listed[node]) or 'nobody'} as members"
     most = Counter(listed.values()).most_common(1)
+    for node, waiting in (await _learners(test, deployment, clock, nodes)).items():
+        problems.setdefault(node, f"lists {' '.join(waiting)} as learners, which are to vote")
     for node, members in listed.items():
         if members != most[0][0]:
             problems.setdefault(node, f"lists {' '.join(members)} as members, others {' '.join(most[0][0])}")
     return problems
+
+
+async def _learners(
+    test: Test, deployment: Deployment, clock: Clock, nodes: Sequence[NodeId]
+) -> dict[NodeId, list[str]]:
+    """By node the learners that are to get a vote by themselves once they have caught up, and did not get it."""
+    learners = test.system.capabilities.learners
+    if learners is None:
+        return {}
+    asked = [within(clock, ANSWER_LIMIT_S, learners.listed(deployment, node)) for node in nodes]
+    found: dict[NodeId, list[str]] = {}
+    for node, answer in zip(nodes, await together(asked), strict=True):
+        if not isinstance(answer, Exception) and any(answer.values()):
+            found[node] = [member for member, promotable in answer.items() if promotable]
+    return found
 
 
 async def _read(test: Test, deployment: Deployment, node: NodeId) -> None:

@@ -58,7 +58,9 @@ from splitbrain.harness.contract.sessions import Answer, DefiniteError, Indefini
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
-from splitbrain.harness.systems.metadata_members import MetadataMembership
+from splitbrain.harness.systems.metadata_groups import MetadataGroups
+from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
@@ -243,7 +245,7 @@ class Metadata:
         election_timeout_s: the longest random election timeout of a node.
         marks: the states that embedded nodes count, with a line on each.
         capabilities: reads go through a leader that a majority confirms, there are no leases; nodes can be simulated;
-            members change, and nodes are upgraded.
+            members change, leadership can be handed over, nodes can take part in further groups, and are upgraded.
     """
 
     name = "metadata"
@@ -268,6 +270,9 @@ class Metadata:
             ),
             membership=self._members,
             upgrades=self._upgrades,
+            transfer=MetadataTransfer(_client),
+            learners=MetadataLearners(self._members),
+            groups=MetadataGroups(_client, self._members.member),
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),

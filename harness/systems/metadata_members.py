@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from splitbrain.cluster.client import ChangeRefusedError, Client, ClientError, incarnation_of, member_id, node_of
+from splitbrain.cluster.client import (
+    ChangeRefusedError,
+    Client,
+    ClientError,
+    MemberRole,
+    incarnation_of,
+    member_id,
+    node_of,
+)
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
@@ -57,6 +65,10 @@ class MetadataMembership:
         incarnation = self._incarnations.get(node, 0)
         return [*flags, "--incarnation", str(incarnation)] if incarnation else flags
 
+    def member(self, node: NodeId) -> str:
+        """The id with which a node is started now."""
+        return member_id(node, self._incarnations.get(node, 0))
+
     def unsettled(self, node: NodeId) -> bool:
         """Whether the node was asked to leave, or never was a member, and was not settled since."""
         waits = bool(self._founders) and node not in self._founders and node not in self._settled
@@ -74,7 +86,7 @@ class MetadataMembership:
         Raises:
             DefiniteError, IndefiniteError: it does not answer.
         """
-        found = await self._ask(deployment, node, lambda client: client.members(learners=True))
+        found = await self.ask(deployment, node, lambda client: client.members(learners=True))
         return {member: node_of(member) for member in found}
 
     async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
@@ -87,7 +99,7 @@ class MetadataMembership:
         self._unsettled[node] = None
         self._gone[node] = None
         self._next[node] = max(self._next.get(node, 0), incarnation_of(member) + 1)
-        await self._ask(
+        await self.ask(
             deployment,
             asked,
             lambda client: client.remove_member(member, timeout_ms=CHANGE_TIMEOUT_MS),
@@ -101,19 +113,23 @@ class MetadataMembership:
             DefiniteError: it was refused.
             IndefiniteError: the outcome is unknown; it may still be added later.
         """
+        return await self.add_as(deployment, asked, node, None)
+
+    async def add_as(self, deployment: Deployment, asked: NodeId, node: NodeId, role: MemberRole | None) -> str:
+        """As `add`, with a role that is not the cluster's default."""
         member = member_id(node, self._next.get(node, 0))
-        voters = await self._ask(
+        members = await self.ask(
             deployment,
             asked,
-            lambda client: client.add_member(member, timeout_ms=CHANGE_TIMEOUT_MS),
+            lambda client: client.add_member(member, role=role, learners=True, timeout_ms=CHANGE_TIMEOUT_MS),
             as_good="already_member",
         )
         self._incarnations[node] = incarnation_of(member)
         self._gone.pop(node, None)
         # What the leader made of it: with a bug that is another id.
-        return next((voter for voter in voters if node_of(voter) == node), member)
+        return next((each for each in members if node_of(each) == node), member)
 
-    async def _ask(
+    async def ask(
         self,
         deployment: Deployment,
         node: NodeId,
@@ -136,3 +152,47 @@ class MetadataMembership:
             raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
         finally:
             await client.close()
+
+
+class MetadataLearners:
+    """How nodes join without a vote: a `Learners`.
+
+    Args:
+        members: who joins and leaves.
+    """
+
+    def __init__(self, members: MetadataMembership) -> None:
+        self._members = members
+
+    async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
+        """Have the node taken in as a learner; the id of the new member. That it was taken in already is as good.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: the outcome is unknown; it may still be added later.
+        """
+        return await self._members.add_as(deployment, asked, node, "learner")
+
+    async def promote(self, deployment: Deployment, asked: NodeId, member: str) -> None:
+        """Give the learner of this id a vote. That it has one is as good.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: the outcome is unknown; it may still be promoted later.
+        """
+        await self._members.ask(
+            deployment,
+            asked,
+            lambda client: client.add_member(member, role="voter", timeout_ms=CHANGE_TIMEOUT_MS),
+            as_good="already_member",
+        )
+
+    async def listed(self, deployment: Deployment, node: NodeId) -> dict[str, bool]:
+        """The learners of the configuration that this node has in force, and whether each gets a vote by itself.
+
+        Raises:
+            DefiniteError, IndefiniteError: it does not answer.
+        """
+        learners = await self._members.ask(deployment, node, lambda client: client.learners())
+        promotable = await self._members.ask(deployment, node, lambda client: client.promotable()) if learners else ()
+        return {member: member in promotable for member in learners}

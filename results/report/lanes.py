@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from splitbrain.results.nemesisop import Link
 from splitbrain.results.report.run_view import RunView
+from splitbrain.results.telemetry import of_lasting_groups
 
 
 class Stretch(NamedTuple):
@@ -49,7 +50,7 @@ def leaderships(view: RunView) -> list[Stretch]:
 
     A node that is killed reports nothing more: its leadership ends where it went down.
     """
-    rows = view.telemetry.select(["time", "node", "life", "term", "role"]).to_pylist()
+    rows = of_lasting_groups(view.telemetry).select(["time", "node", "life", "term", "role"]).to_pylist()
     by_node: dict[str, list[dict[str, Any]]] = {node: [] for node in view.nodes}
     for row in rows:
         if row["role"] is not None and row["node"] in by_node:

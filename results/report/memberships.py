@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from splitbrain.results.faults import FaultOp
+from splitbrain.results.nemesisop import own_fields
 from splitbrain.results.report.run_view import RunView
+from splitbrain.results.telemetry import of_lasting_groups
 from splitbrain.results.text import clip
 
 FAULT: Final = "membership"
@@ -45,12 +47,19 @@ def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
     left = op.said.action == "start"
     named = [node for node in op.said.target.split() if node in nodes]
     what, words = ("left", "left the cluster") if left else ("joined", "joined the cluster as a new member")
-    return [MemberChange(node, time_s, what, f"{clip(node, 60)} {words}") for node in named]
+    asked = own_fields(op.invoke.value) if left else {}
+    back = len(named) if asked.get("learner") else 1 if asked.get("replace") and len(named) > 1 else 0
+    again = ", and joined it as a learner" if asked.get("learner") else ", and joined it again"
+    return [
+        MemberChange(node, time_s, what, f"{clip(node, 60)} {words}{again if place < back else ''}")
+        for place, node in enumerate(named)
+    ]
 
 
 def _reported(view: RunView) -> list[MemberChange]:
     """Where a node's own list of voters differs from the one that it reported before."""
-    rows = view.telemetry.select(["time", "node", "voters"]).filter(view.telemetry["voters"].is_valid()).to_pylist()
+    lasting = of_lasting_groups(view.telemetry)
+    rows = lasting.select(["time", "node", "voters"]).filter(lasting["voters"].is_valid()).to_pylist()
     held: dict[str, frozenset[str]] = {}
     found: list[MemberChange] = []
     for row in rows:

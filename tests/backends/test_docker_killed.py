@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from splitbrain.harness import images
 from splitbrain.harness.backends.docker import DockerBackend, labels, runners
 from splitbrain.harness.backends.docker.engine import containers_with, networks_with, short
-from splitbrain.harness.contract.faults import InjectedKind
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
 from tests.backends import docker_support
 from tests.backends.docker_controller import CPU_SHARE, HOUR_MS, LINK_FAULTS, NODE_FAULTS, PACKET_FAULTS
 from tests.backends.docker_support import inside, leftovers, of_run
@@ -153,7 +153,7 @@ def foreign_table() -> Generator[str, None, None]:
 
 def test_every_kind_of_fault_that_works_on_containers_is_held_by_a_controller_here() -> None:
     works = {kind for kind, found in DockerBackend().support().items() if found.works}
-    assert works == set(get_args(InjectedKind))
+    assert works == set(INJECTED_KINDS)
     held = [*chain.from_iterable(NODE_FAULTS.values())]
     assert works == {*held, *PACKETS, "cut", "reset"}
     assert len(PACKET_FAULTS) == len({word for _, word in PACKET_FAULTS.values()}) == len(PACKETS)

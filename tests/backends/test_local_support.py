@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import cast, get_args
+from typing import cast
 
 import pytest
 
@@ -20,7 +20,7 @@ from splitbrain.harness.backends.shared.channel import agent_command
 from splitbrain.harness.campaigns import doctor
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.faults import FaultKind, InjectedKind, Support
+from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.results.errors import BackendError, UsageError
 from tests.backends.support import GossipSystem, gossip_test, skip_without_namespaces
 
@@ -123,7 +123,7 @@ def test_doctor_tells_of_every_fault_and_every_backend_whether_it_works_and_how_
     without_namespaces: str,
 ) -> None:
     found = {fault.kind: fault.backends for fault in doctor.faults()}
-    assert list(found) == list(get_args(InjectedKind))
+    assert list(found) == list(faultkinds.INJECTED_KINDS)
     assert all(list(backends) == list(BACKENDS) for backends in found.values())
     assert all(each.how for backends in found.values() for each in backends.values())
     assert without_namespaces in found["cut"]["local"].how

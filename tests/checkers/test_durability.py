@@ -229,3 +229,24 @@ def test_what_two_nodes_forgot_are_two_findings() -> None:
     verdict = judge(*rows)
     assert verdict.figures["broken"] == 2
     assert verdict.sentence.endswith("(2 findings in all.)")
+
+
+@pytest.mark.parametrize(
+    ("term", "log_term", "valid"), [(0, 3, "false"), (2, 3, "false"), (3, 3, "true"), (4, 3, "true")]
+)
+def test_ra33_m45_a_log_that_ends_in_a_later_term_than_the_recovered_one_is_not_the_nodes_own(
+    term: int, log_term: int, valid: str
+) -> None:
+    verdict = judge(row(1, "n1", "start", group="g1#1", term=term, log_term=log_term, log_index=20))
+    assert verdict.valid == valid
+    if valid == "false":
+        assert verdict.anomalies == ("strange-entries",)
+        assert verdict.sentence == (
+            f"Strange entries: n1 of group 'g1#1' recovered term {term} and a log that ends with entry 20 of term 3, "
+            "in which it never was (at 1.000 s in life 1)."
+        )
+
+
+def test_a_log_of_which_the_disk_lost_data_is_excused_whatever_it_holds() -> None:
+    script = disk_op(0, "n1", rot=1)
+    assert judge(row(1, "n1", "start", term=1, log_term=3, log_index=20), script=script).valid == "true"

@@ -42,6 +42,34 @@ def test_two_nodes_that_led_one_term_are_named_with_when_and_in_which_life() -> 
     ]
 
 
+@pytest.mark.parametrize("role", ["pre_candidate", "candidate", "leader"])
+def test_ra7_m08_a_learner_that_stands_or_leads_is_named(role: str) -> None:
+    fields: dict[str, Any] = {"term": 4, "voters": ["n1", "n2"], "members": "n1 n2 n3#1"}
+    verdict = judge(
+        row(0, "n3", "start", role="follower", term=3),
+        row(1, "n3", "role", role=role, **fields),
+        row(2, "n3", "role", role=role, **{**fields, "term": 5}),
+    )
+    assert (verdict.valid, verdict.anomalies) == ("false", ("learner-stands",))
+    assert len(verdict.evidence["findings"]) == 1, "once for each life"
+    assert "n3" in verdict.sentence
+    assert "only n1, n2 vote" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"role": "follower", "voters": ["n1", "n2"], "members": "n1 n2 n3#1"},
+        {"role": "leader", "voters": ["n1", "n3"], "members": "n1 n2 n3#1"},
+        {"role": "leader", "voters": ["n1", "n2"], "members": "n1 n2"},
+        {"role": "leader", "voters": ["n1", "n2"]},
+    ],
+    ids=["it follows", "it votes", "it leads until its removal is committed", "members are not reported"],
+)
+def test_ra7_who_votes_or_is_no_member_is_no_learner_that_stands(fields: dict[str, Any]) -> None:
+    assert judge(row(1, "n3", "role", term=4, **fields)).valid == "true"
+
+
 def test_a_node_that_leads_the_same_term_again_after_a_restart_was_elected_twice() -> None:
     verdict = judge(leads(1, "n1", 3), leads(2, "n1", 3, life=2), leads(3, "n1", 4, life=2))
     assert (verdict.valid, verdict.anomalies) == ("false", ("elected-twice",))

@@ -208,3 +208,11 @@ def test_logs_that_were_spoilt_are_judged_as_the_property_says(logs: list[Terms]
     begins = {term: {terms.index(term) for terms in logs if term in terms} for term in range(6)}
     begin_alike = all(len(places) < 2 for places in begins.values())
     assert (judge(*reported(logs)).valid == "true") == (matches and begin_alike)
+
+
+def test_ra33_a_group_and_its_successor_of_the_same_name_have_logs_of_their_own() -> None:
+    former = [log(1, "n1", 64, 1, "a", group="g1"), log(1, "n2", 64, 1, "a", group="g1")]
+    new = [log(2, "n1", 64, 1, "x", group="g1#1"), log(2, "n2", 64, 1, "x", group="g1#1")]
+    assert (judge(*former, *new).valid, judge(*former, *new).figures["compared"]) == ("true", 2)
+    assert judge(*former, *({**each, "group": "g1"} for each in new)).valid == "false"
+    assert judge(*former, *new, log(3, "n3", 64, 1, "a", group="g1#1")).valid == "false", "one has the former one's"

@@ -484,7 +484,7 @@ class Slow:
     def wait(self, timeout_s: float) -> list[Report[Task, Played]]:
         task = self.tasks.pop()
         guilt = (Guilt("linearizable", ("nonlinearizable",), None),) if task.number in self.failing else ()
-        return [Report(task, Played(number=task.number, outcome=Outcome.PASS, guilt=guilt), None)]
+        return [Report(task, Played(number=task.number, outcome=Outcome.PASS, guilt=guilt), None, 0.0)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 30])

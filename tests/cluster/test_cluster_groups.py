@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -197,6 +198,50 @@ def test_ra33_m45_a_group_that_is_made_again_has_none_of_the_former_ones_entries
         assert await number(await world.client("n2"), "q1") == (19 if broken else None)
 
     in_cluster(world(bugs=bugs), check)
+
+
+def test_ra33_a_group_and_a_former_one_of_its_name_do_not_hear_each_other() -> None:
+    async def check(world: World) -> None:
+        clients = await start_everywhere(world, "q1")
+        await clients["n1"].of_group("q1").put("/x", 1)
+        await eventually(lambda: applied(world, "n3", "q1"))
+        for name in ("n1", "n2"):  # n3 does not hear of it
+            await clients[name].delete_group("q1")
+            await clients[name].start_group("q1", THREE, 1)
+        with counted() as marks:
+            await eventually(lambda: elected(world, ("n1", "n2"), "q1"))
+        assert marks["message for another group of the name"] > 0
+        assert await number(clients["n1"], "q1") is None
+        await clients["n1"].of_group("q1").put("/x", 2)
+        await eventually(lambda: leaderless(world, "n3", "q1"))
+        assert await clients["n1"].incarnations() == {"metadata": 0, "q1": 1}
+        assert await clients["n3"].incarnations() == {"metadata": 0, "q1": 0}
+        with pytest.raises(InvalidRequestError, match="here as incarnation 0, not 1: delete it first"):
+            await clients["n3"].start_group("q1", THREE, 1)
+        with pytest.raises(InvalidRequestError, match="0 or more"):
+            await clients["n3"].start_group("q2", THREE, -1)
+        await clients["n3"].delete_group("q1")
+        await clients["n3"].start_group("q1", THREE, 1)
+        await leader_of(world, "q1")
+        assert await number(clients["n3"], "q1") == 2
+        await world.kill("n3")
+        await world.start("n3")
+        assert await (await world.client("n3")).incarnations() == {"metadata": 0, "q1": 1}
+        await leader_of(world, "q1")
+
+    in_cluster(world(), check)
+
+
+async def applied(world: World, node: str, group: str) -> bool | None:
+    return world.nodes[node].status(group).applied_index > 1 or None
+
+
+async def leaderless(world: World, node: str, group: str) -> bool | None:
+    return world.nodes[node].status(group).leader is None or None
+
+
+async def elected(world: World, nodes: Sequence[str], group: str) -> bool | None:
+    return any(world.nodes[node].status(group).role == "leader" for node in nodes) or None
 
 
 def test_deleting_a_group_answers_what_waited_for_it() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from splitbrain.harness.contract.faultkinds import of_clock, of_disk, of_link, supported
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS, of_clock, of_disk, of_link, supported
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.test import System
 from splitbrain.harness.systems.etcd import Etcd
@@ -36,3 +38,20 @@ def test_members_change_only_where_the_system_lets_them() -> None:
     assert not fixed.works
     assert fixed.how == "the members of system 'memory' are fixed: none can leave or join while it runs."
     assert of_disk(DiskFault(wipe=True)) == ("membership",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("transfer", "the leader of system 'memory' cannot be asked to hand leadership over."),
+        ("groups", "nodes of system 'memory' take part in one cluster only."),
+        ("learners", "every member of system 'memory' votes from the beginning."),
+    ],
+)
+def test_what_a_system_is_asked_for_works_where_it_can_be_asked_whatever_the_backend_says(kind: Any, why: str) -> None:
+    backend = MemoryBackend(MemoryDeployment())
+    assert supported(backend, Metadata())[kind].works
+    assert supported(backend, Etcd())[kind].works is (kind == "transfer")
+    found = supported(backend, MemorySystem())[kind]
+    assert (found.works, found.how) == (False, why)
+    assert kind not in INJECTED_KINDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -37,6 +37,8 @@ MIXES = (
     "power",
     "membership",
     "upgrade",
+    "transfer",
+    "groups",
 )
 """Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
 
@@ -218,11 +220,19 @@ class Roles:
     )
     membership: Members | None = None
     upgrades: Versions | None = None
+    transfer: Transfers | None = None
+    groups: Groups | None = None
     name: str = "roles"
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(membership=self.membership, upgrades=self.upgrades)
+        return Capabilities(
+            membership=self.membership,
+            learners=None if self.membership is None else LearnersOf(self.membership),
+            transfer=self.transfer,
+            groups=self.groups,
+            upgrades=self.upgrades,
+        )
 
     async def view(self, deployment: Any, node: NodeId) -> NodeView | None:
         if node not in self.roles or deployment.states[node] != "running":
@@ -251,6 +261,7 @@ class Members:
         self.ids = dict(self.first)
         self.asked: list[str] = []
         self.open: set[NodeId] = set()
+        self.learners: set[str] = set()
 
     def begin(self) -> None:
         self.__post_init__()
@@ -278,6 +289,16 @@ class Members:
             if node not in self.ids.values():
                 self.ids[f"b{len(self.asked)}{node}"] = node
         return next(member for member, found in self.ids.items() if found == node)
+
+    async def add_learner(self, deployment: Any, asked: NodeId, node: NodeId) -> str:
+        member = await self.add(deployment, asked, node)
+        self.learners.add(member)
+        return member
+
+    async def promote(self, deployment: Any, asked: NodeId, member: str) -> None:
+        self.asked.append(f"{asked} promotes {self.ids[member]}")
+        with self._refused():
+            self.learners.discard(member)
 
     @contextmanager
     def _refused(self) -> Generator[None]:
@@ -315,6 +336,104 @@ class Versions:
         if deployment.states[node] != "running":
             raise DefiniteError(f"{node} cannot be reached")
         return 2 if self.raises else 1
+
+
+@dataclass
+class LearnersOf:
+    """`Learners` of such a list: they stay learners."""
+
+    members: Members
+
+    async def add(self, deployment: Any, asked: NodeId, node: NodeId) -> str:
+        return await self.members.add_learner(deployment, asked, node)
+
+    async def promote(self, deployment: Any, asked: NodeId, member: str) -> None:
+        await self.members.promote(deployment, asked, member)
+
+    async def listed(self, deployment: Any, node: NodeId) -> dict[str, bool]:
+        return dict.fromkeys(sorted(self.members.learners), False)
+
+
+@dataclass
+class Transfers:
+    """`Transfer` of a cluster that is only its roles.
+
+    Attributes:
+        roles: who leads.
+        answers: what becomes of requests, in their order: an error, or None; after them all are carried out.
+        deaf: nodes that stay what they are although the leader agreed.
+    """
+
+    roles: Roles
+    answers: list[Exception | None] = field(default_factory=list[Exception | None])
+    deaf: set[NodeId] = field(default_factory=set[NodeId])
+
+    def __post_init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def transfer(self, deployment: Any, asked: NodeId, to: NodeId) -> None:
+        self.asked.append(f"{asked} to {to}")
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+        if to not in self.deaf:
+            term = 1 + max(term for _, term, _ in self.roles.roles.values())
+            self.roles.roles = led_by(to, tuple(self.roles.roles), term).roles
+
+
+@dataclass
+class Groups:
+    """`Groups` of nodes that are only lists of groups, with what each group holds.
+
+    Attributes:
+        unwilling: nodes that refuse what they are asked.
+    """
+
+    unwilling: set[NodeId] = field(default_factory=set[NodeId])
+
+    def __post_init__(self) -> None:
+        self.of_nodes: dict[NodeId, dict[str, int]] = {}
+        self.held: dict[tuple[str, int], int] = {}
+        self.asked: list[str] = []
+
+    async def members(self, deployment: Any, nodes: Collection[NodeId]) -> tuple[str, ...]:
+        return tuple(f"a{node}" for node in nodes)
+
+    async def listed(self, deployment: Any, node: NodeId) -> dict[str, int]:
+        return dict(self.of_nodes.get(node, {}))
+
+    async def make(self, deployment: Any, node: NodeId, name: str, incarnation: int, founders: Collection[str]) -> None:
+        self._hear(deployment, node, f"{node} makes {name}#{incarnation}")
+        there = self.of_nodes.setdefault(node, {}).setdefault(name, incarnation)
+        if there != incarnation:
+            raise DefiniteError(f"{name}#{there} is here")
+
+    async def delete(self, deployment: Any, node: NodeId, name: str) -> None:
+        self._hear(deployment, node, f"{node} deletes {name}")
+        self.of_nodes.get(node, {}).pop(name, None)
+
+    async def put(self, deployment: Any, node: NodeId, name: str, value: int) -> None:
+        self.held[self._led(deployment, node, name)] = value
+
+    async def get(self, deployment: Any, node: NodeId, name: str) -> int | None:
+        return self.held.get(self._led(deployment, node, name))
+
+    def _hear(self, deployment: Any, node: NodeId, what: str) -> None:
+        if node in self.unwilling or deployment.states[node] != "running":
+            raise DefiniteError(f"{node} refuses")
+        self.asked.append(what)
+
+    def _led(self, deployment: Any, node: NodeId, name: str) -> tuple[str, int]:
+        """The group, which must be on a majority of the nodes that run."""
+        incarnation = self.of_nodes.get(node, {}).get(name)
+        having = [
+            each
+            for each, groups in self.of_nodes.items()
+            if groups.get(name) == incarnation and deployment.states[each] == "running"
+        ]
+        if incarnation is None or 2 * len(having) <= len(deployment.nodes):
+            raise DefiniteError(f"{name} has no leader")
+        return name, incarnation
 
 
 def led_by(boss: NodeId, nodes: Sequence[NodeId] = FIVE, term: int = 3) -> Roles:

@@ -23,7 +23,7 @@ from splitbrain.nemesis.targets import SPECS
 from splitbrain.results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.values import canonical_json
-from tests.nemesis.support import FIVE, MIXES, Members, Nodes, Versions, context, led_by, run
+from tests.nemesis.support import FIVE, MIXES, Groups, Members, Nodes, Transfers, Versions, context, led_by, run
 
 START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}
 SECOND = 1_000_000_000
@@ -103,12 +103,18 @@ OF_KINDS = {
     "disk": {"disk-full", "disk-read-only", "disk-fails", "disk-sync", "disk-slow", "disk-rot", "kill"},
     "clock": {"clock-jump", "clock-drift", "clock-strobe"},
     "membership": {"membership", "kill"},
+    "transfer": {"transfer"},
+    "groups": {"groups"},
     "upgrade": {"upgrade", "kill"},
     "rollback": {"upgrade", "kill"},
 }
 """What the names that begin so need, unless they are one way of it."""
 
-OF_WAYS = {"packet-flaky": {"reset"}}
+OF_WAYS = {
+    "packet-flaky": {"reset"},
+    "membership": {"membership", "kill", "learners"},
+    "membership-learner": {"membership", "kill", "learners"},
+}
 
 
 @pytest.mark.parametrize("name", descriptions())
@@ -118,7 +124,7 @@ def test_every_name_builds_a_package_that_says_what_it_needs_of_a_backend(name: 
         one_way = {f"{family}-{way}" if family != "packet" else way} | ({"kill"} if family == "disk" else set[str]())
         needed = OF_WAYS.get(name, one_way)
     else:
-        needed = OF_KINDS.get(family, {family})
+        needed = OF_WAYS.get(name, OF_KINDS.get(family, {family}))
     assert build([name]).faults == needed
 
 
@@ -238,7 +244,7 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
     assert package.nemesis is not None
     assert package.final_generator is not None
     nodes, system = Nodes(), led_by("n2")
-    system.membership = Members()
+    system.membership, system.transfer, system.groups = Members(), Transfers(system), Groups()
     system.upgrades = Versions()
     ops = schedule(package, seconds=120) + drive(package.final_generator)
     for op in ops:
@@ -247,9 +253,10 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
         done = run(package.nemesis.invoke(context(nodes, system), op))
         assert done.type == "ok", done.error
         struck = [done.value.get(listed) for listed in ("cut", "down", "paused", "links", "disks", "clocks", "cpus")]
-        # What becomes of a rash request is not known yet: it has evidence that it was made instead, as nodes have
-        # that run with different versions.
-        shows = "over" not in op.value and "rash" not in op.value and op.value["fault"] not in ("upgrade", "rollback")
+        # What becomes of a rash request is not known yet: it has evidence that it was made instead. So have a group
+        # that was made again, a learner, and nodes that run with different versions.
+        shows = not {"over", "rash", "learner", "writes"} & set(op.value)
+        shows = shows and op.value["fault"] not in ("upgrade", "rollback")
         assert any(struck) is (op.value["action"] == "start" and shows)
     assert set(nodes.states.values()) == {"running"}
     assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks, nodes.shares) == ({}, {}, {}, {}, {})
@@ -437,7 +444,7 @@ def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> Non
             nemesis, nodes = build(possible).nemesis, Nodes(names)
             assert nemesis is not None
             system = led_by(names[-1], names)
-            system.membership = Members(names)
+            system.membership, system.transfer, system.groups = Members(names), Transfers(system), Groups()
             system.upgrades = Versions()
             done = run(nemesis.invoke(context(nodes, system), op))
             found.append((done, nodes.states, nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks))

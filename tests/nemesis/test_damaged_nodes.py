@@ -11,7 +11,7 @@ from splitbrain.nemesis.bounce import Bounce
 from splitbrain.nemesis.disk import Disks
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.process import kill, power
-from splitbrain.nemesis.rolling import RollingRestart
+from splitbrain.nemesis.restart import Restarts
 from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, context, led_by, nemesis_op, run
 
@@ -26,7 +26,7 @@ class _Nemesis(Protocol):
 NEMESES = {
     "kill": (kill, "kill", "start"),
     "power": (power, "power-off", "power-on"),
-    "restart": (RollingRestart, "restart", "stop-restart"),
+    "restart": (Restarts, "restart", "stop-restart"),
     "bounce": (Bounce, "bounce", "stop-bounce"),
 }
 

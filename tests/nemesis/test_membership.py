@@ -68,6 +68,12 @@ class Cluster:
     def leave_rashly(self, spec: str = "one") -> Op:
         return self._do("leave", action="start", rash=True, spec=spec, order=ORDER)
 
+    def replace(self) -> Op:
+        return self._do("leave", action="start", replace=True, spec="one", order=ORDER)
+
+    def learn(self) -> Op:
+        return self._do("leave", action="start", learner=True, spec="one", order=ORDER)
+
     def join(self) -> Op:
         return self._do("join", action="stop")
 
@@ -471,3 +477,56 @@ def test_a_system_whose_members_are_fixed_is_not_asked() -> None:
     cluster.system.membership = None
     done = cluster.leave()
     assert (done.type, done.error) == ("info", "membership: the members of system 'roles' are fixed.")
+
+
+# --- replacing, and learners ------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_taken_in_again_while_another_one_is_removed() -> None:
+    cluster = Cluster()
+    with counted() as marks:
+        done = cluster.replace()
+    assert (done.type, done.value["down"]) == ("ok", ["n1"])
+    assert done.value["target"] == "n4 n1"
+    assert cluster.members.asked[0] == "n1 removes n4"
+    assert sorted(asked.partition(" ")[2] for asked in cluster.members.asked[1:]) == ["adds n4", "removes n1"]
+    assert sorted(cluster.members.ids.values()) == ["n2", "n3", "n4", "n5"]
+    assert done.value["evidence"]["replaced"] == [None, None]
+    assert (marks["member replaced"], marks["member removed"], marks["member added"]) == (1, 2, 1)
+    assert cluster.join().value["target"] == "n1"
+    assert sorted(cluster.members.ids.values()) == list(FIVE)
+
+
+def test_a_replacement_whose_second_removal_is_refused_leaves_all_nodes_in() -> None:
+    cluster = Cluster()
+    cluster.members.refusals = [None, None, *[UNHEALTHY] * 1000]
+    with counted() as marks:
+        done = cluster.replace()
+    assert done.type == "ok"
+    assert marks["member replaced"] == 0
+    assert "unhealthy" in "".join(map(str, done.value["evidence"]["replaced"]))
+
+
+def test_a_node_joins_as_a_learner_and_is_promoted_when_the_fault_ends() -> None:
+    cluster = Cluster()
+    with counted() as marks:
+        done = cluster.learn()
+        assert (done.type, done.value["target"], done.value["down"]) == ("ok", "n4", [])
+        (member,) = cluster.members.learners
+        assert cluster.members.ids[member] == "n4"
+        assert not cluster.members.unsettled("n4")
+        assert cluster.leave().value["target"] == "none: n4 is still out"
+        done = cluster.join()
+    assert (done.type, done.value["target"]) == ("ok", "n4")
+    assert done.value["evidence"]["n4"]["member"] == member
+    assert cluster.members.learners == set()
+    assert (marks["member joined as learner"], marks["learner promoted"]) == (1, 1)
+    assert cluster.join().value["target"] == "none: every node is a member"
+
+
+def test_a_learner_is_promoted_when_everything_is_healed() -> None:
+    cluster = Cluster()
+    cluster.learn()
+    cluster.members.refusals = [UNHEALTHY] * 3
+    cluster.heal()
+    assert cluster.members.learners == set()

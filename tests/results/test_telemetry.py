@@ -168,3 +168,28 @@ def test_without_a_monotonic_clock_to_compare_lines_are_placed_by_the_wall_clock
     assert _placed(tmp_path / "n1.jsonl", unknown_host, _line(40, "start", mono=MONO_NS + 10)) == [40]
     older_line = telemetry.Start(START_NS, MONO_NS, {"n1": 0})
     assert _placed(tmp_path / "n1.jsonl", older_line, _line(40, "start")) == [40]
+
+
+def test_each_group_of_a_node_counts_its_own_lives(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    lines = [("start", "g"), ("start", "g1"), ("commit", "g"), ("start", "g"), ("commit", "g"), ("commit", "g1")]
+    path.write_bytes(b"\n".join(_line(at, event, group=group) for at, (event, group) in enumerate(lines)))
+    rows = telemetry.collect({"n1": path}, telemetry.Start(START_NS)).table.to_pylist()
+    assert [(row["group"], row["life"]) for row in rows] == [
+        ("g", 1),
+        ("g1", 1),
+        ("g", 1),
+        ("g", 2),
+        ("g", 2),
+        ("g1", 1),
+    ]
+
+
+def test_groups_that_some_node_deleted_are_no_groups_of_clients(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    lines = [("start", "g"), ("start", "g1"), ("delete", "g1"), ("start", "g1#1")]
+    path.write_bytes(b"\n".join(_line(at, event, group=group) for at, (event, group) in enumerate(lines)))
+    table = telemetry.collect({"n1": path}, telemetry.Start(START_NS)).table
+    assert telemetry.of_lasting_groups(table)["group"].to_pylist() == ["g", "g1#1"]
+    lasting = table.slice(0, 1)
+    assert telemetry.of_lasting_groups(lasting) is lasting

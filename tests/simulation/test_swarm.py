@@ -94,8 +94,8 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     assert _parsed(words[2:]) == drawn
 
 
-def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
-    drawn = [draw(seed, EVERYTHING) for seed in range(500)]
+def test_700_seeds_reach_everything_that_can_be_drawn() -> None:
+    drawn = [draw(seed, EVERYTHING) for seed in range(700)]
     assert {each.workload for each in drawn} == set(SIMULATED)
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)

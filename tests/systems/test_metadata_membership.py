@@ -40,7 +40,9 @@ class FakeClient:
         assert learners, "a learner is a member, too"
         return self._next("members")
 
-    async def add_member(self, member: str, *, timeout_ms: int) -> tuple[str, ...]:
+    async def add_member(self, member: str, *, role: str | None, learners: bool, timeout_ms: int) -> tuple[str, ...]:
+        assert learners
+        assert role is None
         return self._next(f"add {member}")
 
     async def remove_member(self, member: str, *, timeout_ms: int) -> tuple[str, ...]:

@@ -172,6 +172,12 @@ class RemoveMemberRequest(Message, frozen=True):
     member: int = msgspec.field(name="ID")
 
 
+class MoveLeaderRequest(Message, frozen=True):
+    """Have the member of this id lead."""
+
+    target: int = msgspec.field(name="targetID")
+
+
 # --- what a node publishes of its Raft ----------------------------------------------------------------------------
 
 

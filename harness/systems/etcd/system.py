@@ -34,6 +34,7 @@ from splitbrain.harness.systems.etcd.membership import EtcdMembership
 from splitbrain.harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
 from splitbrain.harness.systems.etcd.observer import EtcdObserver
 from splitbrain.harness.systems.etcd.session import EtcdSession
+from splitbrain.harness.systems.etcd.transfer import EtcdTransfer
 from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
@@ -116,6 +117,7 @@ class Etcd:
             session_reads=READS,
             elections=elections,
             membership=self._members,
+            transfer=EtcdTransfer(self._gateway, lambda answer: self._members.named(answer.members)),
             image="etcd",
             programs={"etcd": "etcd-server"},
             one_address=True,

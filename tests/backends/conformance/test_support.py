@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 
 from splitbrain.harness.backends.catalogue import BACKENDS, build
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.faults import FaultKind, InjectedKind
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
+from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.results.errors import UsageError
 from tests.backends.conformance import test_clocks, test_disks, test_packets
 from tests.backends.conformance.adapters import REAL, ROWS
@@ -37,7 +38,7 @@ def test_every_backend_has_a_row() -> None:
 @pytest.mark.slow
 def test_what_a_backend_says_it_can_do_is_measured(row: Row) -> None:
     assert set(row.works()) <= MEASURED
-    assert set(row.supported) == set(get_args(InjectedKind))
+    assert set(row.supported) == set(INJECTED_KINDS)
     assert all(found.how for found in row.adapter.backend().support().values())
 
 

@@ -153,6 +153,23 @@ def test_ra40_a_checkpoint_that_is_not_whole_is_not_valid_and_no_damage() -> Non
     assert name in files
 
 
+def test_a_checkpoint_of_another_format_is_damage_if_a_start_comes_to_it() -> None:
+    whole = grown(puts(12), checkpoint_interval=4)
+    older, newest = sorted(each for each in whole if each.startswith("checkpoint-"))[-2:]
+    assert starts(with_format(whole, older, 9))
+    assert read_node(Untouched(with_format(whole, older, 9))).damage == []
+    files = with_format(whole, newest, 9)
+    [damage] = read_node(Untouched(files)).damage
+    assert (damage.file, damage.byte) == (newest, 4)
+    assert not starts(files)
+    assert starts(with_format(whole, newest, 0)), "no format has that number: it was not whole"
+    assert read_node(Untouched(with_format(whole, newest, 0))).damage == []
+
+
+def with_format(files: dict[str, bytes], name: str, number: int) -> dict[str, bytes]:
+    return {**files, name: files[name][:4] + number.to_bytes(4, "little") + files[name][8:]}
+
+
 def test_a_segment_that_is_gone_is_damage() -> None:
     files = grown(puts(60), wal_bytes=400)
     names = sorted(each for each in files if each.startswith("segment-"))

@@ -369,6 +369,16 @@ class TestCorruption:
 
         run(check())
 
+    def test_a_log_that_was_used_is_no_first_start_whatever_else_is_gone(self) -> None:
+        async def check() -> None:
+            disk = await disk_with((E1,))
+            disk.remove(NODE)
+            disk.remove(VOTE)
+            with pytest.raises(CorruptStorageError, match=f"is gone, but {WAL} is there"):
+                await open_storage(disk, "n1", Draws(0), print)
+
+        run(check())
+
     def test_a_node_does_not_start_with_the_files_of_another(self) -> None:
         async def check() -> None:
             disk = await disk_with((E1,))

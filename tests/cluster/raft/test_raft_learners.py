@@ -7,7 +7,7 @@ import pytest
 from splitbrain.cluster.bugs import M08, M21, M52, Bugs
 from splitbrain.cluster.raft import Entry, Raft, Recovered
 from splitbrain.cluster.raft.effects import AppendLog, Apply, Effect, Persist, Rejected, SendChunk
-from splitbrain.cluster.raft.events import Change, Compacted, ElectionTimeout, MemberRole, Received, Start
+from splitbrain.cluster.raft.events import Change, Compacted, ElectionTimeout, MemberRole, Propose, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, encode_configuration
 from splitbrain.cluster.raft.messages import (
     Append,
@@ -145,8 +145,11 @@ def test_ra29_m52_a_snapshot_promotes_as_well(bugs: Bugs, broken: bool) -> None:
     raft.handle(Received("n4", SnapshotReply(2, 0, 4, 10)))
     raft.handle(Received("n4", AppendReply(2, 0, 5, 5)))
     assert ("n4" in raft.configuration.voters) != broken
-    reply(raft, "n4", 5)
-    assert "n4" in raft.configuration.voters, "a later answer promotes it in any case"
+    raft.handle(Received("n4", AppendReply(2, 0, 5, 5)))
+    assert ("n4" in raft.configuration.voters) != broken, "an answer to a heartbeat says nothing new"
+    written(raft, raft.handle(Propose("x", b"x")))
+    reply(raft, "n4", 6)
+    assert "n4" in raft.configuration.voters, "the next entry promotes it in any case"
 
 
 @pytest.mark.parametrize("role", ["learner", "promotable"])

@@ -1,4 +1,4 @@
-"""Restarting nodes one after the other, each once the one before it answers again."""
+"""Restarting nodes, and knowing those that did not come back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_MS: Final = 50
 _MS: Final = 1_000_000
 
 
-class Restarts:
+class Restarting:
     """Restarts nodes for one fault, and knows those that did not come back.
 
     Args:
@@ -75,17 +75,24 @@ class Restarts:
             life: in which it was killed.
             began_ns: when.
         """
+        seen = await self.come_back(context, node, life)
+        await self.await_answer(context, node, seen, began_ns)
+        return seen
+
+    async def come_back(self, context: NemesisContext, node: NodeId, life: int) -> dict[str, Any]:
+        """Start a node that was killed in that life; what was seen of it."""
         try:
             after = await context.deployment.start(node)
         except BackendError as problem:
             return {"problem": str(problem)}
         del self._down[node]
-        answered = await self._answers(context, node)
-        return {
-            "lives": [life, after.life],
-            "answered": answered,
-            "away_ms": (context.runtime.clock.now_ns() - began_ns) // _MS,
-        }
+        return {"lives": [life, after.life]}
+
+    async def await_answer(self, context: NemesisContext, node: NodeId, seen: dict[str, Any], began_ns: int) -> None:
+        """Wait until a node answers that came back, and add to what was seen of it."""
+        if "lives" in seen:
+            seen["answered"] = await self._answers(context, node)
+            seen["away_ms"] = (context.runtime.clock.now_ns() - began_ns) // _MS
 
     def check_back(self) -> None:
         """Refuse that a node did not come back.

@@ -1,24 +1,29 @@
-"""A rolling restart: one node after the other, each once the one before it answers again."""
+"""Restarts of all nodes: one after the other, all at once, and in one order and back in another."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from splitbrain.harness.contract.marks import counted
 from splitbrain.harness.contract.nodes import NodeView
+from splitbrain.harness.contract.rng import Streams
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.restarts import BACK_S
-from splitbrain.nemesis.rolling import RollingRestart
-from splitbrain.results.errors import NodeStartError
+from splitbrain.nemesis.restart import RestartRequest, Restarts, check, draw
+from splitbrain.nemesis.restarting import BACK_S
+from splitbrain.results.errors import NodeStartError, UsageError
 from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n4", "n1", "n5", "n2", "n3"]
 
 
-def restarted(nodes: Nodes, roles: Roles, nemesis: RollingRestart | None = None, order: list[str] = ORDER) -> Op:
-    op = nemesis_op("restart", fault="restart", action="start", over=True, order=order)
-    return run((nemesis or RollingRestart()).invoke(context(nodes, roles), op))
+def restarted(
+    nodes: Nodes, roles: Roles, nemesis: Restarts | None = None, order: list[str] = ORDER, **request: Any
+) -> Op:
+    op = nemesis_op("restart", fault="restart", action="start", over=True, order=order, **request)
+    return run((nemesis or Restarts()).invoke(context(nodes, roles), op))
 
 
 class SlowToAnswer(Roles):
@@ -54,7 +59,7 @@ def test_nodes_that_are_down_or_paused_or_at_another_faults_mercy_are_left_alone
     nodes.states |= {"n1": "stopped", "n2": "paused"}
     ledger.hold("n3", "disk")
     with counted() as marks:
-        done = restarted(nodes, led_by("n5"), RollingRestart(ledger))
+        done = restarted(nodes, led_by("n5"), Restarts(ledger))
     assert done.value["target"] == "n4 n5"
     assert (nodes.states["n1"], nodes.states["n2"], nodes.lives["n3"]) == ("stopped", "paused", 1)
     assert marks["rolling restart"] == 0
@@ -79,7 +84,7 @@ def test_a_node_that_does_not_start_makes_it_info_and_is_started_when_it_stops()
                 raise NodeStartError("n5 does not start")
             return await super().start(node)
 
-    nodes, nemesis = Stubborn(), RollingRestart()
+    nodes, nemesis = Stubborn(), Restarts()
     done = restarted(nodes, led_by("n2"), nemesis)
     assert (done.type, done.error) == ("info", "restart: n5 did not come back.")
     assert done.value["down"] == ["n5"]
@@ -94,3 +99,56 @@ def test_an_order_of_strangers_restarts_nobody() -> None:
     done = restarted(nodes, led_by("n2"), order=["n1", "n9"])
     assert (done.type, nodes.lives["n1"]) == ("info", 1)
     assert "restart of n9" in str(done.error)
+
+
+def test_all_nodes_end_before_the_first_of_them_starts_at_once() -> None:
+    nodes = Nodes()
+    with counted() as marks:
+        done = restarted(nodes, led_by("n2"), how="at-once")
+    assert nodes.calls == [f"stopped {node}" for node in ORDER] + [f"running {node}" for node in ORDER]
+    assert (done.type, done.value["target"]) == ("ok", " ".join(ORDER))
+    assert all(told == {"lives": [1, 2], "answered": True, "away_ms": 0} for told in done.value["evidence"].values())
+    assert (marks["restarted at once"], marks["rolling restart"]) == (1, 0)
+
+
+def test_nodes_come_back_in_the_order_that_the_op_says() -> None:
+    nodes, back = Nodes(), ["n3", "n1", "n4", "n2", "n5"]
+    nodes.states["n4"] = "stopped"
+    with counted() as marks:
+        done = restarted(nodes, led_by("n2"), how="any-order", back=back, pauses_ms=[10] * 5)
+    assert nodes.calls == [
+        *(f"stopped {node}" for node in ORDER[1:]),
+        *(f"running {node}" for node in back if node != "n4"),
+    ]
+    assert (done.type, marks["restarted in another order"]) == ("ok", 0), "n4 was down already"
+
+
+def test_a_node_that_does_not_come_back_with_the_others_is_started_when_it_stops() -> None:
+    nodes, nemesis = Nodes(broken={"n5"}), Restarts()
+    done = restarted(nodes, led_by("n2"), nemesis, how="at-once")
+    assert (done.type, done.error) == ("info", "restart: n5 did not come back.")
+    nodes.broken.clear()
+    run(nemesis.heal(context(nodes, led_by("n2"))))
+    assert set(nodes.states.values()) == {"running"}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"how": "slowly"},
+        {"how": "at-once", "back": ("n1",)},
+        {"how": "any-order"},
+        {"how": "any-order", "back": ("n1", "n1"), "pauses_ms": (1, 1)},
+        {"how": "any-order", "back": ("n1", "n2"), "pauses_ms": (1,)},
+        {"how": "any-order", "back": ("n9",), "pauses_ms": (1,)},
+    ],
+)
+def test_a_restart_that_cannot_be_is_refused(request_: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        check(RestartRequest(**request_), FIVE)
+
+
+def test_an_order_to_come_back_is_one_of_all_nodes() -> None:
+    drawn = draw(FIVE, Streams(1)["nemesis"])
+    assert sorted(drawn["back"]) == list(FIVE)
+    check(RestartRequest(how="any-order", **drawn), FIVE)
