@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
-from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M08, M10, M18, M25, M26, M45, M46, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M01, M02, M04, M05, M06, M07, M08, M18, M25, M26, M45, M46, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.candidacy import Candidacy, is_up_to_date
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
     Effect,
@@ -59,6 +58,7 @@ from splitbrain.cluster.raft.messages import (
     Vote,
     VoteReply,
 )
+from splitbrain.cluster.raft.recovered import Recovered
 from splitbrain.cluster.raft.state import State
 
 _START_ELECTION_TIMER: Final = StartElectionTimer()
@@ -66,28 +66,6 @@ _STOP_ELECTION_TIMER: Final = StopElectionTimer()
 _START_HEARTBEAT: Final = StartHeartbeat()
 _STOP_HEARTBEAT: Final = StopHeartbeat()
 _ROLES_WITH_TICKS: Final = ("candidate", "leader")
-
-
-class Recovered(msgspec.Struct, frozen=True):
-    """What a member had made durable before it stopped.
-
-    Attributes:
-        term: its term; 0 if it never was in one.
-        voted_for: the node that it voted for in that term.
-        entries: its log behind the snapshot, without a gap; from index 1 if there is no snapshot.
-        base_index: of the last entry that the snapshot covers, 0 if there is none.
-        base_term: its term.
-        configurations: those in the log up to there, as the snapshot has them.
-        version: of the state machine, in force there.
-    """
-
-    term: int = 0
-    voted_for: NodeId | None = None
-    entries: Sequence[Entry] = ()
-    base_index: int = 0
-    base_term: int = 0
-    configurations: bytes = b""
-    version: int = OLDEST
 
 
 class Raft:
@@ -114,6 +92,7 @@ class Raft:
         "_announced",
         "_blocked_by_chunks",
         "_bugs",
+        "_candidacy",
         "_following",
         "_forgets",
         "_handlers",
@@ -125,10 +104,7 @@ class Raft:
         "_role",
         "_state",
         "_ticking",
-        "_token",
-        "_transfers",
         "_voted_for",
-        "_votes",
     )
 
     def __init__(
@@ -159,9 +135,7 @@ class Raft:
         self._leader_is_silent = False
         self._voted_for = recovered.voted_for
         self._persisted = (recovered.term, recovered.voted_for)
-        self._votes: dict[NodeId, bool] = {}
-        self._token = 0
-        self._transfers = False  # whether this candidate was asked to stand
+        self._candidacy = Candidacy(self._state)
         self._ticking = False
         self._bugs = bugs
         self._forgets = M01 in bugs or M02 in bugs
@@ -336,7 +310,7 @@ class Raft:
                 self._step_down()
         elif self._role == "candidate":
             reached("vote asked for again")
-            self._ask_for_votes()
+            self._candidacy.ask()
 
     def _on_written(self, event: Written) -> None:
         if self._state.wrote(event):
@@ -447,7 +421,7 @@ class Raft:
             self._leader_is_silent
             and self._role != "leader"
             and message.term >= self._state.term
-            and self._is_up_to_date(message.last_term, message.last_index)
+            and is_up_to_date(self._state, message.last_term, message.last_index)
             and message.version >= self.version
             and not (M05 in self._bugs and self._role in ("pre_candidate", "candidate"))
         )
@@ -459,9 +433,8 @@ class Raft:
         self._state.send(sender, PreVoteReply(self._state.term, message.token, granted))
 
     def _on_pre_vote_reply(self, sender: NodeId, message: PreVoteReply) -> None:
-        # A reply to an earlier attempt says nothing about this one: its sender may have heard a leader since.
-        if self._role == "pre_candidate" and message.granted and message.token == self._token:
-            self._votes[sender] = True
+        if self._role == "pre_candidate":
+            self._candidacy.would_vote(sender, message)
             self._count_pre_votes()
 
     def _on_vote(self, sender: NodeId, message: Vote) -> None:
@@ -470,7 +443,7 @@ class Raft:
             reached("vote refused to an old term")
         elif self._voted_for not in (None, sender):
             reached("vote refused to a second candidate")
-        elif not self._is_up_to_date(message.last_term, message.last_index):
+        elif not is_up_to_date(self._state, message.last_term, message.last_index):
             reached("vote refused to a shorter log")
         elif message.version < self.version:
             reached("vote refused to an old machine version")
@@ -486,7 +459,7 @@ class Raft:
 
     def _on_vote_reply(self, sender: NodeId, message: VoteReply) -> None:
         if self._role == "candidate" and message.granted and message.term == self._state.term:
-            self._votes[sender if M10 not in self._bugs else f"{sender}, {len(self._votes)}"] = True
+            self._candidacy.votes(sender)
             self._count_votes()
 
     def _on_append(self, sender: NodeId, message: Append) -> None:
@@ -531,11 +504,6 @@ class Raft:
 
     # --- terms and elections ----------------------------------------------------------------------------------
 
-    def _is_up_to_date(self, last_term: int, last_index: int) -> bool:
-        """Whether a log that ends so has all that ours has (Raft 5.4.1)."""
-        log = self._state.log
-        return (last_term, last_index) >= (log.last_term, log.last_index) or M03 in self._bugs
-
     def _enter_term(self, term: int, voted_for: NodeId | None = None) -> None:
         """Begin a term as a follower: all state of the earlier term is dropped."""
         if term <= self._state.term:
@@ -546,7 +514,7 @@ class Raft:
         self._role = "follower"
         self._leader = None
         self._leader_is_silent = True
-        self._votes = {}
+        self._candidacy.drop()
         self._state.term = term
         self._voted_for = voted_for
         self._following = Following(self._state, self._following.round if M25 in self._bugs else 0)
@@ -572,48 +540,27 @@ class Raft:
         self._role = "pre_candidate"
         self._leader = None
         self._leader_is_silent = True
-        self._token += 1
-        self._votes = self._own_vote()
         state.out.append(_START_ELECTION_TIMER)
-        for peer in state.voters:
-            state.send(
-                peer,
-                PreVote(state.term, self._token, state.log.last_index, state.log.last_term, state.versions.supported),
-            )
+        self._candidacy.ask_before_election()
         # A member that is alone gets no reply: it has its majority now.
         self._count_pre_votes()
 
     def _count_pre_votes(self) -> None:
-        if len(self._votes) >= self._state.quorum:
+        if self._candidacy.has_a_majority:
             self._stand_for_election()
 
     def _stand_for_election(self, *, transfers: bool = False) -> None:
         state = self._state
         self._enter_term(state.term + 1, voted_for=state.node)
         self._role = "candidate"
-        self._transfers = transfers
-        self._votes = self._own_vote()
         # Messages get lost: peers that have not granted a vote are asked again at every tick (Raft 5.1).
         self._ticking = True
         state.out += (Voted(state.term, state.node), _START_ELECTION_TIMER, _START_HEARTBEAT)
-        self._ask_for_votes()
+        self._candidacy.begin_election(transfers=transfers)
         self._count_votes()
 
-    def _own_vote(self) -> dict[NodeId, bool]:
-        """The votes at the start of an election: only votes of members count, so this node's own only if it is one."""
-        counts = self._state.votes or (M08 in self._bugs and self.node in self.configuration)
-        return {self.node: True} if counts else {}
-
-    def _ask_for_votes(self) -> None:
-        state = self._state
-        supported = state.versions.supported
-        request = Vote(state.term, state.log.last_index, state.log.last_term, self._transfers, supported)
-        for peer in state.voters:
-            if peer not in self._votes:
-                state.send(peer, request)
-
     def _count_votes(self) -> None:
-        if len(self._votes) >= self._state.quorum:
+        if self._candidacy.has_a_majority:
             self._lead()
 
     def _lead(self) -> None:

@@ -206,7 +206,7 @@ def test_safety_always_and_liveness_after_repair(seed: int, nodes: int, small: b
 
 @pytest.mark.slow
 def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
-    sims = [run_one(seed, config=SMALL) for seed in range(8)]
+    sims = [run_one(seed, config=SMALL) for seed in range(14)]
     reached: dict[str, int] = {}
     for sim in sims:
         for counts in (sim.counts, sim.sent):
