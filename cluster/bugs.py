@@ -133,7 +133,7 @@ M17: Final = Bug(
     "M17",
     "the leader applies and answers a command as soon as it is appended, before a quorum has it",
     "MongoDB w:1",
-    ("replica-agreement", "linearizable"),
+    ("commit-monotonic", "replica-agreement", "linearizable"),
 )
 M18: Final = Bug(
     "M18",
@@ -169,7 +169,7 @@ M23: Final = Bug(
     "M23",
     "the leader answers reads from its own state, without asking a majority whether it still leads",
     "etcd #741; Consul 2014",
-    ("linearizable",),
+    ("linearizable", "quorum-progress"),
 )
 M24: Final = Bug(
     "M24",
@@ -181,7 +181,7 @@ M25: Final = Bug(
     "M25",
     "a follower confirms rounds of reads that an earlier leader began",
     "ra #340",
-    ("linearizable",),
+    ("linearizable", "quorum-progress"),
 )
 M26: Final = Bug(
     "M26",

@@ -41,7 +41,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M03": "--workload set --nemesis partition-leader,kill --nodes 3,5 --interval 1",
     "M04": "--workload register --nemesis partition-one-way,partition --nodes 3,5 --interval 1",
     "M05": "--workload register --nemesis kill-all --nodes 2,3",
-    "M06": "--workload register --nemesis partition-one,partition-one-way --nodes 3,5 --interval 2",
+    "M06": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M07": "--workload register --nemesis membership-leave,partition-one --nodes 4,5 --interval 1",
     "M08": "--workload register --nemesis membership-learner,transfer-often --nodes 4 --interval 1 --rate 10"
     " --time-limit 30",

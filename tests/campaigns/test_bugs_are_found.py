@@ -1,0 +1,67 @@
+"""Each bug of the cluster is found by a checker that is made for it, with the options that bring it out."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.cluster.bugs import ALL
+from splitbrain.harness.campaigns.hunting.trial import carry_out
+from splitbrain.harness.campaigns.swarm import Asked, asked_for, draw
+from splitbrain.harness.cli.hunt import command
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+RUNS = 25
+"""The largest number of seeds that a bug may take."""
+
+SLOW = frozenset(["M06", "M07", "M12", "M13", "M14", "M26", "M28", "M29", "M45", "M46", "M47", "M48", "M50", "M51"])
+"""These take more than some seconds, or are not found: `tools/bugs.py` hunts them, outside CI."""
+
+
+def chosen() -> Mapping[str, str]:
+    """The options by bug, as `tools/bugs.py` has them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(TOOLS))  # pyright: ignore[reportUnknownMemberType]
+        return importlib.import_module("bugs").CHOSEN
+
+
+CHOSEN = chosen()
+
+
+def asked(bug: str, options: str) -> Asked:
+    """What a hunt with these options asks for."""
+    of_draw = ("workload", "nemesis", "nodes", "system", "bug", "settings", "world", "concurrency", "rate")
+    params: dict[str, Any] = command.make_context("hunt", ["--bug", bug, *shlex.split(options)]).params
+    return asked_for(**{name: params[name] for name in (*of_draw, "time_limit", "interval", "op_timeout")})
+
+
+def found(bug: str) -> str:
+    """What checkers called the first violation; fails if there is none."""
+    options = asked(bug, CHOSEN[bug])
+    for seed in range(1, RUNS + 1):
+        trial = carry_out(draw(seed, options))
+        assert trial.outcome is not Outcome.HARNESS_ERROR, trial.harness_error
+        if trial.outcome is Outcome.VIOLATION:
+            return trial.kind
+    pytest.fail(f"{RUNS} runs without a violation")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [bug for bug in ALL if bug not in SLOW])
+def test_it_is_found_by_a_checker_that_is_made_for_it(bug: str) -> None:
+    kind = found(bug)
+    named = {part.partition(":")[0] for part in kind.split("; ")}
+    assert named & set(ALL[bug].seen_by), kind
+
+
+@pytest.mark.slow
+def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone() -> None:
+    assert found("M81").startswith("quorum-progress: Q2")
+    assert ";" not in found("M81")
