@@ -39,6 +39,7 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, compute
 from splitbrain.results.columns import array
+from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
 
 TRACE_CHECKERS: Final = (
@@ -128,7 +129,7 @@ class Start(msgspec.Struct, frozen=True):
 
 def of_lasting_groups(telemetry: pa.Table) -> pa.Table:
     """The rows of groups that no node deleted (event "delete"): clients of a run use a group that lasts."""
-    deleted = telemetry.filter(compute.equal(telemetry["event"], DELETED))["group"]
+    deleted = telemetry.filter(compute.equal(telemetry["event"], literal(DELETED)))["group"]
     if not len(deleted):
         return telemetry
     return telemetry.filter(compute.invert(compute.is_in(telemetry["group"], value_set=compute.unique(deleted))))

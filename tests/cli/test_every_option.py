@@ -371,7 +371,7 @@ TABLE: dict[str, Told] = {
     **{f"cluster ctl {each}": {**_of_ctl(each), **_VALUE} for each in ("put", "create", "update")},
     "cluster ctl cas": {**_of_ctl("cas"), **_VALUE, "expected": "each is another value"},
     "cluster ctl delete": {**_of_ctl("delete"), **_PATH},
-    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("members", "snapshot", "checkpoint")},
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("members", "status", "snapshot", "checkpoint")},
     "cluster ctl add": {**_of_ctl("add"), **_NAME, **_JSON, "--role": "each is another part"},
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("remove", "transfer")},
     "cluster ctl force-shrink": {
