@@ -39,6 +39,9 @@ Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
 
 _STANDING: Final = ("pre_candidate", "candidate", "leader")
 
+_TELLS_A_VOTE: Final = ("vote", "start")
+"""A node that is killed once its vote is durable, and before it reports it, says at its next start for whom it voted."""
+
 _INCARNATION: Final = "#"
 """Between the name of a node and which life of its data it is, in the id of a member."""
 
@@ -69,8 +72,9 @@ class ElectionSafety:
             if row.role is None or row.term is None:
                 continue
             has_roles = True
-            if row.event == "vote" and row.leader is not None:
+            if row.event in _TELLS_A_VOTE and row.leader is not None:
                 votes.setdefault((row.group, row.node, row.term), {}).setdefault(row.leader, row)
+            if row.event == "vote" and row.leader is not None:
                 by_member.setdefault((row.group, row.node, member, row.term), {}).setdefault(row.leader, row)
             term = (row.group, row.term)
             stretch = stretches.setdefault((term, row.node, row.life), _Stretches()).step(row)
