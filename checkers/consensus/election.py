@@ -40,7 +40,7 @@ Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
 _STANDING: Final = ("pre_candidate", "candidate", "leader")
 
 _TELLS_A_VOTE: Final = ("vote", "start")
-"""A node that is killed once its vote is durable, and before it reports it, says at its next start for whom it voted."""
+"""A node that is killed once its vote is durable, before it reports it, says at its next start whom it voted for."""
 
 _INCARNATION: Final = "#"
 """Between the name of a node and which life of its data it is, in the id of a member."""
