@@ -213,6 +213,20 @@ def test_a_leader_has_votes_of_a_majority_of_the_voters_by_its_own_log() -> None
     assert "and none of the voters n3 voted for it in that term." in verdict.sentence
 
 
+def test_a_vote_that_was_durable_and_is_reported_only_at_the_next_start_counts() -> None:
+    """The voter was killed between the sync of its vote and its line of telemetry; the candidate had the answer."""
+    rows = [voted(1, "n1", "n1"), row(0, "n2", "start"), row(0, "n3", "start"), won(2, "n1", "n1", "n2", "n3")]
+    assert judge(*rows).anomalies == ("minority",)
+
+    def came_back(term: int, leader: str | None) -> dict[str, Any]:
+        return row(3, "n2", "start", life=2, role="follower", term=term, leader=leader)
+
+    verdict = judge(*rows, came_back(2, "n1"))
+    assert (verdict.valid, verdict.figures["majorities"]) == ("true", 1)
+    for other in (came_back(2, "n3"), came_back(2, None), came_back(3, "n1")):
+        assert judge(*rows, other).anomalies == ("minority",)
+
+
 def test_the_votes_of_another_term_or_group_make_no_majority() -> None:
     heard = [voted(1, "n1", "n1"), row(0, "n3")]
     assert judge(*heard, voted(1, "n2", "n1", term=1), won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
