@@ -41,7 +41,16 @@ from splitbrain.nemesis.changes import REQUEST_S, Deadline, NotDoneError, certai
 from splitbrain.nemesis.effects import Effect, carry_out, in_force, status_evidence
 from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
+from splitbrain.nemesis.rosters import (
+    Members,
+    can_spare,
+    cut_off,
+    reachable,
+    roster,
+    running,
+    takes_another,
+    with_majority,
+)
 from splitbrain.nemesis.targets import choose, leads, needs_views, primaries, views
 from splitbrain.results.errors import NemesisError, NodeStartError
 from splitbrain.results.history import Op
@@ -164,7 +173,7 @@ class MembershipChanges:
         while not await self._doubts_end(context):
             if not await deadline.allows_another():
                 return
-        for node in [*self._learners, *self._out]:
+        for node in [*self._learners, *await self._in_order(context)]:
             while node in self._out or node in self._learners:
                 try:
                     await self._back(context, node, PATIENT_S, {})
@@ -377,7 +386,7 @@ class MembershipChanges:
             NemesisError: one did not, although nothing else is wrong.
         """
         hurried = await self._hurried(context)
-        for node in [*self._learners, *self._out]:
+        for node in [*self._learners, *await self._in_order(context)]:
             evidence: dict[str, Any] = effect.evidence.setdefault(node, {})
             try:
                 await self._back(context, node, HURRIED_S if hurried else PATIENT_S, evidence, learner=learner)
@@ -385,6 +394,20 @@ class MembershipChanges:
                 if not hurried:
                     raise NemesisError(f"{FAULT}: {node} did not join: {problem}.") from None
                 effect.nothing(f"{node} is not back ({problem})")
+
+    async def _in_order(self, context: NemesisContext) -> list[NodeId]:
+        """The nodes that are out; those first that a member lists under a new id.
+
+        They were added by a request without an answer. Until they run, the others may have no majority.
+        """
+        seen = await roster(context, _membership(context), await with_majority(context, self._out))
+        listed = {
+            node
+            for members in seen.lists.values()
+            for member, node in members.items()
+            if node in self._out and member != self._out[node].member
+        }
+        return sorted(self._out, key=lambda node: node not in listed)
 
     async def _back(
         self,
@@ -433,6 +456,8 @@ class MembershipChanges:
             await self._expel(context, node, evidence)
 
         async def add() -> tuple[NodeId, str]:
+            if not learner:
+                await self._refuse_without_majority(context, node)
             return await certain(
                 context,
                 lambda: with_majority(context, self._out),
@@ -456,6 +481,21 @@ class MembershipChanges:
             self._learners[node] = out.added
             reached("member joined as learner")
         reached("member added")
+
+    async def _refuse_without_majority(self, context: NemesisContext, node: NodeId) -> None:
+        """Refuse to add a voter if the members that run were no majority then.
+
+        The change is in force once it is in the log. If another added member does not run yet, both together can leave
+        the cluster without a majority for ever.
+
+        Raises:
+            NotDoneError: by the list of a member too few would run.
+        """
+        seen = await roster(context, _membership(context), await with_majority(context, self._out))
+        alive = await running(context)
+        for listed in seen.lists.values():
+            if not takes_another(node, listed, alive):
+                raise NotDoneError(f"of {' '.join(sorted(listed))} too few run for one more", definite=True)
 
     async def _until(
         self, context: NemesisContext, limit_s: float, problem: Callable[[], Coroutine[Any, Any, str | None]]

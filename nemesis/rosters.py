@@ -64,6 +64,12 @@ def can_spare(node: NodeId, members: Collection[NodeId], healthy: Collection[Nod
     return len([member for member in left if member in healthy]) >= majority(len(left))
 
 
+def takes_another(node: NodeId, listed: Members, alive: Collection[NodeId]) -> bool:
+    """Whether, by this list, a change that adds the node is committed by members that run: it does not run yet."""
+    others = [member for member in listed.values() if member != node]
+    return len([member for member in others if member in alive]) >= majority(len(others) + 1)
+
+
 async def running(context: NemesisContext) -> list[NodeId]:
     """The nodes that run, in the order of the test's."""
     nodes = context.deployment.nodes

@@ -466,6 +466,36 @@ def test_as_long_as_members_list_different_members_nothing_is_concluded() -> Non
     assert sorted(cluster.members.ids.values()) == list(FIVE)
 
 
+def test_who_was_added_by_a_request_without_an_answer_starts_before_another_one_is_added() -> None:
+    """Else both are listed, neither runs, and those that run are no majority: n4, n1 out, n5 taken in without a word."""
+    cluster = Cluster(leader="n2")
+    cluster.leave_rashly()
+    run(cluster.nodes.cut(around("n5")))  # another fault: the join does not wait for long
+    cluster.members.refusals = [UNHEALTHY] * 1000
+    cluster.join()
+    run(cluster.nodes.cut(frozenset()))
+    cluster.members.refusals = []
+    cluster.members.ids["b9n1"] = "n1"
+    cluster.members.asked.clear()
+    assert cluster.join().type == "ok"
+    assert [word.split(" ", 1)[1] for word in cluster.members.asked] == ["adds n1", "adds n4"]
+    assert [call for call in cluster.nodes.calls if call.startswith("running")] == ["running n1", "running n4"]
+
+
+def test_no_voter_is_added_while_those_that_run_would_be_no_majority_then() -> None:
+    cluster = Cluster(leader="n2")
+    cluster.leave()
+    cluster.members.ids |= {"b7n8": "n8", "b8n9": "n9"}
+    assert len(cluster.members.ids) == 6, "four of them run: enough for six, and not for seven with 3 that do not run"
+    cluster.members.ids["b6n7"] = "n7"
+    done = cluster.join()
+    assert cluster.members.asked[1:] == [], "it is not even requested"
+    assert done.type == "info"
+    assert "too few run for one more" in str(done.error)
+    del cluster.members.ids["b6n7"]
+    assert cluster.join().type == "ok"
+
+
 def test_after_a_rash_leave_no_other_one_begins_before_a_join() -> None:
     cluster = Cluster(leader="n2")
     cluster.leave_rashly()
