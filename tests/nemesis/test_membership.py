@@ -467,7 +467,7 @@ def test_as_long_as_members_list_different_members_nothing_is_concluded() -> Non
 
 
 def test_who_was_added_by_a_request_without_an_answer_starts_before_another_one_is_added() -> None:
-    """Else both are listed, neither runs, and those that run are no majority: n4, n1 out, n5 taken in without a word."""
+    """Else both are listed, neither runs, and those that run are no majority: n1 was taken in without an answer."""
     cluster = Cluster(leader="n2")
     cluster.leave_rashly()
     run(cluster.nodes.cut(around("n5")))  # another fault: the join does not wait for long
