@@ -115,7 +115,7 @@ M14: Final = Bug(
     "M14",
     "a late report of the disk about entries that were replaced confirms those that replaced them",
     "ra #516",
-    ("durability", "leader-completeness", "linearizable"),
+    ("durability", "leader-completeness", "linearizable", "quorum-progress"),
 )
 M15: Final = Bug(
     "M15",
@@ -187,7 +187,7 @@ M26: Final = Bug(
     "M26",
     "a leader counts confirmations of rounds of reads that were meant for its earlier terms",
     "ra #483",
-    ("linearizable",),
+    ("linearizable", "quorum-progress"),
 )
 M27: Final = Bug(
     "M27",

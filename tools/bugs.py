@@ -105,6 +105,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --settings snapshot-interval=16384,checkpoint-interval=0",
     "M50": "--workload register --nemesis membership-rash,partition-leader --nodes 5 --interval 1"
     " --rate 20 --time-limit 60",
+    "M51": "--workload register --nemesis membership-leave,packet-delay,packet-duplicate --nodes 3,4 --interval 1"
+    " --rate 50 --time-limit 20",
     "M52": "--workload register --nemesis membership-leave --nodes 3 --interval 12 --rate 20 --time-limit 20"
     " --settings learners-first=1,snapshot-interval=1",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
