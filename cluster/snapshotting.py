@@ -97,8 +97,8 @@ class Snapshotting:
             return
         if last.index >= self._snapshot_due:
             self._is_writing = True
-            # A follower that lags by no more than a checkpoint finds the log that it lacks.
-            upto = last.index - self._checkpoint_interval
+            # A follower that lags by no more than a checkpoint finds the log that it lacks, if that is in memory.
+            upto = max(last.index - self._checkpoint_interval, self._raft.log.base_index)
             if self._storage.is_promotable(upto):
                 self._spawn(self._promote(upto), "promote checkpoint")
             else:

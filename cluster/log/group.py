@@ -190,8 +190,8 @@ class GroupLog:
         self._wal.shorten()
 
     def is_promotable(self, upto: int) -> bool:
-        """Whether there is a checkpoint of an index of at most `upto`."""
-        return any(name.index <= upto for name in self._snapshots.checkpoints)
+        """Whether there is a checkpoint of an index of at most `upto` that may become the snapshot."""
+        return self._snapshots.promotable(upto) is not None
 
     async def promote(self, upto: int) -> bool:
         """Make the newest checkpoint of an index of at most `upto` the snapshot; whether there is one (RA-38).

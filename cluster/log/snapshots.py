@@ -86,16 +86,25 @@ class Snapshots:
             self.checkpoints.remove(chosen)
             self._disk.remove(str(chosen))
 
+    def promotable(self, upto: int) -> SnapshotName | None:
+        """The newest checkpoint of an index of at most `upto` that may become the snapshot, None if there is none.
+
+        Not one before the base: nobody has read it, so it may not be whole after a loss of power; and a follower that
+        was sent it would lack entries that are not in memory any more.
+        """
+        least = 0 if self.base is None else self.base.index
+        fit = [name for name in self.checkpoints if least <= name.index <= upto]
+        return fit[-1] if fit else None
+
     async def promote(self, upto: int) -> SnapshotName | None:
-        """Make the newest checkpoint of an index of at most `upto` the snapshot; None if there is none (any more).
+        """Make the newest checkpoint that may be promoted the snapshot; None if there is none (any more).
 
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        fit = [name for name in self.checkpoints if name.index <= upto]
-        if not fit:
+        chosen = self.promotable(upto)
+        if chosen is None:
             return None
-        chosen = fit[-1]
         name = replace(chosen, sort="snapshot")
         # Content before name: a snapshot that has its name must be whole (RA-38).
         file = self._disk.open(str(chosen))

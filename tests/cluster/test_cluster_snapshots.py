@@ -215,6 +215,28 @@ def test_ra38_a_leader_that_restarted_from_a_checkpoint_sends_it_to_a_follower_t
     in_cluster(check, interval=1000, checkpoint_interval=10)
 
 
+def test_ra38_a_leader_promotes_no_checkpoint_before_the_beginning_of_its_log_in_memory() -> None:
+    """Else the snapshot that it sends ends before the log that it has, and the follower never gets further."""
+
+    async def check(world: World) -> None:
+        leader = await world.leader()
+        lagging = next(name for name in THREE if name != leader)
+        await write(world, leader, 1, 3)
+        world.isolate(lagging)
+        await write(world, leader, 4, 34)
+        for name in THREE:
+            if name != lagging:
+                await (await world.client(name)).checkpoint()
+            await world.kill(name)
+        await world.start()
+        await write(world, await world.leader(), 35, 42)
+        assert [index for name in THREE for index in kept(world, name, "snapshot")], "nothing was promoted"
+        world.cut.clear()
+        await alike(world)
+
+    in_cluster(check, interval=40, checkpoint_interval=10)
+
+
 async def put_somewhere(world: World, rng: random.Random, number: int, acknowledged: dict[str, int]) -> None:
     """Write at a node that runs, and note it if that is acknowledged."""
     path = f"/k{rng.randint(0, 5)}"

@@ -119,3 +119,23 @@ def thinned_out(seed: int) -> set[int]:
 
 def test_ra39_thinning_takes_any_one_from_the_middle_but_that_from_which_the_node_went_on() -> None:
     assert set[int]().union(*map(thinned_out, range(30))) == set(range(2, 30)) - {5}
+
+
+def test_ra40_a_checkpoint_before_the_one_that_was_valid_is_never_promoted_since_nobody_has_read_it() -> None:
+    """A loss of power took a part of an older checkpoint, and left the newest one whole."""
+
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        for index in (10, 20, 30):
+            checkpoint(group, index)
+        [torn] = [name for name in disk.names() if name.startswith("checkpoint-") and parse_name(name).index == 20]
+        disk.put(torn, (disk.read(torn) or b"")[:-1])
+        again = (await opened(disk)).groups[GROUP]
+        assert again.base is not None
+        assert again.base.index == 30
+        assert not again.is_promotable(29)
+        assert not await again.promote(29)
+        assert again.is_promotable(30)
+        assert await again.promote(30)
+        assert (await opened(disk)).found[GROUP].state == b"state 30"
+
+    with_log(check)
