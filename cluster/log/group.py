@@ -205,6 +205,10 @@ class GroupLog:
             self._wal.shorten()
         return name is not None
 
+    def give_up(self) -> None:
+        """Promote nothing any more: the group is about to be deleted."""
+        self._snapshots.give_up()
+
     async def install(self, meta: Meta, state: bytes) -> None:
         """Make durable a snapshot that another member sent; what the log has instead of it is void (RA-42).
 

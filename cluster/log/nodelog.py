@@ -117,7 +117,9 @@ class NodeLog:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        uid = self.groups.pop(name).uid
+        group = self.groups.pop(name)
+        group.give_up()
+        uid = group.uid
         node = self._node
         left = {other: number for other, number in node.groups.items() if other != name}
         known = {other: founders for other, founders in node.founders.items() if other != name}

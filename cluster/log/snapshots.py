@@ -114,13 +114,17 @@ class Snapshots:
         finally:
             file.close()
         if chosen not in self.checkpoints:
-            # The leader's snapshot was installed meanwhile.
+            # The leader's snapshot was installed meanwhile, or the group was deleted.
             return None
         self.checkpoints.remove(chosen)
         self._disk.rename(str(chosen), str(name))
         await self._disk.sync_names()
         reached("checkpoint promoted")
         return name if self._became(name) else None
+
+    def give_up(self) -> None:
+        """Promote nothing any more: the files are about to be removed."""
+        self.checkpoints = []
 
     def read(self, name: SnapshotName) -> tuple[Meta, bytes]:
         """What a snapshot or checkpoint holds.

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from splitbrain.cluster.log.group import GroupLog
-from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
+from splitbrain.cluster.log.nodelog import NodeLog, open_node_log, uid_of
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName, parse_name
 from splitbrain.cluster.log.snapshots import MAX_CHECKPOINTS
-from tests.cluster.support import Draws, FakeDisk, entry, written
+from tests.cluster.support import Draws, FakeDisk, FakeFile, entry, written
 
 GROUP = "tree"
 
@@ -93,6 +93,43 @@ def test_ra38_a_snapshot_that_is_installed_during_a_promotion_stays_the_newest()
             assert found.state == b"theirs"
 
     with_log(check)
+
+
+def test_ra38_a_promotion_that_goes_on_when_its_group_is_deleted_comes_to_nothing() -> None:
+    async def main() -> None:
+        disk = SlowCheckpoints()
+        log = await opened(disk)
+        group = await log.create(GROUP)
+        checkpoint(group, 10)
+        promoting = asyncio.ensure_future(group.promote(10))
+        await asyncio.sleep(0)
+        await log.delete(GROUP)
+        disk.may_sync.set()
+        assert not await promoting
+        assert [name for name in disk.names() if uid_of(name) == group.uid] == []
+
+    asyncio.run(main())
+
+
+class SlowCheckpoints(FakeDisk):
+    """Syncs no checkpoint before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_sync = asyncio.Event()
+
+    def open(self, name: str) -> FakeFile:
+        file = super().open(name)
+        if not name.startswith("checkpoint-"):
+            return file
+        synced = file.sync
+
+        async def sync() -> None:
+            await self.may_sync.wait()
+            await synced()
+
+        file.sync = sync
+        return file
 
 
 def thinned_out(seed: int) -> set[int]:
