@@ -93,7 +93,7 @@ class Snapshotting:
         Raises:
             OSError: a checkpoint could not be written; the node must stop.
         """
-        if self._is_writing:
+        if self._is_writing or self._is_behind(last):
             return
         if last.index >= self._snapshot_due:
             self._is_writing = True
@@ -116,6 +116,8 @@ class Snapshotting:
         Raises:
             OSError: it could not be written; the node must stop.
         """
+        if self._is_behind(last):
+            return
         # A log that ends before a checkpoint has lost something: what is not durable here waits.
         if self._checkpoint_interval and self._checkpoint_due <= last.index <= self._durable_index(last):
             self._storage.write_checkpoint(*self._written_down(last.index, dump))
@@ -125,6 +127,12 @@ class Snapshotting:
         if not self._is_writing and self._storage.is_promotable(upto):
             self._is_writing = True
             self._spawn(self._promote(upto), "promote checkpoint")
+
+    def _is_behind(self, last: Entry) -> bool:
+        """Whether an entry is before the log in memory: a snapshot of the leader is being taken over, and entries of
+        before are still applied. They need not be written down any more.
+        """
+        return last.index < self._raft.log.base_index
 
     def _durable_index(self, last: Entry) -> int:
         return self._raft.written_index if M16 not in self._bugs else last.index
