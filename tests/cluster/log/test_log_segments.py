@@ -198,3 +198,31 @@ def test_ra35_a_crash_while_the_log_rolls_over_mixes_no_entries_with_those_that_
         assert list((await opened(disk)).found[GROUP].entries) == former
 
     asyncio.run(main())
+
+
+def test_ra35_what_replaced_durable_entries_is_in_no_segment_before_it_is_durable_itself() -> None:
+    """Entries 2 and 3 of term 2 come, and are committed elsewhere, while the disk syncs the last of those of term 1."""
+
+    async def main() -> None:
+        disk = Stuck()
+        log = await opened(disk)
+        group = await log.create(GROUP)
+        syncing = asyncio.ensure_future(log.sync(lambda _, __: None, max_bytes=1))
+        former = [*(entry(index, data=b"former") for index in range(1, 5)), entry(5, data=bytes(1000))]
+        group.append(former[:4], written(*former[:4]))
+        await turns(20)
+        disk.stuck, disk.gate = True, asyncio.Event()
+        group.append(former[4:], written(former[4]))
+        await turns(5)
+        group.truncate(2)
+        later = [entry(index, term=2, data=b"later") for index in (2, 3)]
+        group.append(later, written(*later))
+        group.committed = 3
+        disk.gate.set()
+        await turns(20)
+        syncing.cancel()
+        await asyncio.gather(syncing, return_exceptions=True)
+        assert any(name.startswith("segment-") for name in disk.names()), "the log did not roll over"
+        assert list((await opened(disk)).found[GROUP].entries) == former
+
+    asyncio.run(main())

@@ -17,7 +17,16 @@ from splitbrain.cluster.raft.effects import (
     StartElectionTimer,
     TruncateLog,
 )
-from splitbrain.cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Read, Received, Start, Written
+from splitbrain.cluster.raft.events import (
+    Change,
+    ElectionTimeout,
+    HeartbeatTick,
+    Propose,
+    Read,
+    Received,
+    Start,
+    Written,
+)
 from splitbrain.cluster.raft.membership import ChangeRefusal, Configuration, decode_configuration, encode_configuration
 from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, PreVote, PreVoteReply, Vote, VoteReply
 from tests.cluster.raft.simulation import PropertyError, Simulation
@@ -132,6 +141,18 @@ def test_ra30_a_leader_that_leaves_does_not_count_itself_and_steps_down_when_tha
     (applied,) = only(Apply, effects)
     assert applied.refs == {2: "ref"}
     assert only(RoleChanged, effects) == [RoleChanged("follower", 1, None)]
+
+
+def test_ra30_a_leader_that_leaves_goes_on_while_only_what_is_before_its_removal_is_committed() -> None:
+    raft = ready_leader(voters=("n1", "n2", "n3", "n4"))
+    written(raft, raft.handle(Propose("command", b"x")))
+    written(raft, raft.handle(Change("ref", "n1", joins=False)))
+    for peer in ("n2", "n3"):
+        reply(raft, peer, 2)
+    assert (raft.commit_index, raft.role) == (2, "leader")
+    for peer in ("n2", "n3"):
+        reply(raft, peer, 3)
+    assert (raft.commit_index, raft.role) == (3, "follower")
 
 
 def test_ra30_who_left_stands_for_election_no_more() -> None:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from splitbrain.cluster.raft import InvariantError, Raft
+from splitbrain.cluster.raft import Entry, InvariantError, Raft, Recovered
 from splitbrain.cluster.raft.effects import Effect, InstallSnapshot, SendChunk
 from splitbrain.cluster.raft.events import Compacted, HeartbeatTick, Received, Written
 from splitbrain.cluster.raft.leader import CHUNK_TICKS
-from splitbrain.cluster.raft.membership import Configuration, encode_configurations
+from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
 from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotChunk, SnapshotReply
+from splitbrain.cluster.raft.versions import encode_version
 from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, written
 
 STATE = b"0123456789"
@@ -102,3 +103,18 @@ def test_a_snapshot_of_what_was_not_applied_is_a_defect() -> None:
     raft = member(1, 1)
     with pytest.raises(InvariantError, match="has a snapshot of entry 2, applied up to 0"):
         raft.handle(Compacted(2))
+
+
+def test_ra42_members_and_version_behind_a_snapshot_stay_if_the_log_does() -> None:
+    """They may be committed, unknown to this node: without them it would count another majority."""
+    behind = (
+        Entry(8, 2, "config", encode_configuration(Configuration(THREE))),
+        Entry(9, 2, "noop", encode_version(2)),
+    )
+    raft = Raft("n1", FIVE, Recovered(2, None, (*entries(2, 2, 2, 2, 2, 2, 2), *behind)), version=2)
+    installed(raft)
+    assert (raft.log.base_index, raft.last_index, raft.commit_index) == (7, 9, 7)
+    assert (raft.members, raft.newest_version) == (THREE, 2)
+    other = Raft("n1", FIVE, Recovered(2, None, (*entries(1, 1, 1, 1, 1, 1, 1), *behind)), version=2)
+    installed(other)
+    assert (other.last_index, other.members, other.newest_version) == (7, FIVE, 1)
