@@ -24,7 +24,7 @@ from splitbrain.cluster.groupnames import METADATA, group_address
 from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import names, node_of
+from splitbrain.cluster.members import incarnation_of, names, node_of
 from splitbrain.cluster.pending import Answering, Pending
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
@@ -159,7 +159,7 @@ class Group:
             f"{f' behind entry {recovered.base_index}' if recovered.base_index else ''}; "
             f"members {', '.join(self._raft.members)}" + (f"; bugs {', '.join(bugs.ids)}" if bugs.ids else "")
         )
-        if self._config.incarnation and not recovered.term and not recovered.entries:
+        if incarnation_of(self._config.member) and not recovered.term and not recovered.entries:
             self._telemetry.event("new-member")
         self._telemetry.start(
             self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)

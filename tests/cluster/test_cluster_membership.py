@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.bugs import M51, NO_BUGS, Bugs
 from splitbrain.cluster.client import ChangeRefusedError, InvalidRequestError, UnavailableError
 from splitbrain.cluster.errors import ArgumentError, WrongNodeError
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.members import incarnation_of, is_member_id, member_id, names, node_of
 from splitbrain.cluster.node import NodeConfig
-from tests.cluster.support import FAST, World, eventually, in_virtual_time
+from tests.cluster.support import FAST, World, both, eventually, in_virtual_time
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 
@@ -21,11 +22,11 @@ FIVE = ["n1", "n2", "n3", "n4", "n5"]
 Story = Callable[[World], Awaitable[None]]
 
 
-def in_world(story: Story, nodes: list[str] = FIVE, founders: tuple[str, ...] = ()) -> None:
+def in_world(story: Story, nodes: list[str] = FIVE, founders: tuple[str, ...] = (), bugs: Bugs = NO_BUGS) -> None:
     """Tell a story of nodes that are started, none of which may fail."""
 
     async def tell() -> None:
-        world = World(nodes)
+        world = World(nodes, bugs=bugs)
         world.founders = founders
         try:
             await world.start()
@@ -141,6 +142,29 @@ def test_a_node_that_left_and_lost_its_data_joins_as_another_member() -> None:
     with counted() as marks:
         in_world(story)
     assert marks["link to a former member closed"] >= 1
+
+
+@both(M51)
+def test_m51_says_nothing_of_another_member_when_a_node_that_lost_its_data_joins_again(
+    bugs: Bugs, broken: bool
+) -> None:
+    """So what it had said is durable, and its votes, are looked for at its start."""
+
+    async def story(world: World) -> None:
+        leader = await world.leader()
+        gone = next(name for name in world.names if name != leader)
+        client = await world.client(leader)
+        await client.put("/a", 1)
+        await changed(lambda: client.remove_member(gone))
+        await world.wipe(gone)
+        world.telemetry[gone].clear()
+        await changed(lambda: client.add_member(member_id(gone, 1)))
+        await world.start(gone)
+        assert [line for line in world.telemetry[gone] if line["event"] == "start"]
+        assert any(line["event"] == "new-member" for line in world.telemetry[gone]) != broken
+        await client.close()
+
+    in_world(story, bugs=bugs)
 
 
 def test_who_has_not_heard_of_any_change_gets_no_majority_with_a_member_that_lost_its_data() -> None:
