@@ -400,6 +400,8 @@ class MembershipChanges:
 
         They were added by a request without an answer. Until they run, the others may have no majority.
         """
+        if len(self._out) < 2:
+            return list(self._out)
         seen = await roster(context, _membership(context), await with_majority(context, self._out))
         listed = {
             node
