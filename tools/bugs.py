@@ -12,18 +12,16 @@ replaces its entry. Two hunts run at a time, each on one core.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import hours
 import msgspec
+from hunts import COLUMNS, Hunt, ask, cells, head, hunt_of, row, side_by_side
 
 from splitbrain.cluster.bugs import ALL, Bug
 
@@ -32,8 +30,6 @@ Draw: TypeAlias = Literal["default", "chosen"]
 DOCS: Final = Path(__file__).parent.parent / "docs"
 DATA: Final = DOCS / "bugs.json"
 PAGE: Final = DOCS / "bugs.md"
-
-HOURS: Final = 3600.0
 
 CHOSEN: Final[dict[str, str]] = {
     "M01": "--workload register --nemesis kill,power --nodes 3,5 --interval 1",
@@ -123,64 +119,13 @@ and with options that bring it out. CPU seconds are those of one busy machine: c
 """
 
 
-class Hunt(msgspec.Struct, frozen=True, kw_only=True):
-    """How one hunt went.
-
-    Attributes:
-        found: whether a checker that can see the bug named a violation.
-        kind: what the checkers called it, or the harness error; empty if there was nothing.
-        cpu_s: CPU seconds that it took.
-        simulated_h: simulated hours.
-        runs: seeds that were tried.
-        ops: of the plan once it was shrunk, None if it was not.
-        command: runs the finding again; that of the hunt if there is none.
-        revision: of the code.
-    """
-
-    found: bool
-    kind: str
-    cpu_s: float
-    simulated_h: float
-    runs: int
-    ops: int | None
-    command: str
-    revision: str
-
-
 def hunt(bug: Bug, draw: Draw, budget_s: float) -> Hunt:
     """Hunt one bug on one core."""
     options = shlex.split(CHOSEN[bug.id]) if draw == "chosen" else []
-    words = ["hunt", "--bug", bug.id, *options, "--seed", "1"]
+    words = ["--bug", bug.id, *options, "--seed", "1"]
     with tempfile.TemporaryDirectory() as store:
-        limits = ["--jobs", "1", "--budget", f"{budget_s:g}", "--json", "--store", store]
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("splitbrain")), *words, *limits],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if not done.stdout:
-        raise SystemExit(f"{' '.join(words)} gave no answer: {done.stderr.strip()}")
-    return _of(bug, shlex.join(["splitbrain", *words]), json.loads(done.stdout))
-
-
-def _of(bug: Bug, command: str, answer: dict[str, Any]) -> Hunt:
-    findings: list[dict[str, Any]] = answer["findings"]
-    first = findings[0] if findings else None
-    kind = "" if first is None else str(first["kind"])
-    named = {part.partition(":")[0] for part in kind.split("; ")}
-    smaller = answer["smaller"]
-    figures = answer["figures"]
-    return Hunt(
-        found=first is not None and first["outcome"] == "violation" and bool(named & set(bug.seen_by)),
-        kind=kind,
-        cpu_s=round(figures["cpu_s"], 1),
-        simulated_h=round(figures["simulated_s"] / HOURS, 2),
-        runs=figures["runs"],
-        ops=None if not smaller or smaller["problem"] else smaller["after"]["ops"],
-        command=command if first is None else first["command"].partition(" --store ")[0],
-        revision=str(answer["git"]["revision"])[:10],
-    )
+        answer = ask([*words, "--jobs", "1", "--budget", f"{budget_s:g}", "--store", store])
+    return hunt_of(answer, shlex.join(["splitbrain", "hunt", *words]), bug.seen_by)
 
 
 def read() -> dict[str, dict[Draw, Hunt]]:
@@ -190,8 +135,9 @@ def read() -> dict[str, dict[Draw, Hunt]]:
 
 def keep(found: dict[str, dict[Draw, Hunt]]) -> None:
     """Write data and page."""
-    DATA.write_bytes(msgspec.json.format(msgspec.json.encode(dict(sorted(found.items()))), indent=1) + b"\n")
-    PAGE.write_text(page(found))
+    ordered = dict(sorted(found.items()))
+    DATA.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
+    PAGE.write_text(page(ordered))
 
 
 def page(found: dict[str, dict[Draw, Hunt]]) -> str:
@@ -203,8 +149,8 @@ def page(found: dict[str, dict[Draw, Hunt]]) -> str:
         if hunts:
             lines.append(f"Found with the {draw} draw: {sum(hunt.found for hunt in hunts)} of {len(hunts)} hunted.\n")
     lines += [*_without(hours.read()), ""]
-    lines += ["| bug | what is broken | source | can be seen by |", "| --- | --- | --- | --- |"]
-    lines += [f"| `{bug.id}` | {bug.line} | {bug.source} | {', '.join(bug.seen_by)} |" for bug in ALL.values()]
+    lines += head("bug", "what is broken", "source", "can be seen by")
+    lines += [row(f"`{bug.id}`", bug.line, bug.source, ", ".join(bug.seen_by)) for bug in ALL.values()]
     for draw in draws:
         lines += ["", f"## With the {draw} draw", "", *_table(found, draw)]
     return "\n".join(lines) + "\n"
@@ -222,16 +168,10 @@ def _without(found: Sequence[hours.Hours]) -> Iterable[str]:
 
 
 def _table(found: dict[str, dict[Draw, Hunt]], draw: Draw) -> Iterable[str]:
-    yield "| bug | found | CPU s | simulated h | runs | what the checkers said | shrunk to ops | again |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield from head("bug", *COLUMNS)
     for bug, hunts in found.items():
         if draw in hunts:
-            each = hunts[draw]
-            said, ops = each.kind or "nothing", "" if each.ops is None else str(each.ops)
-            yield (
-                f"| `{bug}` | {'yes' if each.found else 'no'} | {each.cpu_s} | {each.simulated_h} | {each.runs} | "
-                f"{said} | {ops} | `{each.command}` |"
-            )
+            yield row(f"`{bug}`", cells(hunts[draw]))
 
 
 def main(words: Sequence[str]) -> None:
@@ -254,12 +194,11 @@ def main(words: Sequence[str]) -> None:
     def hunted(each: tuple[Bug, Draw]) -> Hunt:
         return hunt(*each, given.budget)
 
-    with ThreadPoolExecutor(2) as pool:
-        for (bug, draw), result in zip(wanted, pool.map(hunted, wanted), strict=True):
-            word = "found" if result.found else "NOT FOUND"
-            print(f"{bug.id} {draw:8} {word:9} {result.cpu_s:6.1f} s  {result.kind}", flush=True)
-            found.setdefault(bug.id, {})[draw] = result
-            keep(found)
+    for (bug, draw), result in side_by_side(hunted, wanted, 2):
+        word = "found" if result.found else "NOT FOUND"
+        print(f"{bug.id} {draw:8} {word:9} {result.cpu_s:6.1f} s  {result.kind}", flush=True)
+        found.setdefault(bug.id, {})[draw] = result
+        keep(found)
 
 
 if __name__ == "__main__":

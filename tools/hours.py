@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from hunts import HOUR_S, ask
 
 DATA: Final = Path(__file__).parent.parent / "docs" / "hours.json"
 
 RUNS: Final = 50
 """Seeds of one hunt: what an interruption loses."""
-
-HOUR_S: Final = 3600.0
 
 
 class Hours(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,12 +71,7 @@ def keep(found: Sequence[Hours]) -> None:
 
 def hunt(seed: int, jobs: int) -> dict[str, Any]:
     """The answer of one hunt, with the default draw."""
-    options = ["--seed", str(seed), "--runs", str(RUNS), "--budget", "100000", "--jobs", str(jobs), "--no-canary"]
-    splitbrain = str(Path(sys.executable).with_name("splitbrain"))
-    done = subprocess.run([splitbrain, "hunt", *options, "--json"], capture_output=True, text=True, check=False)
-    if not done.stdout:
-        raise SystemExit(f"the hunt from seed {seed} on gave no answer: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    return ask(["--seed", str(seed), "--runs", str(RUNS), "--budget", "100000", "--jobs", str(jobs), "--no-canary"])
 
 
 def of_answer(answer: dict[str, Any]) -> Hours:
