@@ -1,0 +1,133 @@
+"""Every mutant can be made of the present code, says what it is, and is in the lists that its name puts it in."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def tool(name: str) -> Any:
+    """A module of tools/."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(ROOT / "tools"))  # pyright: ignore[reportUnknownMemberType]
+        return importlib.import_module(name)
+
+
+patches, mutants, hunts = tool("patches"), tool("mutants"), tool("hunts")
+NAMES: list[str] = patches.names()
+
+HEADER = "# what: a\n# source: own\n# shows: b (crashes)\n"
+DIFF = "--- a/cluster/retry.py\n+++ b/cluster/retry.py\n@@ -1 +1 @@\n-old\n+new\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_patch_applies_to_the_present_code_and_leaves_python(name: str, tmp_path: Path) -> None:
+    mutant = patches.read(name)
+    before: dict[str, str] = {}
+    for file in mutant.files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, tmp_path / file)
+        before[file] = (tmp_path / file).read_text()
+    patches.apply(mutant, tmp_path)
+    for file, text in before.items():
+        changed = (tmp_path / file).read_text()
+        assert changed != text
+        compile(changed, file, "exec")
+
+
+def test_there_are_enough_mutants_for_every_list() -> None:
+    assert len(NAMES) >= 62
+
+
+def test_the_unseen_ones_and_the_fixed_ones_follow_from_the_names_alone() -> None:
+    advice = "a mutant came or went: write the names anew, in this order"
+    assert patches.listed("unseen.txt") == patches.unseen(NAMES), advice
+    assert patches.listed("fixed.txt") == patches.fixed(NAMES), advice
+    assert not set(patches.listed("unseen.txt")) & set(patches.listed("fixed.txt"))
+
+
+def test_a_patch_that_does_not_apply_is_named_with_what_to_do(tmp_path: Path) -> None:
+    mutant = patches.read(NAMES[0])
+    for file in mutant.files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("other code\n")
+    with pytest.raises(patches.PatchError, match=rf"{NAMES[0]} does not apply .* by hand .*{NAMES[0]}\.patch"):
+        patches.apply(mutant, tmp_path)
+
+
+def test_a_header_may_go_on_in_further_lines() -> None:
+    mutant = patches.parsed("x", "# what: a\n#   b\n# source: own\n# shows: c\n#   d\n#   e\n" + DIFF)
+    assert (mutant.what, mutant.source, mutant.shows) == ("a b", "own", "c d e")
+    assert mutant.files == ("cluster/retry.py",)
+
+
+@pytest.mark.parametrize("header", ["", "# what: a\n# shows: b\n", "# source: own\n# what: a\n# shows: b\n"])
+def test_a_patch_without_its_header_is_refused(header: str) -> None:
+    with pytest.raises(patches.PatchError, match="x: a patch begins with"):
+        patches.parsed("x", header + DIFF)
+
+
+@pytest.mark.parametrize("file", ["checkers/engine.py", "harness/cli/hunt.py"])
+def test_a_patch_of_what_judges_is_refused(file: str) -> None:
+    with pytest.raises(patches.PatchError, match=file):
+        patches.parsed("x", HEADER + DIFF.replace("cluster/retry.py", file))
+
+
+def answer(*findings: dict[str, str]) -> dict[str, Any]:
+    """The answer of a hunt with these findings."""
+    figures = {"cpu_s": 12.34, "simulated_s": 1800.0, "runs": 7}
+    return {"findings": list(findings), "smaller": None, "figures": figures, "git": None}
+
+
+def finding(outcome: str, kind: str) -> dict[str, str]:
+    """A finding."""
+    return {"outcome": outcome, "kind": kind, "command": "splitbrain run --seed 7 --store /tmp/x"}
+
+
+def test_only_a_violation_that_a_checker_names_counts_and_everything_is_kept() -> None:
+    found = hunts.hunt_of(answer(finding("violation", "crashes: node-crash")), "hunt")
+    assert (found.found, found.kind, found.command) == (True, "crashes: node-crash", "splitbrain run --seed 7")
+    broken = hunts.hunt_of(answer(finding("harness error", "a worker died")), "hunt")
+    assert (broken.found, broken.outcome, broken.kind) == (False, "harness error", "a worker died")
+    nothing = hunts.hunt_of(answer(), "hunt")
+    assert (nothing.found, nothing.command, nothing.cpu_s, nothing.runs) == (False, "hunt", 12.3, 7)
+    other = hunts.hunt_of(answer(finding("violation", "crashes: node-crash")), "hunt", ["durability"])
+    assert not other.found
+
+
+def test_the_page_shows_all_labels_side_by_side_and_the_unseen_ones_apart() -> None:
+    first, second, hidden = NAMES[:3]
+    yes = hunts.hunt_of(answer(finding("violation", "set: lost")), "hunt")
+    no = hunts.hunt_of(answer(), "hunt")
+    found = {"before": {first: no, second: yes}, "after": {first: yes, second: yes, hidden: no}}
+    lines: list[str] = mutants.page(found, {first: patches.read(first)}, [hidden]).splitlines()
+    assert "- before: found 1 of 2, in 12.3 CPU s at the median ()" in lines
+    assert "- after: found 2 of 2, in 12.3 CPU s at the median (); of the unseen ones found 0 of 1" in lines
+    assert f"| `{first}` | {patches.read(first).what} | not in 12.3 | 12.3 |" in lines
+    assert f"| `{second}` | removed since | 12.3 | 12.3 |" in lines
+    assert f"| `{hidden}` (unseen) | removed since |  | not in 12.3 |" in lines
+    assert f"| `{first}` | yes | 12.3 | 0.5 | 7 | set: lost |  | `splitbrain run --seed 7` |" in lines
+
+
+def test_the_unseen_ones_are_hunted_only_if_they_are_asked_for() -> None:
+    unseen = patches.listed("unseen.txt")
+    assert set(mutants.chosen("seen", [])) == set(NAMES) - set(unseen)
+    assert mutants.chosen("unseen", []) == unseen
+    assert not set(mutants.chosen("fixed", [])) & set(unseen)
+    assert mutants.chosen("seen", unseen[:1]) == unseen[:1]
+
+
+def test_a_copy_has_the_code_and_shares_what_is_compiled_only_where_nothing_is_changed(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    mutants.copy(folder, ["cluster/raft/log.py"])
+    assert (folder / "splitbrain" / "cluster").resolve() == folder / "cluster"
+    assert (folder / "cluster" / "raft" / "log.py").read_bytes() == (ROOT / "cluster" / "raft" / "log.py").read_bytes()
+    assert not (folder / "cluster" / "raft" / "log.py").is_symlink()
+    assert (folder / "checkers" / "__pycache__").resolve() == ROOT / "checkers" / "__pycache__"
+    assert not (folder / "cluster" / "raft" / "__pycache__").exists()
