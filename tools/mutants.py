@@ -6,9 +6,9 @@ usage: tools/mutants.py [--label LABEL] [--only fixed|seen|unseen|all] [--missin
 
 Each mutant is hunted in a copy of the code in which its patch is applied, with the default draw and from seed 1, until
 a checker names a violation or the budget of CPU seconds is used up (--budget, 240). Without names and --only all are
-hunted but the unseen ones. docs/mutants.json keeps what was found under a label, such as before and after; a later
-hunt of the same mutant under that label replaces its entry, and --missing leaves out those that have one. --jobs hunts
-run at a time (2), each on one core.
+hunted but the unseen ones: these must be asked for with --only, also by name. docs/mutants.json keeps what was found
+under a label, such as before and after; a later hunt of the same mutant under that label replaces its entry, and
+--missing leaves out those that have one. --jobs hunts run at a time (2), each on one core.
 """
 
 from __future__ import annotations
@@ -169,9 +169,18 @@ def _short(hunt: Hunt | None) -> str:
 
 
 def chosen(only: str, named: Sequence[str]) -> list[str]:
-    """The names of the mutants that are asked for."""
+    """The names of the mutants that are asked for.
+
+    Raises:
+        SystemExit: one is named that is unseen, and these are not asked for.
+    """
     there, unseen = patches.names(), patches.listed("unseen.txt")
     if named:
+        hidden = [name for name in named if name in unseen]
+        if hidden and only not in ("unseen", "all"):
+            raise SystemExit(
+                f"{', '.join(hidden)}: not to be hunted before the end; if that is now, add --only unseen."
+            )
         return list(named)
     of_set = {
         "fixed": patches.listed("fixed.txt"),

@@ -26,6 +26,9 @@ MUTANTS: Final = ROOT / "tests" / "mutants"
 UNSEEN: Final = 10
 FIXED: Final = 20
 
+HUNTED_EARLY: Final = ("client-broken-connection-definite", "links-half-open-refuses-new")
+"""These were among the first by digest, and were hunted before the end, by mistake: they are not unseen any more."""
+
 ALLOWED: Final = ("cluster/", "harness/systems/metadata")
 """What a mutant may change: the cluster, its client, and the session with which workloads use that."""
 
@@ -137,13 +140,17 @@ def by_digest(of: Iterable[str]) -> list[str]:
 
 
 def unseen(of: Sequence[str]) -> list[str]:
-    """Of all names, those that are not looked at before the end: the first ones by digest."""
-    return by_digest(of)[:UNSEEN]
+    """Of all names, those that are not looked at before the end: the first ones by digest, but those hunted early."""
+    return _free(of)[:UNSEEN]
 
 
 def fixed(of: Sequence[str]) -> list[str]:
     """Of all names, those on which single ideas are tried: the ones that follow."""
-    return by_digest(of)[UNSEEN : UNSEEN + FIXED]
+    return _free(of)[UNSEEN : UNSEEN + FIXED]
+
+
+def _free(of: Sequence[str]) -> list[str]:
+    return by_digest(name for name in of if name not in HUNTED_EARLY)
 
 
 def listed(file: str) -> list[str]:

@@ -50,6 +50,7 @@ def test_the_unseen_ones_and_the_fixed_ones_follow_from_the_names_alone() -> Non
     assert patches.listed("unseen.txt") == patches.unseen(NAMES), advice
     assert patches.listed("fixed.txt") == patches.fixed(NAMES), advice
     assert not set(patches.listed("unseen.txt")) & set(patches.listed("fixed.txt"))
+    assert not set(patches.listed("unseen.txt")) & set(patches.HUNTED_EARLY)
 
 
 def test_a_patch_that_does_not_apply_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -120,7 +121,11 @@ def test_the_unseen_ones_are_hunted_only_if_they_are_asked_for() -> None:
     assert set(mutants.chosen("seen", [])) == set(NAMES) - set(unseen)
     assert mutants.chosen("unseen", []) == unseen
     assert not set(mutants.chosen("fixed", [])) & set(unseen)
-    assert mutants.chosen("seen", unseen[:1]) == unseen[:1]
+    seen = mutants.chosen("seen", [])[0]
+    assert mutants.chosen("seen", [seen]) == [seen]
+    with pytest.raises(SystemExit, match=f"{unseen[0]}: not to be hunted before the end"):
+        mutants.chosen("seen", [seen, unseen[0]])
+    assert mutants.chosen("unseen", unseen[:1]) == unseen[:1]
 
 
 def test_a_copy_has_the_code_and_shares_what_is_compiled_only_where_nothing_is_changed(tmp_path: Path) -> None:
