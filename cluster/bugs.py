@@ -193,7 +193,7 @@ M27: Final = Bug(
     "M27",
     "a lease is counted in heartbeats, which stand still while the leader is paused (needs lease-reads)",
     "etcd #20418",
-    ("linearizable",),
+    ("linearizable", "quorum-progress"),
 )
 M28: Final = Bug(
     "M28",
