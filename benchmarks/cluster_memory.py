@@ -81,6 +81,11 @@ class Commands:
         body = Put(("k", str(self._asked % self._keys)), b"%d" % self._asked)
         return wire.encode(wire.Request(self._asked, TIMEOUT_MS, body))
 
+    async def hand_over(self, take: Callable[[bytes], None]) -> None:
+        """Hand each command over as soon as there is one."""
+        while True:
+            take(await self.receive())
+
     def send(self, message: bytes) -> None:
         """An answer."""
         assert b"done" in message, f"a command failed: {message!r}"

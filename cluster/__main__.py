@@ -1,20 +1,23 @@
 """The node process: `python -m splitbrain.cluster --node n1 --listen HOST:PORT --peer n2=HOST:PORT ... --data DIR`.
 
-The log goes to standard error, telemetry to DIR/telemetry.jsonl. SIGTERM and SIGINT stop the node in good order. Exit
-codes: 0 stopped in good order, 1 the node failed, 2 the command line is wrong.
+The log goes to standard error, telemetry to DIR/telemetry.jsonl, and the marks that the node passes to the file that
+SPLITBRAIN_MARKS names in the environment, if it does. SIGTERM and SIGINT stop the node in good order. Exit codes: 0
+stopped in good order, 1 the node failed, 2 the command line is wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
 
 from splitbrain.cluster.arguments import USAGE, parse
 from splitbrain.cluster.errors import ArgumentError, ClusterError
+from splitbrain.cluster.marks import MARKS_VARIABLE
 from splitbrain.cluster.node import Node, NodeConfig
-from splitbrain.cluster.real import RealWorld
+from splitbrain.cluster.real import RealWorld, marks_reported
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +31,8 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
     try:
-        asyncio.run(_run(config, Path(data)))
+        with marks_reported(os.environ.get(MARKS_VARIABLE)):
+            asyncio.run(_run(config, Path(data)))
     except (ClusterError, OSError) as error:
         print(f"error: node {config.node} stops: {error}", file=sys.stderr)
         return 1

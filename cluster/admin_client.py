@@ -45,6 +45,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     machine_version: int = 1
     supported_version: int = 1
     outdated: bool = False
+    down: tuple[str, ...] = ()
 
 
 class WrittenState(msgspec.Struct, frozen=True):

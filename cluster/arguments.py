@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.nodeconfig import APPLY_SLICE, NodeConfig
@@ -21,7 +22,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--snapshot-interval N] [--checkpoint-interval N] [--wal-bytes N]
                          [--lease-reads 0|1] [--groups NAME[,NAME]...]
                          [--chunk-bytes N] [--learners-first 0|1]
-                         [--max-batch N] [--apply-slice N] [--machine-version N]
+                         [--max-batch N] [--max-pipeline N] [--max-pending N]
+                         [--apply-slice N] [--repeat-window N] [--machine-version N]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -45,7 +47,13 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --learners-first
                   1: who joins becomes a voter once it has caught up, not at once (default 0)
   --max-batch     log entries in one message at most (default 128)
+  --max-pipeline  log entries on their way to one member at most (default 4096)
+  --max-pending   commands not committed, and reads not confirmed, that a leader holds at most, and requests under way
+                  at a node; beyond that it answers busy (default 4096)
   --apply-slice   log entries that are applied before messages and clients get a word in again (default 512)
+  --repeat-window
+                  the number of a request that is so far behind the highest of its connection, or further, counts as
+                  repeated (default 8192)
   --machine-version
                   the latest version of the state machine that this node supports (default: that of the program);
                   a version is in force once all members support it, and never goes back
@@ -70,7 +78,10 @@ _OPTIONS: Final = (
     "--chunk-bytes",
     "--learners-first",
     "--max-batch",
+    "--max-pipeline",
+    "--max-pending",
     "--apply-slice",
+    "--repeat-window",
     "--machine-version",
     "--checkpoint-interval",
     "--wal-bytes",
@@ -109,6 +120,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         chunk_bytes=_number_of(options, "--chunk-bytes", CHUNK_BYTES),
         learners_first=_switch(options, "--learners-first"),
         apply_slice=_number_of(options, "--apply-slice", APPLY_SLICE),
+        repeat_window=_number_of(options, "--repeat-window", WINDOW),
         machine_version=_number_of(options, "--machine-version", NEWEST_VERSION),
     )
     return config, options["--data"]
@@ -148,20 +160,24 @@ def _address(text: str, option: str) -> Address:
 def _raft_config(options: dict[str, str]) -> Config:
     default = Config()
     heartbeat_ms = _milliseconds(options.get("--heartbeat-ms", str(default.heartbeat_ms)), "--heartbeat-ms")
-    leases = _switch(options, "--lease-reads")
-    batch = _number_of(options, "--max-batch", default.max_batch)
-    if "--election-ms" not in options:
-        return Config(heartbeat_ms=heartbeat_ms, lease_reads=leases, max_batch=batch)
-    low, _, high = options["--election-ms"].partition("-")
-    min_ms = _milliseconds(low, "--election-ms")
-    max_ms = _milliseconds(high, "--election-ms") if high else 2 * min_ms
+    min_ms, max_ms = _election_ms(options, default)
     return Config(
         heartbeat_ms=heartbeat_ms,
         election_min_ms=min_ms,
         election_max_ms=max_ms,
-        lease_reads=leases,
-        max_batch=batch,
+        lease_reads=_switch(options, "--lease-reads"),
+        max_batch=_number_of(options, "--max-batch", default.max_batch),
+        max_pipeline=_number_of(options, "--max-pipeline", default.max_pipeline),
+        max_pending=_number_of(options, "--max-pending", default.max_pending),
     )
+
+
+def _election_ms(options: dict[str, str], default: Config) -> tuple[int, int]:
+    if "--election-ms" not in options:
+        return default.election_min_ms, default.election_max_ms
+    low, _, high = options["--election-ms"].partition("-")
+    min_ms = _milliseconds(low, "--election-ms")
+    return min_ms, _milliseconds(high, "--election-ms") if high else 2 * min_ms
 
 
 def _number_of(options: dict[str, str], option: str, default: int) -> int:

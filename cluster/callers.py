@@ -83,6 +83,10 @@ class Callers:
         """Its connection is gone."""
         del self._by_address[caller.address]
 
+    def is_connected(self, client: ClientAddress) -> bool:
+        """Whether this is a client of this node, and of this life of it, and is connected."""
+        return client in self._by_address
+
     def deliver(self, message: Deliver) -> None:
         """Send a message to a client, of this node or of another: to one that is not there any more it gets lost."""
         caller = self._by_address.get(message.client)

@@ -9,7 +9,7 @@ own.
     node.stopped()
 
 `MARKS` are the states that a node may reach (see `splitbrain.cluster.marks`), `counted` counts them in all nodes of
-this process.
+this process, `heard` reports each of them at once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from splitbrain.cluster.arguments import parse
-from splitbrain.cluster.marks import MARKS, counted
+from splitbrain.cluster.arrivals import WINDOW
+from splitbrain.cluster.marks import MARKS, MARKS_VARIABLE, counted, heard
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
-from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH
+from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH, MAX_PENDING, MAX_PIPELINE
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -33,10 +34,14 @@ __all__ = [
     "ELECTION_MS",
     "HEARTBEAT_MS",
     "MARKS",
+    "MARKS_VARIABLE",
     "MAX_BATCH",
+    "MAX_PENDING",
+    "MAX_PIPELINE",
     "NEWEST_VERSION",
     "SNAPSHOT_INTERVAL",
     "WAL_BYTES",
+    "WINDOW",
     "Address",
     "Clock",
     "Connection",
@@ -48,6 +53,7 @@ __all__ = [
     "Runtime",
     "Timer",
     "counted",
+    "heard",
     "start",
 ]
 
@@ -62,7 +68,10 @@ class EmbeddedNode:
         self._node = node
 
     def stopped(self) -> None:
-        """Note that the node stops in good order. Its tasks are to be cancelled right after this."""
+        """Have the node write last checkpoints, and note that it stops in good order (RA-41).
+
+        Its tasks are to be cancelled right after this.
+        """
         self._node.stopped()
 
 

@@ -13,19 +13,26 @@ import msgspec
 
 from splitbrain.cluster.machine import (
     AppendCommand,
+    ClientDown,
+    DemonitorClient,
     DemonitorNode,
+    DownReason,
     EffectCommand,
     MachineEffect,
+    MonitorClient,
     MonitorNode,
     NodeDown,
     NodeUp,
+    ReadLog,
     ReleaseCursor,
     SendToClient,
     SetTimer,
+    SetTimerAt,
     Timeout,
     WriteCheckpoint,
 )
 from splitbrain.cluster.tree import encode_command
+from splitbrain.cluster.wire import ClientAddress
 
 
 class StartTimer(msgspec.Struct, frozen=True):
@@ -35,6 +42,13 @@ class StartTimer(msgspec.Struct, frozen=True):
     delay_ms: int
 
 
+class StartTimerAt(msgspec.Struct, frozen=True):
+    """The same at this time of the wall clock, in ms since the Unix epoch, or at once."""
+
+    name: str
+    at_ms: int
+
+
 class StopTimer(msgspec.Struct, frozen=True):
     """Stop the timer of this name."""
 
@@ -42,12 +56,29 @@ class StopTimer(msgspec.Struct, frozen=True):
 
 
 class LookAt(msgspec.Struct, frozen=True):
-    """Call `node_changed` for this node now, and whenever its link breaks or comes up."""
+    """Call `node_changed` for this node now, and whenever the leader's view of it changes."""
 
     node: str
 
 
-Action: TypeAlias = StartTimer | StopTimer | LookAt | AppendCommand | SendToClient | ReleaseCursor | WriteCheckpoint
+class LookAtClient(msgspec.Struct, frozen=True):
+    """Call `client_down` for this client if it is away, and `look_again` after a while."""
+
+    client: ClientAddress
+
+
+Action: TypeAlias = (
+    StartTimer
+    | StartTimerAt
+    | StopTimer
+    | LookAt
+    | LookAtClient
+    | AppendCommand
+    | SendToClient
+    | ReadLog
+    | ReleaseCursor
+    | WriteCheckpoint
+)
 
 
 class Executor:
@@ -66,15 +97,20 @@ class Executor:
         self._leads = False
         self._timers: dict[str, None] = {}
         self._down: dict[str, bool] = {}  # of the nodes that are monitored: what the log says of each
+        self._clients: dict[ClientAddress, None] = {}  # those that are monitored
 
     def begin(self, effects: Sequence[MachineEffect]) -> list[Action]:
         """This member leads, and has applied the no-op of its term; what its machine wants done then."""
         return [action for effect in effects for action in self._carry_out(effect)]
 
+    def read(self, effects: Sequence[MachineEffect]) -> list[Action]:
+        """The entries of a `ReadLog` were read, and this is to be done."""
+        return [action for effect in effects for action in self._carry_out(effect)]
+
     def role_changed(self, *, leads: bool) -> list[Action]:
         """This member leads from now on, or does not any more: timers and monitors end."""
         self._leads = leads
-        timers, self._timers, self._down = self._timers, {}, {}
+        timers, self._timers, self._down, self._clients = self._timers, {}, {}, {}
         return [StopTimer(name) for name in timers]
 
     def applied(self, index: int, effects: Sequence[MachineEffect]) -> list[Action]:
@@ -89,11 +125,34 @@ class Executor:
         return [_command(Timeout(name))]
 
     def node_changed(self, node: str, *, is_up: bool) -> list[Action]:
-        """There is a link to a node, or there is none."""
-        if node not in self._down or self._down[node] != is_up:
+        """A node is up or down, in the eyes of this member."""
+        actions: list[Action] = []
+        if node in self._down and self._down[node] == is_up:
+            self._down[node] = not is_up
+            actions.append(_word(node, is_up=is_up))
+        if not is_up:
+            for client in [client for client in self._clients if client.node == node]:
+                actions += self.client_down(client, "no_connection")
+        return actions
+
+    def client_down(self, client: ClientAddress, reason: DownReason) -> list[Action]:
+        """A client is away, whether it is monitored or not."""
+        if client not in self._clients:
             return []
-        self._down[node] = not is_up
-        return [_command(NodeUp(node) if is_up else NodeDown(node))]
+        del self._clients[client]
+        return [_command(ClientDown(client, reason))]
+
+    def again(self, command: bytes) -> list[Action]:
+        """A command that the leader was too busy to append is due again, in the same term.
+
+        What the log says of a node last must be true: a word that was taken back meanwhile is not said any more.
+        """
+        void = [_word(node, is_up=is_down).data for node, is_down in self._down.items()]
+        return [] if command in void else [AppendCommand(command)]
+
+    def look_again(self) -> list[Action]:
+        """Look at all clients that are monitored; nothing to do if there are none."""
+        return [LookAtClient(client) for client in self._clients]
 
     def _carry_out(self, effect: MachineEffect) -> list[Action]:
         if isinstance(effect, ReleaseCursor | WriteCheckpoint):
@@ -105,13 +164,22 @@ class Executor:
         match effect:
             case SetTimer():
                 return self._set_timer(effect.name, effect.delay_ms)
+            case SetTimerAt(name, at_ms):
+                self._timers[name] = None
+                return [StartTimerAt(name, at_ms)]
             case MonitorNode(node):
                 self._down.setdefault(node, False)
                 return [LookAt(node)]
             case DemonitorNode(node):
                 self._down.pop(node, None)
                 return []
-            case AppendCommand() | SendToClient():
+            case MonitorClient(client):
+                self._clients[client] = None
+                return [LookAtClient(client)]
+            case DemonitorClient(client):
+                self._clients.pop(client, None)
+                return []
+            case AppendCommand() | SendToClient() | ReadLog():
                 return [effect]
 
     def _set_timer(self, name: str, delay_ms: int | None) -> list[Action]:
@@ -122,6 +190,10 @@ class Executor:
             return []
         del self._timers[name]
         return [StopTimer(name)]
+
+
+def _word(node: str, *, is_up: bool) -> AppendCommand:
+    return _command(NodeUp(node) if is_up else NodeDown(node))
 
 
 def _command(command: EffectCommand) -> AppendCommand:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29, M30
 from splitbrain.cluster.callers import Caller, Notices
@@ -81,6 +83,7 @@ class Group:
         self._config = config
         self._runtime = runtime
         self._links = place.links
+        self._detector = place.detector
         self._store = store(config.node, config.bugs)
         self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
         self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
@@ -126,7 +129,7 @@ class Group:
             config.chunk_bytes,
             config.bugs,
         )
-        self._machinery = Machinery(name, place, self.requests, self._snapshots, self._raft)
+        self._machinery = Machinery(self._name, place, self.requests, self._snapshots, self._raft)
         self._expiry = Expiry(config.bugs)
         self._catching_up = CatchingUp(self._raft.last_index)
         self._executors = self._executors_by_effect()
@@ -200,7 +203,14 @@ class Group:
                 await self._idle
 
     def stopped(self) -> None:
-        """Note in the telemetry that the member stops in good order. What it promised is durable already."""
+        """Write a last checkpoint, and note in the telemetry that the member stops in good order.
+
+        What it promised is durable already.
+        """
+        try:
+            self._snapshots.stopped(self._store.applied_index, self._store.dump)
+        except OSError as error:
+            self._log(f"stops without a checkpoint: {error}")
         self._telemetry.stop()
 
     def deleted(self) -> None:
@@ -232,6 +242,9 @@ class Group:
             raft.is_outdated,
         )
 
+    def _down(self) -> tuple[str, ...]:
+        return tuple(node for node in names(self._raft.members) if self._detector.is_down(node))
+
     def projections(self) -> tuple[str, str]:
         """Hashes of what the projections hold, and of what they should."""
         return self._store.projection_hash, self._store.projected_hash
@@ -246,7 +259,7 @@ class Group:
         answer: Answering = partial(caller.answer, request.id)
         match body:
             case wire.StatusQuery():
-                answer(term, self.status(), 0)
+                answer(term, structs.replace(self.status(), down=self._down()), 0)
             case wire.MembersQuery():
                 answer(term, self.members(), 0)
             case Project():
@@ -259,8 +272,12 @@ class Group:
                 self.requests.from_client(body, request.timeout_ms, answer, request.reply, request.priority)
 
     def link_changed(self, node: str) -> None:
-        """A connection to another node has been made, or broke."""
+        """A connection to another node has been made, or broke, or the node is taken for down, or no longer."""
         self._machinery.node_changed(node)
+
+    def client_gone(self, client: wire.ClientAddress) -> None:
+        """A client of another node, for which this member asked, is not connected to it any more."""
+        self._machinery.client_gone(client)
 
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
@@ -285,6 +302,8 @@ class Group:
 
     def query(self, query: Query) -> tuple[Result, int]:
         """The answer from what this node has applied, and up to which index that is."""
+        if self._store_work:
+            reached("read between two slices")
         return self._store.query(query), self._store.applied_index
 
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[wire.Outcome], None]) -> None:
@@ -327,7 +346,7 @@ class Group:
 
     def _heartbeat_ticked(self, token: int) -> None:
         now_ns = self._runtime.clock.monotonic_ns()
-        if self._heartbeat.holds(token):
+        if self._heartbeat.holds(token) and self._raft.role == "leader":
             self._drop_unused_refs()
         self.submit(_FromTimer(HeartbeatTick(now_ns), self._heartbeat, token))
 
@@ -466,6 +485,7 @@ class Group:
                     self._rebuild()
 
     def _apply(self, effect: fx.Apply) -> None:
+        self._runtime.applied(len(effect.entries))
         for entry in effect.entries:
             result = self._store.apply(entry)
             self._telemetry.applied(entry.index)

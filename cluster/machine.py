@@ -2,8 +2,8 @@
 
 A machine is deterministic: every member applies the same entries and comes to the same state. With the result of an
 entry it may give back effects, which say what is to be done outside of it. The leader does it, and answers through the
-log, where there is an answer: a timer that ran out is a `Timeout`, a node that went down a `NodeDown`, which every
-member applies as any command. What all members do is said below.
+log, where there is an answer: a timer that ran out is a `Timeout`, a node that went down a `NodeDown`, a client that
+went away a `ClientDown`, which every member applies as any command. What all members do is said below.
 
 Effects get lost when a leader fails after it has applied an entry, and are carried out twice when its successor applies
 it, too. A machine must stand both. Timers and monitors end with their leader: a new one is given what it is to begin
@@ -12,8 +12,8 @@ with by `begin_leading`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -31,9 +31,24 @@ class SetTimer(msgspec.Struct, frozen=True):
     delay_ms: int | None
 
 
+class SetTimerAt(msgspec.Struct, frozen=True):
+    """The same at a time, at once if it is past: a new leader that is asked for it does not wait the whole time again.
+
+    Attributes:
+        name: of the timer; `SetTimer` sets and stops the same ones.
+        at_ms: since the Unix epoch, by the wall clock of the leader as it is when the timer is set.
+    """
+
+    name: str
+    at_ms: int
+
+
 class MonitorNode(msgspec.Struct, frozen=True):
-    """Put a `NodeDown` into the log when the leader loses its link to a node, at once if it has none, and a `NodeUp`
-    when it has it again; until `DemonitorNode`.
+    """Put a `NodeDown` into the log when a node is down, at once if it is so already, and a `NodeUp` when it is up
+    again; until `DemonitorNode`.
+
+    A node is down when the leader has no link to it, or when the leader's failure detector takes it for down (RA-4):
+    then it is silent, or has no connection to the leader, and may run all the same.
     """
 
     node: str
@@ -43,6 +58,20 @@ class DemonitorNode(msgspec.Struct, frozen=True):
     """Say no more about a node."""
 
     node: str
+
+
+class MonitorClient(msgspec.Struct, frozen=True):
+    """Put one `ClientDown` into the log when a client's connection is gone, or when the client's node is down (see
+    `MonitorNode`), at once if it is so already. Then, or with `DemonitorClient`, the monitor ends.
+    """
+
+    client: ClientAddress
+
+
+class DemonitorClient(msgspec.Struct, frozen=True):
+    """Say no more about a client."""
+
+    client: ClientAddress
 
 
 class AppendCommand(msgspec.Struct, frozen=True):
@@ -66,6 +95,19 @@ class SendToClient(msgspec.Struct, frozen=True):
     local: bool = False
 
 
+class ReadLog(msgspec.Struct, frozen=True):
+    """Read committed entries, and do what comes of them: a machine need not hold what stands in the log (Ra's `log`).
+
+    Attributes:
+        indexes: of the entries.
+        then: gets the entries in this order, without those that the log let go (RA-38), and gives what is to be done;
+            what all members do is not among that, as only the leader reads.
+    """
+
+    indexes: tuple[int, ...]
+    then: Callable[[tuple[Entry, ...]], Sequence[MachineEffect]]
+
+
 class ReleaseCursor(msgspec.Struct, frozen=True):
     """The machine needs no entry up to this index any more: where a checkpoint of one of them is, the newest of these
     takes the place of the log up to there (RA-38). On every member.
@@ -79,7 +121,17 @@ class WriteCheckpoint(msgspec.Struct, frozen=True):
 
 
 MachineEffect: TypeAlias = (
-    SetTimer | MonitorNode | DemonitorNode | AppendCommand | SendToClient | ReleaseCursor | WriteCheckpoint
+    SetTimer
+    | SetTimerAt
+    | MonitorNode
+    | DemonitorNode
+    | MonitorClient
+    | DemonitorClient
+    | AppendCommand
+    | SendToClient
+    | ReadLog
+    | ReleaseCursor
+    | WriteCheckpoint
 )
 
 
@@ -100,25 +152,42 @@ class Timeout(msgspec.Struct, frozen=True, array_like=True, tag="timeout"):
 
 
 class NodeDown(msgspec.Struct, frozen=True, array_like=True, tag="node_down"):
-    """The leader has no link to this node."""
+    """This node is down, in the eyes of the leader: see `MonitorNode`."""
 
     node: str
 
 
 class NodeUp(msgspec.Struct, frozen=True, array_like=True, tag="node_up"):
-    """The leader has a link to this node again."""
+    """This node is up again, in the eyes of the leader: see `MonitorNode`."""
 
     node: str
 
 
-EffectCommand: TypeAlias = Timeout | NodeDown | NodeUp
+DownReason: TypeAlias = Literal["gone", "no_connection"]
+
+
+class ClientDown(msgspec.Struct, frozen=True, array_like=True, tag="client_down"):
+    """A client that was monitored is away, or may be.
+
+    Attributes:
+        client: as it was named.
+        reason: "gone": its connection ended, or its node did, and its address never comes back; "no_connection": its
+            node is down in the eyes of the leader (see `MonitorNode`), and the client may be there all the same.
+    """
+
+    client: ClientAddress
+    reason: DownReason
+
+
+EffectCommand: TypeAlias = Timeout | NodeDown | NodeUp | ClientDown
 
 
 class Machine(Protocol):
     """A state machine.
 
     Attributes:
-        releases_itself: whether only its effects write down its state and let the log go; else its node decides.
+        releases_itself: whether only its effects write down its state and let the log go; else its node decides. A
+            node that stops in good order writes a checkpoint in any case (RA-41), and so does one whose client asks.
     """
 
     @property

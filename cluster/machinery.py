@@ -1,4 +1,4 @@
-"""How a member carries out what its machine asks for: timers, commands of its own, checkpoints (RA-23, RA-24)."""
+"""How a member carries out what its machine asks for: timers, monitors, commands, checkpoints (RA-23, RA-24)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from splitbrain.cluster.executor import Action, Executor, LookAt, StartTimer, StopTimer
+from splitbrain.cluster.executor import Action, Executor, LookAt, LookAtClient, StartTimer, StartTimerAt, StopTimer
 from splitbrain.cluster.machine import (
     AppendCommand,
     Machine,
     MachineEffect,
+    ReadLog,
     ReleaseCursor,
     SendToClient,
     WriteCheckpoint,
@@ -22,19 +23,25 @@ from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.runtime import Timer
 from splitbrain.cluster.snapshotting import Snapshotting
-from splitbrain.cluster.wire import Deliver, Failure, Outcome
+from splitbrain.cluster.wire import AskForClient, ClientAddress, Deliver, Failure, Outcome, encode_peer
 
 _MS: Final = 1_000_000
 
 RETRY_MS: Final = 100
-"""After so long a busy leader is asked again to take a command of its machine. Commands behind it may overtake it."""
+"""After so long a busy leader is asked again to take a command of its machine.
+
+Commands behind it may overtake it, but for what is said of nodes (`Executor.again`).
+"""
+
+LOOK_MS: Final = 200
+"""How often a leader looks whether the clients that its machine monitors are there."""
 
 
 class Machinery:
     """The effects of one member, and the world that they need.
 
     Args:
-        group: its name.
+        group: its address (`splitbrain.cluster.groupnames`).
         place: the node.
         requests: of the group.
         snapshots: of the member.
@@ -45,12 +52,16 @@ class Machinery:
         self._group = group
         self._clock = place.runtime.clock
         self._links = place.links
+        self._detector = place.detector
         self._node = place.config.node
         self._requests = requests
         self._snapshots = snapshots
+        self._raft = raft
         self._deliver = place.deliver
+        self._is_connected = place.is_connected
         self._executor = Executor(self._node, raft.last_index, lambda node: node in names(raft.configuration.voters))
         self._timers: dict[str, Timer] = {}
+        self._looking: Timer | None = None  # while clients are monitored
         self._leads_in: int | None = None
 
     def role_changed(self, term: int, *, leads: bool) -> None:
@@ -76,8 +87,15 @@ class Machinery:
                 self._act([action])
 
     def node_changed(self, node: str) -> None:
-        """The link to a node came up, or broke."""
-        self._act(self._executor.node_changed(node, is_up=node == self._node or self._links.is_up(node)))
+        """The link to a node came up, or broke, or the node is taken for down, or no longer (RA-4)."""
+        self._act(self._executor.node_changed(node, is_up=self._reaches(node)))
+
+    def _reaches(self, node: str) -> bool:
+        return node == self._node or (self._links.is_up(node) and not self._detector.is_down(node))
+
+    def client_gone(self, client: ClientAddress) -> None:
+        """A client's connection is no more, as its node says."""
+        self._act(self._executor.client_down(client, "gone"))
 
     def stop(self) -> None:
         """Do nothing any more."""
@@ -87,20 +105,29 @@ class Machinery:
         for action in actions:
             match action:
                 case StartTimer(name, delay_ms):
-                    self._stop_timer(name)
-                    self._timers[name] = self._clock.call_later(delay_ms * _MS, partial(self._timed_out, name))
+                    self._start_timer(name, delay_ms * _MS)
+                case StartTimerAt(name, at_ms):
+                    self._start_timer(name, max(0, at_ms * _MS - self._clock.wall_ns()))
                 case StopTimer(name):
                     self._stop_timer(name)
                 case LookAt(node):
                     self.node_changed(node)
+                case LookAtClient(client):
+                    self._look_at(client)
                 case AppendCommand(data):
                     self._append(data)
                 case SendToClient(client, data):
                     self._deliver(Deliver(client, data, self._group))
+                case ReadLog():
+                    self._read(action)
                 case ReleaseCursor(index):
                     self._snapshots.release(index)
                 case WriteCheckpoint():
                     raise AssertionError("only an entry has a state to write down")
+
+    def _start_timer(self, name: str, delay_ns: int) -> None:
+        self._stop_timer(name)
+        self._timers[name] = self._clock.call_later(delay_ns, partial(self._timed_out, name))
 
     def _stop_timer(self, name: str) -> None:
         timer = self._timers.pop(name, None)
@@ -112,10 +139,35 @@ class Machinery:
         del self._timers[name]
         self._act(self._executor.timed_out(name))
 
+    def _look_at(self, client: ClientAddress) -> None:
+        if self._looking is None:
+            self._looking = self._clock.call_later(LOOK_MS * _MS, self._look_again)
+        if client.node == self._node:
+            if not self._is_connected(client):
+                self.client_gone(client)
+        elif self._reaches(client.node):
+            self._links.send_to_node(client.node, encode_peer(AskForClient(client, self._group)))
+        else:
+            self._act(self._executor.client_down(client, "no_connection"))
+
+    def _read(self, effect: ReadLog) -> None:
+        log, commit = self._raft.log, self._raft.commit_index
+        there = [index for index in effect.indexes if log.base_index < index <= commit]
+        entries = tuple(entry for index in there for entry in log.slice(index, index))
+        self._act(self._executor.read(effect.then(entries)))
+
+    def _look_again(self) -> None:
+        self._looking = None
+        self._act(self._executor.look_again())
+
     def _append(self, data: bytes) -> None:
         self._requests.from_node(data, partial(self._answered, data))
 
     def _answered(self, data: bytes, outcome: Outcome) -> None:
         if isinstance(outcome, Failure) and outcome.reason == "busy":
             reached("command of the machine waited for a busy leader")
-            self._clock.call_later(RETRY_MS * _MS, partial(self._append, data))
+            self._clock.call_later(RETRY_MS * _MS, partial(self._append_again, data, self._leads_in))
+
+    def _append_again(self, data: bytes, term: int | None) -> None:
+        if term is not None and term == self._leads_in:  # else it ended with its leader
+            self._act(self._executor.again(data))

@@ -4,12 +4,12 @@
 the nodes that it runs, and shows the zeros as well: a state that no run ever reached is one that no run has tested
 (TigerBeetle's `coverage` marks; FoundationDB's `TEST` macro).
 
-Outside of `counted` a mark costs one comparison.
+Outside of `counted` and `heard` a mark costs two comparisons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,6 +28,8 @@ MARKS: Final[Mapping[str, str]] = {
     "election without a winner": "a candidate got no majority in time",
     "leader met a higher term": "a leader stepped down because a message had a higher term",
     "leader heard no majority": "a leader stepped down because too few had replied for too long",
+    "vote of an old term ignored": "a candidate received the answer to its request for votes in an earlier term",
+    "reply of an old term ignored": "a leader received a follower's agreement with what it had sent in an earlier term",
     "old leader spoke": "a leader of an earlier term was informed of the later one",
     # the log
     "no-op committed": "a new leader committed the entry with which its term begins",
@@ -38,8 +40,10 @@ MARKS: Final[Mapping[str, str]] = {
     "log compacted": "entries that a durable snapshot covers were dropped",
     "snapshot sent in parts": "a follower lacked entries that its leader had dropped",
     "snapshot installed": "a follower took over a snapshot of its leader",
+    "snapshot given up": "a follower that had a part of a snapshot got no more of it for long",
     "snapshot of a later version refused": "a follower did not take over a snapshot that it does not understand",
     "log applied in slices": "more was committed at once than a node applies in one go",
+    "read between two slices": "a local read was answered while entries that are committed waited to be applied",
     # versions of the state machine
     "machine version raised": "a leader put a later version into force, which all members had said they understand",
     "member is outdated": "a version was put into force that a member does not understand: it applies nothing more",
@@ -85,6 +89,8 @@ MARKS: Final[Mapping[str, str]] = {
     # links
     "link broke": "a connection to a peer broke",
     "link came up again": "a link that had broken got a new connection",
+    "peer taken for down": "a node heard nothing of another one for longer than it is used to",
+    "peer no longer taken for down": "a node that had been taken for down was heard again",
     "dial not answered": "a peer did not answer in time when it was dialled",
     "messages for a peer were thrown away": "too many waited for a connection, so the oldest were dropped",
     "connection made no sense": "what came on a connection was none of the protocol's, or not in its place",
@@ -99,6 +105,7 @@ MARKS: Final[Mapping[str, str]] = {
     "former write-ahead file removed": "a node was stopped between a roll-over and the removal of the former file",
     "segment written": "committed entries were put into a segment",
     "checkpoint written": "a node wrote down what it had applied, without a sync, and kept its log",
+    "checkpoint written at the stop": "a node that stopped in good order wrote down what it had applied",
     "checkpoint thinned out": "there were too many checkpoints, and one from the middle was removed",
     "checkpoint promoted": "a checkpoint became the snapshot",
     "recovered from a checkpoint": "a node was stopped between a checkpoint and its promotion, and went on from it",
@@ -111,14 +118,32 @@ MARKS: Final[Mapping[str, str]] = {
 }
 """Every mark, with a line on when it is reached."""
 
+MARKS_VARIABLE: Final = "SPLITBRAIN_MARKS"
+"""The environment variable that names the file in which a node process reports the marks that it passes."""
+
 _counts: dict[str, int] | None = None
+_hear: Callable[[str], None] | None = None
 
 
 def reached(mark: str) -> None:
-    """Count a mark; outside of `counted` nothing happens."""
+    """Count a mark, and let it be heard; outside of `counted` and `heard` nothing happens."""
     if _counts is not None:
         assert mark in MARKS, f"there is no mark {mark!r}: add it to splitbrain.cluster.marks.MARKS"
         _counts[mark] += 1
+    if _hear is not None:
+        _hear(mark)
+
+
+@contextmanager
+def heard(hear: Callable[[str], None]) -> Generator[None]:
+    """Call `hear` with each mark at the moment at which a node passes it, while the context lasts. Cannot be nested."""
+    global _hear
+    assert _hear is None, "marks are being heard already"
+    _hear = hear
+    try:
+        yield
+    finally:
+        _hear = None
 
 
 @contextmanager

@@ -18,13 +18,14 @@ import msgspec
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.callers import Caller, Callers, bounded
+from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.group import Group
 from splitbrain.cluster.groupnames import METADATA, group_address, group_of, group_problem
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import is_member_id
+from splitbrain.cluster.members import is_member_id, node_of
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
@@ -54,7 +55,8 @@ class Node:
         links = Links(runtime, config.member, config.peers, self._link_changed, config.bugs)
         life = runtime.rng.between(1, _LIFE_LIMIT)
         self._callers = Callers(config.node, life, links)
-        self._place = Place(config, runtime, links, life, self._callers.deliver)
+        deliver, is_connected = self._callers.deliver, self._callers.is_connected
+        self._place = Place(config, runtime, links, life, deliver, is_connected, FailureDetector(config.peers))
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
@@ -73,11 +75,12 @@ class Node:
             await self._open(name, config.voters)
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._log.sync(self._written, config.wal_bytes), "sync log")
+        runtime.spawn(self._watch_peers(), "failure detector")
         for name, group in self._groups.items():
             self._run(name, group)
 
     def stopped(self) -> None:
-        """Note in the telemetry that the node stops in good order. What it promised is durable already."""
+        """Write last checkpoints (RA-41), and note in the telemetry that the node stops in good order."""
         for group in self._groups.values():
             group.stopped()
         self._log.close()
@@ -130,6 +133,21 @@ class Node:
             if is_up:
                 group.requests.route_waiting()
             group.link_changed(node)
+
+    async def _watch_peers(self) -> None:
+        """For ever: ask the failure detector what it thinks, and tell the groups (RA-4)."""
+        clock, detector = self._runtime.clock, self._place.detector
+        while True:
+            await clock.sleep(POLL_MS * 1_000_000)
+            for node in detector.poll(clock.monotonic_ns()):
+                if detector.is_down(node):
+                    reached("peer taken for down")
+                    self._runtime.log(f"{node} is taken for down")
+                else:
+                    reached("peer no longer taken for down")
+                    self._runtime.log(f"{node} is no longer taken for down")
+                for group in list(self._groups.values()):
+                    group.link_changed(node)
 
     async def _change_groups(self, name: str, body: wire.StartGroup | wire.DeleteGroup, answer: Answering) -> None:
         """Begin a group here, or forget it; durable before it is answered."""
@@ -189,7 +207,11 @@ class Node:
             elif hello.to != self._config.member or not self._is_peer(hello.node):
                 self._runtime.log(f"a caller that is no peer was turned away: {hello}")
             else:
-                await self._serve_peer(hello.node, connection)
+                signs = self._place.detector.connected(node_of(hello.node), self._runtime.clock.monotonic_ns())
+                try:
+                    await self._serve_peer(hello.node, connection, signs)
+                finally:
+                    signs.ended()
         except ConnectionError:
             return
         except msgspec.DecodeError as error:
@@ -198,7 +220,7 @@ class Node:
         finally:
             connection.close()
 
-    async def _serve_peer(self, peer: str, connection: Connection) -> None:
+    async def _serve_peer(self, peer: str, connection: Connection, signs: Signs) -> None:
         former = self._inbound.get(peer)
         if former is not None:
             former.close()
@@ -206,19 +228,20 @@ class Node:
         # For each group, which counts its own. One for each connection is enough: a request is forwarded at most once,
         # and so on one connection only.
         forwards: dict[str, Arrivals] = {}
-        while True:
-            frame = await connection.receive()
+        clock = self._runtime.clock
+
+        def take(frame: bytes) -> None:
+            signs.heard(clock.monotonic_ns())
             if frame == wire.ALIVE:
-                continue
+                return
             address, message = wire.decode_peer(frame)
             group = self._groups.get(address)
             if group is None or group.address != address:
                 group = self._of_incarnation(address)
-            if isinstance(message, wire.Deliver):
-                if message.client.node == self._config.node:
-                    self._callers.deliver(message)
+            if isinstance(message, wire.Deliver | wire.AskForClient):
+                self._about_client(peer, message)
             elif isinstance(message, wire.Forward):
-                if not forwards.setdefault(address, Arrivals()).is_first(message.ref):
+                if not forwards.setdefault(address, Arrivals(self._config.repeat_window)).is_first(message.ref):
                     reached("repeated forward ignored")
                 elif group is None:
                     self._answer_to_peer(peer, message)(0, self._no_group(address), 0)
@@ -227,10 +250,22 @@ class Node:
                     group.requests.from_peer(message.body, answer, message.reply, message.priority)
             elif group is None:
                 reached("message for a group that is not here")
+            elif isinstance(message, wire.ClientGone):
+                group.client_gone(message.client)
             elif isinstance(message, wire.Forwarded):
                 group.requests.answered_by_peer(peer, message)
             else:
                 group.received(peer, message)
+
+        await connection.hand_over(take)
+
+    def _about_client(self, peer: str, message: wire.Deliver | wire.AskForClient) -> None:
+        if message.client.node != self._config.node:
+            return
+        if isinstance(message, wire.Deliver):
+            self._callers.deliver(message)
+        elif not self._callers.is_connected(message.client):
+            self._place.links.send_if_up(peer, wire.encode_peer(wire.ClientGone(message.client, message.group)))
 
     def _of_incarnation(self, address: str) -> Group | None:
         """The member of a group of this address, which has an incarnation, if it is here."""
@@ -257,9 +292,9 @@ class Node:
             self._callers.leave(caller)
 
     async def _serve_caller(self, connection: Connection, caller: Caller) -> None:
-        requests = Arrivals()
-        while True:
-            data = await connection.receive()
+        requests = Arrivals(self._config.repeat_window)
+
+        def take(data: bytes) -> None:
             try:
                 request = wire.decode_request(data)
             except msgspec.DecodeError as error:
@@ -268,11 +303,13 @@ class Node:
                     raise
                 nonsense = _invalid(f"the request makes no sense: {error}")
                 caller.answer(request_id, 0, nonsense, 0)
-                continue
+                return
             if requests.is_first(request.id):
                 self._serve_request(caller, request, len(data))
             else:
                 reached("repeated request ignored")
+
+        await connection.hand_over(take)
 
     def _serve_request(self, caller: Caller, request: wire.Request, size: int) -> None:
         answer = partial(caller.answer, request.id)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.bugs import M51, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.groupnames import METADATA, group_problem
@@ -46,6 +47,7 @@ class NodeConfig:
         learners_first: who joins, and is given no role, becomes a voter once it has caught up; else at once.
         groups: names of groups beside that of the metadata store, which every node has from the start.
         apply_slice: entries that are applied at once.
+        repeat_window: how far the number of a request may be behind the highest of its connection.
         machine_version: the latest version of the state machine that the node supports.
 
     Raises:
@@ -66,6 +68,7 @@ class NodeConfig:
     chunk_bytes: int = CHUNK_BYTES
     learners_first: bool = False
     apply_slice: int = APPLY_SLICE
+    repeat_window: int = WINDOW
     machine_version: int = NEWEST_VERSION
 
     def __post_init__(self) -> None:
@@ -76,6 +79,8 @@ class NodeConfig:
             raise ArgumentError(f"a message takes 1 to {CHUNK_BYTES} bytes of a snapshot.")
         if self.apply_slice < 1:
             raise ArgumentError("at least 1 entry is applied at once.")
+        if self.repeat_window < 1:
+            raise ArgumentError("the window of a connection's requests is at least 1.")
         if not OLDEST <= self.machine_version <= NEWEST_VERSION:
             raise ArgumentError(
                 f"the version of the state machine is {OLDEST} to {NEWEST_VERSION} with this program, "
@@ -83,6 +88,14 @@ class NodeConfig:
             )
         if self.checkpoint_interval < 0:
             raise ArgumentError("the checkpoint interval is 0, for none, or more.")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Refuse names of groups and nodes that cannot be.
+
+        Raises:
+            ArgumentError: as of the class.
+        """
         for group in self.groups:
             problem = group_problem(group)
             if problem is not None or group == METADATA or self.groups.count(group) > 1:

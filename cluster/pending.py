@@ -42,6 +42,7 @@ class Pending:
         asked: the member that it was passed on to, whose answer is waited for.
         settled: the answer that a member has yet to confirm, in the form that `answer` takes.
         timer: ends the wait.
+        awaited: what `Waits.add` gave for the entry that it waits for, 0 if it waits for none.
         answered: whether it was.
     """
 
@@ -49,6 +50,7 @@ class Pending:
         "answer",
         "answered",
         "asked",
+        "awaited",
         "body",
         "by_peer",
         "number",
@@ -80,6 +82,7 @@ class Pending:
         self.asked: NodeId | None = None
         self.settled: tuple[int, Outcome, int] | None = None
         self.timer: Timer | None = None
+        self.awaited = 0
         self.answered = False
 
     @property

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from splitbrain.cluster.errors import StorageError
+from splitbrain.cluster.marks import heard
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.stream import StreamConnection
 
@@ -257,6 +258,28 @@ class RealDisk(Folder):
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+@contextlib.contextmanager
+def marks_reported(path: str | None) -> Generator[None]:
+    """Append each mark that the node passes to a file, a line each, while the context lasts; to none without a path.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    if path is None:
+        yield
+        return
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def report(mark: str) -> None:
+        os.write(fd, f"{mark}\n".encode())
+
+    try:
+        with heard(report):
+            yield
+    finally:
+        os.close(fd)
 
 
 class RealWorld:

@@ -2,8 +2,9 @@
 
 A request is sent to the cluster at most once, by this node or by the leader that it was forwarded to: only a client
 sends a command again, with a ref (RA-22, `splitbrain.cluster.dedup`), and what a network repeats is not looked at (see
-`splitbrain.cluster.arrivals`). Until then every failure is definite. From then on a command that gets no answer in time
-is indefinite. A query changes nothing, so that every failure of one is definite.
+`splitbrain.cluster.arrivals`). While no leader is known it waits, for the time that its client gave it (RA-19). Until
+then every failure is definite. From then on a command that gets no answer in time is indefinite. A query changes
+nothing, so that every failure of one is definite.
 """
 
 from __future__ import annotations
@@ -50,7 +51,6 @@ from splitbrain.cluster.wire import (
 )
 
 _MS: Final = 1_000_000
-MAX_PENDING: Final = 4096
 
 _FORWARDED_REPLIES: Final[Mapping[Reply, ForwardedReply]] = {
     "after_log_append": "after_log_append",
@@ -121,6 +121,7 @@ class Requests:
         self._waits = waits
         self._admission = Admission(config.member, place.links)
         self._reads_on_lease = config.raft.lease_reads
+        self._max_pending = config.raft.max_pending
         self._joins_as: MemberRole = "promotable" if config.learners_first else "voter"
         self._bugs = config.bugs
         self._leader: NodeId | None = None
@@ -145,8 +146,8 @@ class Requests:
         if refusal is not None:
             answer(self._member.term, refusal, 0)
             return
-        if len(self._waiting) + len(self._forwarded) >= MAX_PENDING:
-            detail = f"{self._node} has {MAX_PENDING} requests under way: try again later"
+        if len(self._waiting) + len(self._forwarded) >= self._max_pending:
+            detail = f"{self._node} has {self._max_pending} requests under way: try again later"
             answer(self._member.term, Failure("busy", True, detail), 0)
             return
         request = self._new(body, answer, reply=reply, priority=priority)
@@ -182,7 +183,9 @@ class Requests:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
         if isinstance(body, AwaitEntry):
             # Of every member, and in every role. Committed entries come sooner or later.
-            self._waits.add(body.index, body.term, lambda: answer(body.term, Done(None), body.index))
+            awaited = self._waits.add(body.index, body.term, lambda: answer(body.term, Done(None), body.index))
+            if self._member.is_outdated:
+                self._waits.forget(awaited)  # nothing more is applied here (RA-43)
             return
         if reply == "noreply":
             answer = _unheard
@@ -313,7 +316,7 @@ class Requests:
         self._forwarded[request.number] = request
         if replier == self._node:
             reached("answer waited for this node")
-            self._waits.add(index, term, lambda: self._finish(request, outcome, term, index))
+            request.awaited = self._waits.add(index, term, lambda: self._finish(request, outcome, term, index))
         else:
             reached("answer waited for a member")
             question = Forward(self._life, request.number, AwaitEntry(index, term), self._group)
@@ -343,7 +346,7 @@ class Requests:
         if body.after is None:
             self._answer_here(request)
             return
-        self._waits.add(*body.after, lambda: self._answer_here(request))
+        request.awaited = self._waits.add(*body.after, lambda: self._answer_here(request))
         if not request.answered:
             reached("read waited for an entry")
 
@@ -453,6 +456,8 @@ class Requests:
         self._forwarded.pop(request.number, None)
         if request.timer is not None:
             request.timer.cancel()
+        if request.awaited:
+            self._waits.forget(request.awaited)
         request.answer(self._member.term if term is None else term, outcome, index)
 
     def _not_leader(self) -> Failure:

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 ATTEMPT_MS: Final = 1000
 PAUSE_MS: Final = 20
+GRACE_MS: Final = 100
+"""How much later than the timeout of an attempt its answer may come: the node says that the time ran out."""
 
 
 class Refs:
@@ -77,8 +79,12 @@ async def retrying(
         left_ms = round((ends - loop.time()) * 1000)
         if unknown is not None and left_ms <= 0:
             raise OutcomeUnknownError(str(unknown), unknown.term)
+        attempt = max(1, min(attempt_ms, left_ms))
         try:
-            return await send(max(1, min(attempt_ms, left_ms)))
+            async with asyncio.timeout((attempt + GRACE_MS) / 1000):  # the request or its answer may be lost
+                return await send(attempt)
+        except TimeoutError:
+            unknown = unknown or OutcomeUnknownError("no answer came in time")
         except ClientError as error:
             if error.definite and unknown is None:
                 raise

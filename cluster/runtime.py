@@ -64,6 +64,15 @@ class Connection(Protocol):
         """
         ...
 
+    async def hand_over(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with each message, the next ones too, as soon as it is there.
+
+        Raises:
+            ConnectionError: the other side is gone, and all that it sent was taken.
+            Exception: what `take` raised; nothing more is taken then.
+        """
+        ...
+
     def close(self) -> None:
         """Close both directions."""
         ...
@@ -162,3 +171,5 @@ class Runtime:
     last_words: Callable[[Callable[[], bytes]], None] = lambda _: None
     """Take what gives a last line of telemetry, one for each group. A simulation calls it when the process ends, killed
     or not; a real process that is killed says nothing, and there it is never called."""
+    applied: Callable[[int], None] = lambda _: None
+    """Take how many entries the node has applied. In a simulation it is busy for as long as that takes."""

@@ -122,6 +122,22 @@ class Snapshotting:
         if self._checkpoint_interval and self._checkpoint_due <= last.index <= self._durable_index(last):
             self._storage.write_checkpoint(*self._written_down(last.index, dump))
 
+    def stopped(self, applied: int, dump: Callable[[], bytes]) -> None:
+        """Write down what is applied as the node stops in good order: its next start need not apply it again (RA-41).
+
+        Args:
+            applied: index of the last entry that was applied.
+            dump: gives the state there.
+
+        Raises:
+            OSError: it could not be written; nothing is lost by that.
+        """
+        there = max(self._storage.snapshot_index, self._storage.checkpoint_index, self._raft.log.base_index)
+        # As ever, nothing that the log may lose is in a checkpoint.
+        if self._checkpoint_interval and not self._is_writing and there < applied <= self._raft.written_index:
+            reached("checkpoint written at the stop")
+            self._storage.write_checkpoint(*self._written_down(applied, dump))
+
     def release(self, upto: int) -> None:
         """Let the log go up to the newest checkpoint of an entry up to this index, if there is one (RA-38)."""
         if not self._is_writing and self._storage.is_promotable(upto):

@@ -75,6 +75,16 @@ class StreamConnection(asyncio.Protocol):
             self._transport.resume_reading()
         return message
 
+    async def hand_over(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with each message.
+
+        Raises:
+            ConnectionError: as of `receive`.
+            Exception: what `take` raised; nothing more is taken then.
+        """
+        while True:
+            take(await self.receive())
+
     def close(self) -> None:
         """Close both directions; what was queued before is still sent if the other side takes it."""
         if self._transport is not None and self._lost is None:

@@ -1,4 +1,4 @@
-"""The timers that consensus asks for: election timeout and heartbeat.
+"""The timers that consensus asks for: election timeout (RA-2) and heartbeat (RA-3).
 
 Between the moment when a timer runs out and the one when consensus handles it, it may have been stopped or started
 anew by an event that was handled first. So a timer passes a token, and the node checks whether it still holds.
@@ -15,7 +15,10 @@ _MS: Final = 1_000_000
 
 
 class ElectionTimer:
-    """Runs out after a random time. Every message of a leader starts it anew, so that must cost next to nothing."""
+    """Runs out after a random time, drawn anew at each start, so that members seldom stand together (RA-2).
+
+    Every message of a leader starts it anew, so that must cost next to nothing.
+    """
 
     def __init__(self, clock: Clock, rng: Rng, min_ms: int, max_ms: int, ran_out: Callable[[int], None]) -> None:
         self._clock = clock
@@ -65,7 +68,7 @@ class ElectionTimer:
 
 
 class Heartbeat:
-    """Ticks at an even interval; a tick that comes late is not made up for."""
+    """Ticks at an even interval (RA-3); a tick that comes late is not made up for."""
 
     def __init__(self, clock: Clock, interval_ms: int, tick: Callable[[int], None]) -> None:
         self._clock = clock

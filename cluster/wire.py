@@ -241,6 +241,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
         machine_version: of the state machine, in force where the node has applied the log.
         supported_version: the latest that the node supports.
         outdated: whether the node knows that a later one is in force: then it applies nothing more.
+        down: members' nodes that it takes for down (RA-4).
     """
 
     node: NodeId
@@ -254,6 +255,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
     machine_version: int = OLDEST
     supported_version: int = OLDEST
     outdated: bool = False
+    down: tuple[str, ...] = ()
 
 
 class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):
@@ -428,7 +430,22 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag="deliver"):
     group: str = METADATA
 
 
-PeerFrame: TypeAlias = Message | Forward | Forwarded | Deliver
+class AskForClient(msgspec.Struct, frozen=True, array_like=True, tag="ask_for_client"):
+    """The machine of a group monitors a client of the node that is asked: it answers if that is not connected."""
+
+    client: ClientAddress
+    group: str = METADATA
+
+
+class ClientGone(msgspec.Struct, frozen=True, array_like=True, tag="client_gone"):
+    """The answer to AskForClient; as an address is used for one connection only, it stays true."""
+
+    client: ClientAddress
+    group: str = METADATA
+
+
+RequestFrame: TypeAlias = Forward | Forwarded | Deliver | AskForClient | ClientGone
+PeerFrame: TypeAlias = Message | RequestFrame
 
 ALIVE: Final = b""
 """The frame that says nothing but that the connection works."""
@@ -441,9 +458,7 @@ _encoder = msgspec.msgpack.Encoder()
 _hello_decoder: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
 _request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-_forward_decoder: msgspec.msgpack.Decoder[Forward | Forwarded | Deliver] = msgspec.msgpack.Decoder(
-    Forward | Forwarded | Deliver
-)
+_forward_decoder: msgspec.msgpack.Decoder[RequestFrame] = msgspec.msgpack.Decoder(RequestFrame)
 
 
 def encode(message: Hello | Request | Answer) -> bytes:
@@ -453,7 +468,7 @@ def encode(message: Hello | Request | Answer) -> bytes:
 
 def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
     """A frame of a peer's connection; `group` is the address of that of a message of consensus."""
-    if isinstance(frame, (Forward, Forwarded, Deliver)):
+    if isinstance(frame, (Forward, Forwarded, Deliver, AskForClient, ClientGone)):
         return _REQUEST + _encoder.encode(frame)
     if group == METADATA:
         return _CONSENSUS + encode_message(frame)

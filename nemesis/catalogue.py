@@ -20,11 +20,14 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Nemesis, NemesisPackage
 from splitbrain.nemesis import (
     bounce,
+    bounce_at_moments,
+    clients,
     clock,
     cpu,
     disk,
     groups,
     membership,
+    moment,
     packet,
     partition,
     process,
@@ -62,8 +65,11 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     bounce.KIND,
     transfer.KIND,
     groups.KIND,
+    clients.KIND,
     upgrade.UPGRADE,
     upgrade.ROLLBACK,
+    moment.KIND,
+    bounce_at_moments.KIND,
 )
 """The built-in kinds of fault, in the order in which hunts draw from them."""
 
@@ -226,6 +232,7 @@ def build(
     nodes: Sequence[NodeId] | None = None,
     support: Supported | None = None,
     where: str = "this backend",
+    marks: Sequence[str] = (),
 ) -> NemesisPackage:
     """The nemesis package for the given names.
 
@@ -237,6 +244,7 @@ def build(
         support: what the backend can inject; the rest of a mix is left out and listed in the package. None for
             everything.
         where: the backend, for errors.
+        marks: the coverage marks of the system (`Capabilities.marks`), for faults at moments.
 
     Raises:
         UnknownNameError: a name is unknown.
@@ -257,6 +265,7 @@ def build(
             raise UsageError(f"--nemesis {','.join(names)}: two of them have a kind of fault {kind.name!r}.")
         called_first.setdefault(kind.name, name)
         groups = found.rounds if support is None else _doable(found.rounds, support)
+        groups = tuple(tuple(injection.with_marks(marks) for injection in group) for group in groups)
         if support is not None:
             left_out += _missing(name, found, support, where, refused=not any(groups))
         rounds[kind.name] = rounds.get(kind.name, ()) + tuple(group for group in groups if group) * weight

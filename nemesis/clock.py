@@ -154,7 +154,8 @@ class Clocks:
                 self._doubted[node] = None  # the next attempt may find it correct
                 problems += wrong
                 continue
-            del self._ledger.skewed[node], self._shown[node]
+            del self._ledger.skewed[node]
+            self._shown.pop(node, None)  # another nemesis may have given the fault
             self._doubted.pop(node, None)
         if problems:
             raise NemesisError(f"clock: {'; '.join(problems)}.")

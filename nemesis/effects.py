@@ -92,6 +92,7 @@ async def in_force(deployment: Deployment, ledger: Ledger, problems: list[str] |
         links=tuple(sorted(disturbed or ())),
         disks=tuple(node for node in deployment.nodes if node in ledger.spoiled),
         clocks=tuple(node for node in deployment.nodes if node in ledger.skewed),
+        clients=tuple(node for node in deployment.nodes if node in ledger.clients),
         cpus=tuple(node for node in deployment.nodes if node in ledger.throttled),
     )
 

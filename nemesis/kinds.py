@@ -29,6 +29,10 @@ Figures: TypeAlias = Callable[[Sequence[NodeId], Rng], Mapping[str, Any]]
 """Draws the rest of a request, for a test with these nodes."""
 
 
+MarkFigures: TypeAlias = Callable[[Sequence[NodeId], Sequence[str], Rng], Mapping[str, Any]]
+"""Draws the rest of a request, for a test with these nodes and a system with these coverage marks."""
+
+
 class Injection(msgspec.Struct, frozen=True):
     """One way in which a fault can be injected.
 
@@ -38,15 +42,34 @@ class Injection(msgspec.Struct, frozen=True):
         needs: the kinds of fault that a backend must be able to inject.
         figures: draws the rest of the request (how many messages are lost, by how much a clock jumps), so that a stored
             op does the same again; None if there is no rest.
+        at_marks: draws it where that depends on the marks of the system; `with_marks` then gives `figures`.
     """
 
     request: Mapping[str, Any]
     nodes: int = 1
     figures: Figures | None = None
     needs: tuple[FaultKind, ...] = ()
+    at_marks: MarkFigures | None = None
+
+    def with_marks(self, marks: Sequence[str]) -> Injection:
+        """The same for a system with these marks; unchanged without any."""
+        draw = self.at_marks
+        if draw is None or not marks:
+            return self
+
+        def figures(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+            return draw(nodes, marks, rng)
+
+        return msgspec.structs.replace(self, figures=figures)
 
     def draw(self, nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
-        """The whole request."""
+        """The whole request.
+
+        Raises:
+            UsageError: it depends on marks, and there are none.
+        """
+        if self.at_marks is not None and self.figures is None:
+            raise UsageError("moments are drawn from the marks of the system: build the package with marks=.")
         return self.request if self.figures is None else {**self.request, **self.figures(nodes, rng)}
 
 
@@ -81,6 +104,11 @@ def _anything(_: Asked[Any]) -> None:
     """Accept every request."""
 
 
+def _no_marks(_: Any) -> Collection[str]:
+    """Wait for none."""
+    return ()
+
+
 def always(*needs: FaultKind) -> Callable[[Any], tuple[FaultKind, ...]]:
     """For `Kind.needs`: the needs of a kind whose requests all need the same."""
     return lambda _: needs
@@ -106,6 +134,7 @@ class Kind(Generic[R]):
         specs: the node specs that its requests may name, if they name any.
         takes_s: the longest time that its start may take, in seconds; the last start is that much earlier.
         over: whether it is over when the op that starts it ends.
+        passes: the marks of the system for which a request waits.
         without: a request without some nodes, for shrinking; None if nothing is left of it.
 
     Raises:
@@ -126,6 +155,7 @@ class Kind(Generic[R]):
     specs: Collection[str] = tuple(SPECS)
     takes_s: float = 0.0
     over: bool = False
+    passes: Callable[[R], Collection[str]] = _no_marks
     without: Callable[[Any, Sequence[NodeId]], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -159,7 +189,7 @@ class Kind(Generic[R]):
                 value.pop("over", None)
             if drawn := [name for name in ("fault", "action", "order") if name in value]:
                 raise UsageError(f"{what}: every request has {', '.join(drawn)} of its own: remove it.")
-            if injection.figures is None:
+            if injection.figures is None and injection.at_marks is None:
                 self._check_needs(what, check_request(what, value, self.request, self.specs))
             else:
                 check_template(what, value, self.request, self.specs)

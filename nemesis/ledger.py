@@ -7,7 +7,7 @@ nodes keep a node down. A pause does not: a paused node that is killed is no lon
 
 from __future__ import annotations
 
-from splitbrain.harness.contract.faults import ClockFault, DiskFault
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault
 from splitbrain.harness.contract.nodes import Link, NodeId
 
 
@@ -20,6 +20,7 @@ class Ledger:
         rotted: nodes whose disks had rotten sectors, or lost the ends of files, at any time of this run.
         damaged: nodes whose disks lost data for good during this run: they may refuse to start.
         skewed: nodes whose clocks have a fault, with that fault.
+        clients: nodes whose links to clients have a fault, with that fault.
         throttled: nodes that get a share of a CPU only, with that share.
     """
 
@@ -29,6 +30,7 @@ class Ledger:
         self.rotted: dict[NodeId, None] = {}
         self.damaged: dict[NodeId, None] = {}
         self.skewed: dict[NodeId, ClockFault] = {}
+        self.clients: dict[NodeId, ClientFault] = {}
         self.throttled: dict[NodeId, float] = {}
         self._holds: dict[str, dict[NodeId, None]] = {}
 

@@ -558,7 +558,7 @@ class MembershipChanges:
         """Whether anything is wrong with the cluster beside the node that is out."""
         found = await in_force(context.deployment, self._ledger)
         others_down = set(found.down or ()) - set(self._out)
-        faults = (found.cut, found.paused, found.links, found.disks, found.clocks, found.cpus)
+        faults = (found.cut, found.paused, found.links, found.disks, found.clocks, found.cpus, found.clients)
         return bool(others_down) or any(faults)
 
 

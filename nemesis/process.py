@@ -157,7 +157,7 @@ class NodeFault:
         after = await statuses(deployment)
         for node in nodes:
             effect.evidence[node] = {"before": status_evidence(before[node]), "after": status_evidence(after[node])}
-            effect.evidence[node].update(_lost(answers.get(node)))
+            effect.evidence[node].update(lost(answers.get(node)))
             _mark_restart(before[node], after[node])
             if after[node].state != state and not self._may_stay_down(node, state):
                 problems.append(f"{node} is {after[node].state} instead of {state}")
@@ -165,16 +165,16 @@ class NodeFault:
             raise NemesisError(f"{self._fault}: {'; '.join(problems)}.")
 
 
-def _lost(answer: NodeStatus | None) -> dict[str, Any]:
+def lost(answer: NodeStatus | None) -> dict[str, Any]:
     """What a loss of power lost, and whether that was anything, if the backend reported it.
 
     For a system that had just synced everything it was only a kill.
     """
-    lost = {} if answer is None else {name: answer.evidence[name] for name in _LOSSES if name in answer.evidence}
+    found = {} if answer is None else {name: answer.evidence[name] for name in _LOSSES if name in answer.evidence}
     for name, mark in _LOSSES.items():
-        if lost.get(name):
+        if found.get(name):
             reached(mark)
-    return {"lost": lost, "bit": any(lost.values())} if lost else {}
+    return {"lost": found, "bit": any(found.values())} if found else {}
 
 
 _LOSSES = {

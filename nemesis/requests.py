@@ -97,6 +97,15 @@ def needs_of(f: str, value: Any, named: Sequence[str] = ()) -> frozenset[FaultKi
         return frozenset()
 
 
+def passed_in(f: str, value: Any, named: Sequence[str] = ()) -> tuple[str, ...]:
+    """The marks of the system for which an op waits; none for most. Arguments are those of `needs_of`."""
+    try:
+        kind = kind_of(f, named)
+        return tuple(kind.passes(asked(value, kind.request))) if f == kind.start_f else ()
+    except UsageError:
+        return ()
+
+
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 

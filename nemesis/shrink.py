@@ -37,6 +37,13 @@ ROOM_NS: Final = (1_000_000, 2_000_000_000)
 """How long after its evidence a violation may need to go on: not at all, or until clients have their answers."""
 
 
+COARSE: Final = 8
+"""Chunks of at least this share of the units are tried with other delays too."""
+
+DELAYS: Final = 4
+"""With how many seeds. Every op that is left out shifts what later ones meet; a rare failure seldom survives that."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """The progress of a search.
 
@@ -188,21 +195,33 @@ class _Search:
         """
         self._doing = doing
         base, kept, size = self.best, list(units), len(units)
+
+        def with_delays(some: Sequence[T], later: int) -> Plan | None:
+            plan = build(base, some)
+            return None if plan is None else _with_seed_of(self.best, plan, later)
+
         while kept:
-            rest = self._without_chunks(kept, max(size, 1), lambda some: build(base, some))
+            rest = self._without_chunks(kept, max(size, 1), with_delays)
             if size <= 1 and len(rest) == len(kept):
                 return
             kept, size = rest, min(size, len(rest)) // 2
 
-    def _without_chunks(self, kept: list[T], size: int, build: Callable[[Sequence[T]], Plan | None]) -> list[T]:
-        """Remove chunks of this number of units, one after the other, if the plan still fails; returns what is kept."""
+    def _without_chunks(self, kept: list[T], size: int, build: Callable[[Sequence[T], int], Plan | None]) -> list[T]:
+        """Remove chunks of this number of units, one after the other, if the plan still fails; returns what is kept.
+
+        Args:
+            kept: the units.
+            size: of a chunk.
+            build: returns the plan with some units, and with the delays of the seed that is so much higher.
+        """
         start = 0
         while start < len(kept):
             rests = [(at, [*kept[:at], *kept[at + size :]]) for at in range(start, len(kept), size)]
-            found = self._first(build(rest) for _, rest in rests)
+            seeds = range(DELAYS if size * COARSE >= len(kept) > COARSE else 1)
+            found = self._first(build(rest, later) for later in seeds for _, rest in rests)
             if found is None:
                 break
-            start, kept = rests[found]
+            start, kept = rests[found % len(rests)]
         return kept
 
     # --- candidates ---------------------------------------------------------------------------------------------
@@ -244,6 +263,14 @@ class _Search:
         if found is None and ended:
             raise _EndedEarly
         return place_found
+
+
+def _with_seed_of(best: Plan, plan: Plan, later: int) -> Plan | None:
+    """The plan with the best one's seed, or a later one; None if there is no seed to change."""
+    seed = best.options.get("seed")
+    if not isinstance(seed, int):
+        return None if later else plan
+    return msgspec.structs.replace(plan, options={**plan.options, "seed": seed + later})
 
 
 def _digest(plan: Plan) -> bytes:

@@ -120,6 +120,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         disks: nodes whose disk has a fault.
         clocks: nodes whose clock has a fault.
         cpus: nodes that get little of a CPU.
+        clients: nodes whose links to clients have a fault.
     """
 
     cut: tuple[Link, ...] | None = None
@@ -129,6 +130,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     disks: tuple[str, ...] = ()
     clocks: tuple[str, ...] = ()
     cpus: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
 
 
 class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +143,7 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
         fault: the kind of fault ("partition"): one fault of a kind is in force at a time.
         action: whether the op starts the fault or stops it.
         target: the nodes or links that were hit, in words; NO_TARGET and a reason if there was no node to hit.
-        cut, down, paused, links, disks, clocks, cpus: as of `InForce`.
+        cut, down, paused, links, disks, clocks, cpus, clients: as of `InForce`.
         over: whether the fault is over when the op ends.
         evidence: what was measured; "bit" in it, or in the part of a node, says whether the fault did anything.
     """
@@ -156,6 +158,7 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     disks: tuple[str, ...] = ()
     clocks: tuple[str, ...] = ()
     cpus: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
     over: bool = False
     evidence: dict[str, Any] = {}
 
@@ -240,7 +243,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         over: whether the fault was over when the op ended.
         cut, down, paused: as of `InForce`; None if they are not given, or are no links and no nodes.
         links: likewise; empty if they are not given, None if they are no links.
-        disks, clocks, cpus: likewise; empty if they are not given or are no nodes.
+        disks, clocks, cpus, clients: likewise; empty if they are not given or are no nodes.
         evidence: what was measured.
     """
 
@@ -258,6 +261,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     disks: tuple[str, ...]
     clocks: tuple[str, ...]
     cpus: tuple[str, ...]
+    clients: tuple[str, ...]
     evidence: Evidence
 
 
@@ -279,6 +283,7 @@ def said(*values: Any) -> Said:
         disks=_nodes(value.get("disks")) or (),
         clocks=_nodes(value.get("clocks")) or (),
         cpus=_nodes(value.get("cpus")) or (),
+        clients=_nodes(value.get("clients")) or (),
         evidence=Evidence(_mapping(value.get("evidence"))),
     )
 

@@ -20,6 +20,7 @@ from splitbrain.harness.cli.main import splitbrain
 from splitbrain.harness.contract.sessions import GROUPS, OperationGroup, calls
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
+from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.nemesis import catalogue as nemeses
 from splitbrain.nemesis.kinds import Kind
 from splitbrain.nemesis.packet import ALL_LINKS, ONE_LINK, SIDES
@@ -94,6 +95,7 @@ def sections() -> Iterator[tuple[str, str]]:
         for name, setting in systems.build(system).capabilities.settings.items()
     )
     yield "Settings", table(("system", "setting", "default", "what it is"), rows)
+    yield "Marks of the metadata cluster", table(("mark", "passed when"), Metadata.marks.items())
     yield "Operations", table(("group", "protocol", "a session can"), map(_group, GROUPS.values()))
     for heading, entries in (("Backends", BACKENDS), ("Checkers", CHECKERS)):
         yield heading, table(("name", "what it is"), ((f"`{name}`", line) for name, (_, line) in entries.items()))

@@ -2,10 +2,10 @@
 
 A fault takes effect at some time between the invocation and the completion of its op: that span is unstable. Windows
 are the spans between, split where the voter sets in force change. What the completion of a nemesis op reports
-(`splitbrain.results.faults`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op
-completes; what it does not report is uncertain. While the harness heals, everything is unstable; after that all links
-are open and all nodes are up. If the run ends with a quiet phase, in which clients invoke nothing, the last window ends
-where that phase begins.
+(`splitbrain.results.faults`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`, `clients`) holds until the
+next op completes; what it does not report is uncertain. While the harness heals, everything is unstable; after that all
+links are open and all nodes are up. If the run ends with a quiet phase, in which clients invoke nothing, the last
+window ends where that phase begins.
 
 Faults and client ops are both timed by the controller. Only changes of voter sets are widened, by the difference that
 the nodes' clocks may have to the controller's.
@@ -211,7 +211,9 @@ def _wrong(op: FaultOp, unknown: Wrong) -> Wrong:
         cut=(said.cut or ()) if knows_links else (),
         down=_once(said.down or (), said.paused or ()),
         uncertain_links=(said.links or ()) if knows_links else unknown.uncertain_links,
-        uncertain_nodes=unknown.uncertain_nodes if said.down is None else _once(said.disks, said.cpus, said.clocks),
+        uncertain_nodes=unknown.uncertain_nodes
+        if said.down is None
+        else _once(said.disks, said.cpus, said.clocks, said.clients),
     )
 
 

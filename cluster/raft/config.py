@@ -13,6 +13,12 @@ ELECTION_MS: Final = 600
 MAX_BATCH: Final = 128
 """Entries in one Append at most, unless a member is configured otherwise."""
 
+MAX_PIPELINE: Final = 4096
+"""Entries on their way to one follower at most, unless a member is configured otherwise."""
+
+MAX_PENDING: Final = 4096
+"""Proposals, reads and requests under way at most (of each), unless a member is configured otherwise."""
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Times and limits of a member; the same on all members of a cluster.
@@ -23,8 +29,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         election_max_ms: the longest.
         max_batch: entries in one Append at most (RA-11).
         max_pipeline: entries on their way to one follower at most (RA-11).
-        max_pending: proposals not committed, and reads not confirmed, that a leader holds at most (of each); beyond
-            that it answers "busy".
+        max_pending: proposals not committed, and reads not confirmed, that a leader holds at most (of each), and
+            requests under way at a node; beyond that it answers "busy".
         lease_reads: the leader may answer reads on a lease, and no member votes while it hears a leader.
 
     Raises:
@@ -35,8 +41,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     election_min_ms: int = ELECTION_MS
     election_max_ms: int = 2 * ELECTION_MS
     max_batch: int = MAX_BATCH
-    max_pipeline: int = 4096
-    max_pending: int = 4096
+    max_pipeline: int = MAX_PIPELINE
+    max_pending: int = MAX_PENDING
     lease_reads: bool = False
 
     def __post_init__(self) -> None:

@@ -197,7 +197,10 @@ class StopElectionTimer(msgspec.Struct, frozen=True):
 
 
 class StartHeartbeat(msgspec.Struct, frozen=True):
-    """Hand in a HeartbeatTick every `heartbeat_ms` from now on: for a leader, and for a candidate that asks again."""
+    """Hand in a HeartbeatTick every `heartbeat_ms` from now on.
+
+    For a leader, for a candidate that asks again, and for a follower that waits for the next part of a snapshot.
+    """
 
 
 class StopHeartbeat(msgspec.Struct, frozen=True):

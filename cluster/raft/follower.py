@@ -6,22 +6,39 @@ another leader's (RA-14).
 
 from __future__ import annotations
 
+from typing import Final
+
 from splitbrain.cluster.bugs import M12, M19, M20
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId, SnapshotChunk, SnapshotReply
 from splitbrain.cluster.raft.state import State
 
+RECEIVE_TICKS: Final = 60
+"""After so many heartbeats without a part a snapshot is given up: its leader begins again, if there is one.
+
+Longer than any wait of a leader that sends a part again. (Ra: 30 s.) A part that is here already counts too: on a slow
+link several of these come before a new one, since the leader sent them while it waited.
+"""
+
 
 class _Receiving:
-    """A snapshot that comes in parts. It is dropped when the term ends: the next leader sends its own."""
+    """A snapshot that comes in parts. It is dropped when the term ends: the next leader sends its own.
+
+    Attributes:
+        index: of the entry that it covers.
+        state: what has come of it.
+        idle_ticks: heartbeats since the last part.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.state = bytearray()
+        self.idle_ticks = 0
 
     def take(self, chunk: SnapshotChunk) -> int:
         """Add a part if it follows what is there; how many bytes there are."""
+        self.idle_ticks = 0
         if chunk.offset == len(self.state):
             self.state += chunk.data
         return len(self.state)
@@ -110,6 +127,16 @@ class Following:
         # What is committed is the same in all logs, this leader's included.
         self._validated = max(self._validated, message.index)
         self._reply(sender)
+
+    def on_tick(self) -> None:
+        """A heartbeat's time has passed, and a part of a snapshot is here: give it up if no more comes (RA-42)."""
+        receiving = self._receiving
+        if receiving is None:
+            return
+        receiving.idle_ticks += 1
+        if receiving.idle_ticks >= RECEIVE_TICKS:
+            reached("snapshot given up")
+            self._receiving = None
 
     def _ask_for_more(self, sender: NodeId, index: int, offset: int) -> None:
         """Say how much of a snapshot is here."""

@@ -43,6 +43,12 @@ _EMPTY: Final[tuple[Entry, ...]] = ()
 CHUNK_TICKS: Final = 10
 """After so many heartbeats without an answer a part of a snapshot is sent again: it may be a megabyte."""
 
+MAX_CHUNK_TICKS: Final = 40
+"""Each further time the wait is twice as long, but no longer than this.
+
+(Ra: 5 s, twice as long each time, up to 60 s. Here a follower may be needed for a majority again within seconds.)
+"""
+
 
 class Leadership:
     """The leader's side of one term.
@@ -169,7 +175,7 @@ class Leadership:
     # --- followers --------------------------------------------------------------------------------------------
 
     def on_tick(self, now_ns: int) -> bool:
-        """Send to every follower. False, and no message, if too few have replied for too long (D12)."""
+        """Send to every follower (RA-3). False, and no message, if too few have replied for too long (D12, RA-10)."""
         self._tick += 1
         self._now_ns = max(self._now_ns, now_ns)
         if not self._stays and not self._has_a_majority():
@@ -216,6 +222,8 @@ class Leadership:
     def on_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
         """A follower lacks what we built on; its confirmation of a read round is as good as any."""
         follower = self._followers[sender]
+        if self._tick - follower.heard_tick > CHUNK_TICKS:
+            follower.chunk_repeats = 0  # it is back: what was sent meanwhile says nothing about what it can take
         # A refusal shows as well that the follower is up and in this term.
         follower.heard_tick, follower.version = self._tick, message.version
         try_index = self._state.log.last_of(message.try_term, message.try_index)
@@ -358,10 +366,11 @@ class Leadership:
     def _send_snapshot(self, peer: NodeId, follower: Progress, *, at_least_one: bool) -> None:
         """Send the next part of the snapshot, and at heartbeats a message without entries until it is answered."""
         state = self._state
-        is_due = not follower.waiting or self._tick - follower.chunk_tick >= CHUNK_TICKS
+        is_due = not follower.waiting or self._tick - follower.chunk_tick >= _chunk_ticks(follower)
         # One that does not understand it is sent heartbeats, until it is upgraded and says so.
         if is_due and not follower.lacks(state.versions.at(state.log.base_index)):
             reached("snapshot sent in parts")
+            follower.chunk_repeats = follower.chunk_repeats + 1 if follower.waiting else 0
             follower.probing = follower.waiting = follower.snapshot_sent = True
             follower.chunk_tick = self._tick
             state.out.append(SendChunk(peer, state.term, self._reads.round, *follower.snapshot))
@@ -455,3 +464,8 @@ class Leadership:
             self._state.out.append(ReadReady(ref, index))
         if begun:
             self._begin_round()
+
+
+def _chunk_ticks(follower: Progress) -> int:
+    """After how many heartbeats without an answer a part of a snapshot is sent to a follower again (RA-42)."""
+    return min(CHUNK_TICKS << min(follower.chunk_repeats, MAX_CHUNK_TICKS.bit_length()), MAX_CHUNK_TICKS)

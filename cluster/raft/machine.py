@@ -77,7 +77,8 @@ class Raft:
     Args:
         node: this member's id, which no other member has or ever had.
         voters: ids of the members with which the cluster began, the same on all members; its log says who they are
-            now (`splitbrain.cluster.raft.membership`). A node that is none of them waits for a message of a leader.
+            now (`splitbrain.cluster.raft.membership`). A node that is none of them waits for a message of a leader,
+            and one that is stands when its timer runs out, although it has met no other yet (RA-1).
         recovered: what it had stored.
         config: times and limits.
         version: the latest version of the state machine that this member understands.
@@ -271,7 +272,7 @@ class Raft:
             # First of all, so that nothing of this event leaves the node before it is durable (RA-6).
             out.insert(0, Persist(*vote))
             self._persisted = vote
-        if self._ticking and self._role not in _ROLES_WITH_TICKS:
+        if self._ticking and self._role not in _ROLES_WITH_TICKS and not self._following.is_receiving:
             self._ticking = False
             out.append(_STOP_HEARTBEAT)
         announced = (self._role, state.term, self._leader)
@@ -311,6 +312,8 @@ class Raft:
         elif self._role == "candidate":
             reached("vote asked for again")
             self._candidacy.ask()
+        else:
+            self._following.on_tick()
 
     def _on_written(self, event: Written) -> None:
         if self._state.wrote(event):
@@ -384,7 +387,15 @@ class Raft:
             return
         if message.term > self._state.term and not isinstance(message, PreVote):
             self._enter_term(message.term)
+        elif message.term < self._state.term:
+            self._note_late_reply(message)
         self._receivers[type(message)](event.sender, message)
+
+    def _note_late_reply(self, message: Message) -> None:
+        if isinstance(message, VoteReply) and self._role == "candidate":
+            reached("vote of an old term ignored")
+        elif isinstance(message, AppendReply) and self._role == "leader":
+            reached("reply of an old term ignored")
 
     def _bows_to(self, message: Message) -> bool:
         """With M07: whether a message ends this leadership, although its sender is no member."""
@@ -395,13 +406,17 @@ class Raft:
         return isinstance(message, SnapshotChunk) and message.term == self._state.term
 
     def _keeps_its_leader(self, message: Vote) -> bool:
-        """Whether a lease may stand on this member: then it does not help to end it, and does not follow the term."""
+        """Whether a lease may stand on this member: then it does not help to end it, and does not follow the term.
+
+        Also in a term that it knows: it may have met that term after it confirmed a round of the leader of an earlier
+        one, or before a restart.
+        """
         state = self._state
         return (
             state.config.lease_reads
             and not self._leader_is_silent
             and not message.transfers
-            and message.term > state.term
+            and message.term >= state.term
         )
 
     def _on_timeout_now(self, _: NodeId, message: TimeoutNow) -> None:
@@ -469,6 +484,9 @@ class Raft:
     def _on_chunk(self, sender: NodeId, message: SnapshotChunk) -> None:
         if self._follows(sender, message.term, message.index):
             self._following.on_chunk(sender, message)
+            if self._following.is_receiving and not self._ticking:
+                self._ticking = True
+                self._state.out.append(_START_HEARTBEAT)
 
     def _follows(self, sender: NodeId, its_term: int, index: int) -> bool:
         """Follow the leader of this term; False for one of an earlier term, which learns that its time is over."""
@@ -511,9 +529,10 @@ class Raft:
         if self._leadership is not None:
             reached("leader met a higher term")
             self._step_down()
+        # That there is a later term does not end a lease: what this member confirmed holds until its timer runs out.
+        self._leader_is_silent |= self._role != "follower" or not self._state.config.lease_reads
         self._role = "follower"
         self._leader = None
-        self._leader_is_silent = True
         self._candidacy.drop()
         self._state.term = term
         self._voted_for = voted_for
@@ -555,6 +574,7 @@ class Raft:
         self._role = "candidate"
         # Messages get lost: peers that have not granted a vote are asked again at every tick (Raft 5.1).
         self._ticking = True
+        self._leader_is_silent = True
         state.out += (Voted(state.term, state.node), _START_ELECTION_TIMER, _START_HEARTBEAT)
         self._candidacy.begin_election(transfers=transfers)
         self._count_votes()

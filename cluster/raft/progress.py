@@ -20,10 +20,12 @@ class Progress:
         snapshot: index of the snapshot of which it has a part, and how many bytes that is.
         snapshot_sent: since it last agreed it was sent a part of a snapshot.
         chunk_tick: the leader's tick at which a part of a snapshot was last sent.
+        chunk_repeats: how often that part was sent again.
         version: the latest version of the state machine that it says it understands; 0 until it has said so.
     """
 
     __slots__ = (
+        "chunk_repeats",
         "chunk_tick",
         "heard_tick",
         "match",
@@ -46,6 +48,7 @@ class Progress:
         self.snapshot: tuple[int, int] = (0, 0)
         self.snapshot_sent = False
         self.chunk_tick = 0
+        self.chunk_repeats = 0
         self.version = 0
 
     def lacks(self, version: int) -> bool:

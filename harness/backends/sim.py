@@ -14,12 +14,15 @@ from typing import Any
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import MessageConnection, Surroundings
 from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.moments import Act, Moment, Passed
 from splitbrain.harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.simulation.host import DATA_DIR, Outputs, SimHost
 from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.marks import Listener, MarkedProcess
 from splitbrain.harness.simulation.network import SimNetwork
+from splitbrain.harness.simulation.process import SimProcess
 from splitbrain.harness.simulation.trace import Trace
 from splitbrain.harness.simulation.worlds import World, world
 from splitbrain.results.errors import HarnessError, NodeStartError, UnknownNodeError, UsageError
@@ -40,6 +43,7 @@ _HOW: Mapping[FaultKind, str] = {
     "mtu": "messages that are too large never arrive, and block those behind them",
     "reset": "connections over a link break",
     "hold": "messages wait until the link is let go",
+    "client-links": "the simulated network between clients and nodes: messages are swallowed, late, lost or repeated",
     "kill": "the node's tasks end, its disk's cache stays",
     "pause": "timers and messages wait until the node is resumed",
     "cpu": "in each tenth of a second a limited number of timers and messages is handled, the others wait",
@@ -55,6 +59,7 @@ _HOW: Mapping[FaultKind, str] = {
     "clock-drift": "wall clock and timers run at another rate",
     "clock-strobe": "the wall clock jumps back and forth",
     "membership": "the system takes the member off its list, its node is killed and its disk emptied",
+    "moment": "marks of the system are heard as nodes pass them, before they do anything else",
 }
 
 
@@ -150,9 +155,14 @@ class SimDeployment:
         self._test = test
         self._simulation = simulation
         self._network = SimNetwork(loop, runtime.streams, test.nodes, nature, trace)
+        # Only a test that waits for marks pays for knowing which node passes them.
+        marks = test.system.capabilities.marks if "moment" in test.nemesis.faults else None
+        process = SimProcess if marks is None else MarkedProcess
         self._hosts = {
-            node: SimHost(loop, node, self._network, runtime.streams, nature, outputs, trace) for node in test.nodes
+            node: SimHost(loop, node, self._network, runtime.streams, nature, outputs, trace, process)
+            for node in test.nodes
         }
+        self._listener = None if marks is None else Listener(loop, self._hosts, marks)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -224,6 +234,10 @@ class SimDeployment:
         """What the faults of links did."""
         return self._network.disturbed()
 
+    async def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> Mapping[NodeId, Mapping[str, int]]:
+        """Give the links between clients and exactly these nodes these faults; what the former ones did."""
+        return self._network.disturb_clients(faults)
+
     # --- disks and clocks ---------------------------------------------------------------------------------------------
 
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
@@ -242,6 +256,21 @@ class SimDeployment:
         """Telemetry has true times: no offset, no error."""
         return {node: ClockOffset() for node in self.nodes}
 
+    # --- moments ------------------------------------------------------------------------------------------------------
+
+    async def at_moment(self, moments: Sequence[Moment], act: Act, within_ns: int) -> Passed | None:
+        """Wait for the first of some moments, and act on its node before that does anything else.
+
+        Raises:
+            HarnessError: the test has no faults at moments.
+        """
+        if self._listener is None:
+            raise HarnessError(
+                "marks are not heard in this test: its nemesis package does not list the fault 'moment', or its "
+                "system reports none."
+            )
+        return await self._listener.at_moment(moments, act, within_ns)
+
     # --- clients, and the end -----------------------------------------------------------------------------------------
 
     async def dial(self, node: NodeId) -> MessageConnection:
@@ -254,6 +283,8 @@ class SimDeployment:
 
     async def close(self) -> None:
         """End every process."""
+        if self._listener is not None:
+            self._listener.close()
         for host in self._hosts.values():
             host.kill()
 

@@ -15,7 +15,7 @@ import msgspec
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.backends.sim import SimBackend, check_embeddable
 from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
-from splitbrain.harness.campaigns.followable import checked_faults
+from splitbrain.harness.campaigns.followable import check_passed, checked_faults, declared_marks
 from splitbrain.harness.campaigns.idle import idle
 from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
@@ -36,7 +36,7 @@ from splitbrain.harness.contract.test import (
 )
 from splitbrain.harness.generators.script import ScriptedFault, script_faults
 from splitbrain.harness.running.plan import NODE_NAME
-from splitbrain.harness.simulation.worlds import WORLDS
+from splitbrain.harness.simulation import worlds
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis import catalogue as nemeses
 from splitbrain.nemesis.compose import INTERVAL_S
@@ -264,7 +264,8 @@ def _package(
 ) -> NemesisPackage:
     """What breaks and when: drawn from the seed, of what the backend can do; or as a schedule says."""
     if options.scheduled:
-        checked_faults(options.scheduled, nodes, "scheduled", nemesis_names)
+        scheduled = checked_faults(options.scheduled, nodes, "scheduled", nemesis_names)
+        check_passed(scheduled, system, "scheduled", nemesis_names)
         package = nemeses.build(nemesis_names)
         needs = frozenset(kind for fault in options.scheduled for kind in needs_of(fault.f, fault.value, nemesis_names))
         return dataclasses.replace(package, generator=script_faults(options.scheduled), faults=needs)
@@ -275,6 +276,7 @@ def _package(
         nodes=nodes,
         support=supported(backend, system) if nemeses.kinds(nemesis_names) else None,
         where=f"the {backend.name} backend",
+        marks=declared_marks(system),
     )
 
 
@@ -303,8 +305,7 @@ def _check_demands(options: RunOptions) -> None:
 
 def _check_world(options: RunOptions) -> None:
     """Refuse an unknown world, or one that the backend does not have."""
-    if options.world not in WORLDS:
-        raise UnknownNameError("world", options.world, WORLDS)
+    worlds.check(options.world)
     if options.backend != "sim" and options.world != "lan":
         raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or remove it.")
 

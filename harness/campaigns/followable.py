@@ -12,11 +12,11 @@ from splitbrain.harness.contract.test import KEY_MAX, OpShape
 from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
 from splitbrain.harness.running.plan import Plan
 from splitbrain.harness.running.runner import FINAL_LIMIT_S
-from splitbrain.nemesis.requests import check_sequence, complete
+from splitbrain.nemesis.requests import check_sequence, complete, passed_in
 from splitbrain.results.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from splitbrain.harness.contract.test import Test
+    from splitbrain.harness.contract.test import System, Test
 
 LONGER_MAX_S: Final = 600.0
 """How much longer the faults phase of a plan may be than its options' time limit and one op, in seconds: time for ops
@@ -46,6 +46,7 @@ def checked(plan: Plan, test: Test) -> Plan:
         raise UsageError("the plan has faults, but its options have no nemesis: correct options.nemesis in the plan.")
     named = names("--nemesis", str(plan.options.get("nemesis", "")))
     faults = checked_faults(plan.faults, plan.nodes, "faults", named)
+    check_passed(faults, test.system, "faults", named)
     for place, fault in enumerate(faults):
         if fault.f not in test.nemesis.nemesis.fs:
             raise UsageError(
@@ -93,6 +94,30 @@ def checked_faults(
     whole = tuple(msgspec.structs.replace(fault, value=_whole(place, fault, nodes, named)) for place, fault in placed)
     check_sequence(placed, named)
     return whole
+
+
+def declared_marks(system: System) -> tuple[str, ...]:
+    """The coverage marks that nodes of a system are heard to pass, in their order."""
+    marks = system.capabilities.marks
+    return () if marks is None else tuple(marks.declared)
+
+
+def check_passed(faults: Sequence[ScriptedFault], system: System, called: str, named: Sequence[str] = ()) -> None:
+    """Refuse nemesis ops that wait for marks which the system does not have.
+
+    Args:
+        faults: checked ones.
+        system: of the test.
+        called, named: as of `checked_faults`.
+
+    Raises:
+        UnknownNameError: it has no such mark.
+    """
+    known = declared_marks(system)
+    for place, fault in enumerate(faults):
+        for mark in passed_in(fault.f, fault.value, named):
+            if mark not in known:
+                raise UnknownNameError("coverage mark", mark, known, f"of system {system.name!r} ({called}[{place}])")
 
 
 def _whole(place: str, fault: ScriptedFault, nodes: Sequence[str], named: Sequence[str]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
+from splitbrain.harness.campaigns.loads import drawn, patient
+from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.rng import Rng, Streams
@@ -29,28 +31,20 @@ from splitbrain.workloads.catalogue import check as check_workload
 NODES: Final = (3, 4, 5, 6, 7)
 """Even numbers too: with them a majority is not what it is with the odd number below."""
 
-CONCURRENCY: Final = ("1n", "2n", "2n", "3n")
-RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
-TIME_LIMITS_S: Final = (5.0, 8.0, 12.0, 20.0, 30.0, 60.0)
-S_PER_KIND: Final = 5.0
-"""A run is inconclusive if a requested kind of fault did not occur; in shorter tests many do not occur."""
-
-INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Shorter than an election as well as longer than one."""
+THEMED: Final = 0.5
+"""The share of seeds that draw from a theme."""
 
 PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
+SELDOM: Final = "moment"
+"""A kind of fault that is drawn only if it is asked for: most moments do not come while nothing else happens to nodes.
+`bounce-at-moments`, which stops nodes first, is drawn.
+"""
+
 LASTING: Final = ("partition-one-way", "partition", "kill", "pause")
 """The faults of a patient test: faults whose targets are certain."""
 
-PATIENT_LIMIT_S: Final = 55.0
-PATIENT_INTERVAL_S: Final = 14.0
-PATIENT_RATE_HZ: Final = 50.0
-PATIENT_OP_TIMEOUT_S: Final = 2.0
-"""Together they leave some seconds of most faults in which clients ask, after an election and a recovery."""
-
-OP_TIMEOUTS_S: Final = (1.0, 2.0, 2.0, 5.0)
 RECOVERY_S: Final = 20.0
 
 KINDS_MAX: Final = 4
@@ -78,7 +72,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     bug: str = ""
     settings: str | None = None
     nodes: tuple[int, ...] = NODES
-    world: str = "swarm"
+    world: str = WORLD
     concurrency: str | None = None
     rate: float | None = None
     time_limit: float | None = None
@@ -121,7 +115,7 @@ def _refuse_too_few(asked: Asked) -> None:
         UsageError: with one of them no requested nemesis is possible.
     """
     for count in asked.nodes:
-        if count not in _node_counts(asked):
+        if count not in _node_counts(asked.nemeses, asked.nodes):
             raise UsageError(
                 f"--nodes {count}: no nemesis of {','.join(asked.nemeses)} can run on so few nodes: remove it."
             )
@@ -144,7 +138,7 @@ def _refuse_too_large(asked: Asked) -> None:
 def _fair(system: str) -> tuple[str, ...]:
     """The default nemeses of a hunt: all that a correct system of that name tolerates in simulation."""
     support = supported(backends.build("sim"), systems.build(system))
-    return tuple(name for name in names_for(support) if name not in UNFAIR)
+    return tuple(name for name in names_for(support) if name not in UNFAIR and entry(name).kind.name != SELDOM)
 
 
 def check(asked: Asked) -> None:
@@ -164,7 +158,7 @@ def check(asked: Asked) -> None:
             raise UsageError(f"--nemesis {','.join(asked.nemeses)}: none means no faults: give it alone.")
         if nemesis != "none":
             entry(nemesis)
-    if not _node_counts(asked):
+    if not _node_counts(asked.nemeses, asked.nodes):
         raise UsageError(
             f"--nodes {','.join(map(str, asked.nodes))}: no nemesis of {','.join(asked.nemeses)} can run on so few "
             f"nodes: raise --nodes."
@@ -179,7 +173,7 @@ def _compose_all(asked: Asked) -> None:
         UsageError: no test can be composed with one of them.
     """
     first = draw(0, asked)
-    counts = _node_counts(asked)
+    counts = _node_counts(asked.nemeses, asked.nodes)
     compose(first)
     for workload in asked.workloads:
         compose(msgspec.structs.replace(first, workload=workload))
@@ -193,69 +187,84 @@ def _compose_all(asked: Asked) -> None:
 def draw(seed: int, asked: Asked) -> RunOptions:
     """The test of a seed: a function of both, which `splitbrain run` repeats."""
     rng = Streams(seed)["swarm"]
-    workload = rng.choice(asked.workloads)
-    nodes = rng.choice(_node_counts(asked))
-    kinds, nemesis = _faults(rng, asked.nemeses, nodes)
-    concurrency = rng.choice(CONCURRENCY)
-    rate = rng.choice(RATES_HZ)
-    time_limit = _given(asked.time_limit, _long_enough(rng.choice(TIME_LIMITS_S), kinds))
-    interval = _interval(rng, time_limit, kinds)
-    op_timeout = rng.choice(OP_TIMEOUTS_S)
+    theme = theme_of(seed, asked)
+    workload = rng.choice(_favoured(theme.workloads, asked.workloads))
+    nemeses = _favoured(theme.nemeses, asked.nemeses)
+    nodes = rng.choice(_node_counts(nemeses, asked.nodes))
+    nemesis = _faults(rng, nemeses, nodes)
+    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
-    if rng.random() < PATIENT and lasting:
-        nemesis = rng.choice(lasting)
-        rate, op_timeout = min(rate, PATIENT_RATE_HZ), PATIENT_OP_TIMEOUT_S
-        time_limit = _given(asked.time_limit, PATIENT_LIMIT_S)
-        interval = min(PATIENT_INTERVAL_S, time_limit / 2)
+    if rng.random() < PATIENT and lasting and theme is OPEN:
+        nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
     return RunOptions(
         workload=workload,
-        nemesis=nemesis,
+        nemesis=",".join(nemesis),
         system=asked.system,
         backend="sim",
         bug=asked.bug,
         nodes=str(nodes),
-        concurrency=concurrency if asked.concurrency is None else asked.concurrency,
-        rate=_given(asked.rate, rate),
-        time_limit=time_limit,
-        interval=_given(asked.interval, interval),
-        op_timeout=_given(asked.op_timeout, op_timeout),
+        concurrency=load.concurrency if asked.concurrency is None else asked.concurrency,
+        rate=_given(asked.rate, load.rate_hz),
+        time_limit=load.time_limit_s,
+        interval=_given(asked.interval, load.interval_s),
+        op_timeout=_given(asked.op_timeout, load.op_timeout_s),
         recovery=RECOVERY_S,
         seed=seed,
-        world=asked.world,
-        settings=_settings(seed, asked),
+        world=rng.choice(theme.worlds) if asked.world == WORLD else asked.world,
+        settings=_settings(seed, theme, asked),
     )
-
-
-def _settings(seed: int, asked: Asked) -> str:
-    """Some of the system's settings, drawn; apart from all other draws, so that a new setting changes none of them."""
-    if asked.settings is not None:
-        return asked.settings
-    rng = Streams(seed)["settings"]
-    known = systems.build(asked.system).capabilities.settings
-    drawn = {name: rng.choice(setting.drawn) for name, setting in sorted(known.items()) if setting.drawn}
-    return ",".join(f"{name}={value}" for name, value in drawn.items() if value != known[name].default)
 
 
 def _given(given: float | None, drawn: float) -> float:
     return drawn if given is None else given
 
 
-def _long_enough(drawn_s: float, kinds: int) -> float:
-    """The drawn time limit, or the shortest one in which each of this number of kinds of fault has its turn."""
-    return min(each for each in TIME_LIMITS_S if each >= max(drawn_s, S_PER_KIND * kinds))
+def _settings(seed: int, theme: Theme, asked: Asked) -> str:
+    """Some of the system's settings, drawn; apart from all other draws, so that a new setting changes none of them.
+
+    Those of the theme, and some of the others: how many is drawn too, so that some tests run with the defaults.
+    """
+    if asked.settings is not None:
+        return asked.settings
+    rng = Streams(seed)["settings"]
+    known = systems.build(asked.system).capabilities.settings
+    varied = {name: setting.drawn for name, setting in sorted(known.items()) if setting.drawn}
+    some = rng.sample(list(varied), rng.between(0, len(varied)))
+    chosen = {name: varied[name] for name in some}
+    chosen |= {name: favoured for name, favoured in theme.settings.items() if name in known}
+    values = {name: rng.choice(chosen[name]) for name in sorted(chosen)}
+    return ",".join(f"{name}={value}" for name, value in values.items() if value != known[name].default)
 
 
-def _interval(rng: Rng, time_limit_s: float, kinds: int) -> float:
-    """A mean time between nemesis ops that lets every kind of fault begin and end within the time limit."""
-    longest = time_limit_s / (2 * max(kinds, 1))
-    return rng.choice([interval for interval in INTERVALS_S if interval <= longest] or INTERVALS_S[:1])
+# --- themes -----------------------------------------------------------------------------------------------------------
+
+
+def theme_of(seed: int, asked: Asked) -> Theme:
+    """The theme of a seed: one of which something was asked for, or the open draw."""
+    rng = Streams(seed)["theme"]
+    able = [theme for theme in THEMES if _concerns(theme, asked)]
+    themed = rng.random() < THEMED
+    return rng.choice(able) if themed and able else OPEN
+
+
+def _concerns(theme: Theme, asked: Asked) -> bool:
+    nemeses = [name for name in theme.nemeses if name in asked.nemeses]
+    return bool(
+        any(entry(name).fewest_nodes <= max(asked.nodes) for name in nemeses)
+        and (not theme.workloads or set(theme.workloads) & set(asked.workloads))
+    )
+
+
+def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """What a theme favours of what was asked for; all that was if it favours nothing."""
+    return [name for name in asked if name in favourites or not favourites]
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
-def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> tuple[int, str]:
-    """Draw some of the requested nemeses that are possible with this number of nodes: of how many kinds, and which.
+def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> list[str]:
+    """Draw some of the requested nemeses that are possible with this number of nodes; ["none"] if none is.
 
     Kinds are drawn first: a kind that has ten names is drawn no more often than one that has two.
     """
@@ -264,14 +273,14 @@ def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> tuple[int, str]:
         if name != "none" and entry(name).fewest_nodes <= nodes:
             by_kind.setdefault(entry(name).kind.name, []).append(name)
     if not by_kind:
-        return 0, "none"
+        return ["none"]
     kinds = rng.sample(list(by_kind), rng.between(1, min(KINDS_MAX, len(by_kind))))
     drawn: list[list[str]] = []
     for kind in kinds:
         every_way = kind in by_kind[kind] and rng.random() < 0.5
         some = rng.sample(by_kind[kind], rng.between(1, min(2, len(by_kind[kind]))))
         drawn.append([kind] if every_way else some)
-    return len(kinds), ",".join(_short(drawn))
+    return _short(drawn)
 
 
 def _short(drawn: Sequence[Sequence[str]]) -> list[str]:
@@ -284,12 +293,12 @@ def _short(drawn: Sequence[Sequence[str]]) -> list[str]:
     return chosen
 
 
-def _node_counts(asked: Asked) -> list[int]:
-    """The numbers of nodes for which a requested nemesis is possible."""
-    if all(name == "none" for name in asked.nemeses):
-        return list(asked.nodes)
-    fewest = min(entry(name).fewest_nodes for name in asked.nemeses if name != "none")
-    return [count for count in asked.nodes if count >= fewest]
+def _node_counts(nemeses: Sequence[str], counts: Sequence[int]) -> list[int]:
+    """The numbers of nodes for which one of the nemeses is possible."""
+    if all(name == "none" for name in nemeses):
+        return list(counts)
+    fewest = min(entry(name).fewest_nodes for name in nemeses if name != "none")
+    return [count for count in counts if count >= fewest]
 
 
 def _counts(listed: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 Task = TypeVar("Task")
@@ -25,7 +26,7 @@ STOP_S: Final = 2.0
 """How long a worker that is asked to end may take before it is killed."""
 
 STUCK_S: Final = 300.0
-"""A task is given up that uses less than `STIRS_S` of processor time in so many seconds of real time."""
+"""A task is given up that waits, and used less than `STIRS_S` of processor time in so many seconds of real time."""
 STIRS_S: Final = 0.1
 
 
@@ -57,8 +58,9 @@ class Workers(Generic[Task, Answer]):
         jobs: how many processes.
         prepare: what each process does once, before its first task; no limit counts it.
         limit_s: CPU seconds that a task may take; then its worker is killed. On a busy machine that takes longer.
-        stuck_s: after so many seconds of real time a task that uses no processor is given up.
+        stuck_s: after so many seconds of real time a task that waits, and uses no processor, is given up.
         clock: CPU seconds of a process, as a task's are counted; a function of a module, as `work`.
+        hash_seed: of Python's hashes in the processes; None: as it comes.
 
     Attributes:
         jobs: how many processes.
@@ -73,11 +75,13 @@ class Workers(Generic[Task, Answer]):
         limit_s: float,
         stuck_s: float = STUCK_S,
         clock: Callable[[], float] = time.process_time,
+        hash_seed: int | None = None,
     ) -> None:
         self.jobs = jobs
         self._in_worker = (work, prepare, clock)
         self._limit_s = limit_s
         self._stuck_s = stuck_s
+        self._hash_seed = hash_seed
         self._context = multiprocessing.get_context("spawn")
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, _Busy[Task]] = {}
@@ -143,7 +147,7 @@ class Workers(Generic[Task, Answer]):
         process = self._context.Process(
             target=_serve, args=(theirs, *self._in_worker), name="splitbrain-worker", daemon=True
         )
-        with _without_interrupts():
+        with _without_interrupts(), _hashing(self._hash_seed):
             process.start()
         theirs.close()  # so that the worker's death is the end of the pipe
         return _Worker(process, ours)
@@ -193,6 +197,14 @@ class _Worker:
         except OSError:
             return 0.0
 
+    def sleeps(self) -> bool:
+        """Whether it waits for something. One that gets no processor from a busy machine, or was stopped, does not."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text()
+        except OSError:
+            return False
+        return fields.rpartition(") ")[2][:1] in ("S", "D")
+
     def bury(self) -> str:
         """Wait until the process has ended, and kill it if necessary; returns how it ended."""
         self.connection.close()
@@ -235,9 +247,9 @@ class _Busy(Generic[Task]):
         return 0.0 if self._began_cpu_s is None else max(0.0, self.worker.cpu_s() - self._began_cpu_s)
 
     def still_s(self) -> float:
-        """Seconds of real time since it was last seen to use the processor."""
+        """Seconds of real time since it was last seen to use the processor, or to want it."""
         now_s, cpu_s = time.monotonic(), self.worker.cpu_s()
-        if cpu_s - self._stirred_cpu_s > STIRS_S:
+        if cpu_s - self._stirred_cpu_s > STIRS_S or not self.worker.sleeps():
             self._stirred_cpu_s, self._stirred_at_s = cpu_s, now_s
         return now_s - self._stirred_at_s
 
@@ -253,6 +265,23 @@ def _without_interrupts() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _hashing(seed: int | None) -> Generator[None]:
+    """A process started now has this hash seed."""
+    if seed is None:
+        yield
+        return
+    before = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONHASHSEED"]
+        else:
+            os.environ["PYTHONHASHSEED"] = before
 
 
 # --- in the worker --------------------------------------------------------------------------------------------------

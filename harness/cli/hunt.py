@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 import time
@@ -15,12 +16,15 @@ from splitbrain.harness.cli import options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
+    from splitbrain.harness.campaigns.compose import RunOptions
     from splitbrain.harness.campaigns.hunting.findings import Finding
     from splitbrain.harness.campaigns.hunting.search import Limits
     from splitbrain.harness.campaigns.hunting.smaller import Smaller
     from splitbrain.harness.campaigns.hunting.tally import Tally
+    from splitbrain.harness.campaigns.hunting.trial import Trial
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.swarm import Asked
+    from splitbrain.harness.campaigns.workers import Workers
 
 
 SEED_END = 2**62
@@ -37,7 +41,8 @@ SEED_END = 2**62
 @click.option(
     "--nemesis",
     metavar="NAME[,NAME...]",
-    help="Each seed draws some of these.  [default: all that can be simulated and that a correct system tolerates]",
+    help="Each seed draws some of these.  [default: all that can be simulated and that a correct system tolerates, "
+    "without moment]",
 )
 @click.option("--system", default="metadata", show_default=True, metavar="NAME", help="What is tested.")
 @click.option(
@@ -64,7 +69,7 @@ SEED_END = 2**62
 @click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes, in every run.  [default: drawn]")
 @click.option("--rate", type=float, metavar="HZ", help="Operations per second, in every run.  [default: drawn]")
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 5 to 60]"
+    "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 8 to 60]"
 )
 @click.option(
     "--interval", type=float, metavar="SECONDS", help="Mean time between nemesis operations. [default: drawn]"
@@ -119,6 +124,9 @@ def command(
       splitbrain hunt --bug M23 --workload register            how long until a bug is found?
       splitbrain hunt --nemesis power,disk --nodes 3,5         crashes only, on small clusters
       splitbrain hunt --seed 1 --runs 200 --budget 600         the same 200 tests every night
+
+    One seed in twenty is run again in a process with another hash seed, which the budget does not count: both runs must
+    be the same.
 
     Short random runs often test too little to pass. They count as inconclusive. The exit code is 2 only if every run of
     the hunt was inconclusive; it is 1 after a violation, 255 after a harness error, else 0.
@@ -181,6 +189,7 @@ def _hunt(
     """Run the canary if it is enabled, then the hunt; what was tried, and for how many seconds."""
     from splitbrain.checkers import kernels
     from splitbrain.harness.campaigns import canary
+    from splitbrain.harness.campaigns.hunting.repeating import HASH_SEED, OTHER_HASH_SEED
     from splitbrain.harness.campaigns.hunting.search import TRIAL_LIMIT_S, search
     from splitbrain.harness.campaigns.hunting.trial import carry_out
     from splitbrain.harness.campaigns.swarm import draw
@@ -188,18 +197,26 @@ def _hunt(
     from splitbrain.harness.campaigns.workers import Workers
     from splitbrain.harness.cli.hunting.progress import HuntProgress
 
+    def crew(jobs: int, hash_seed: int) -> Workers[RunOptions, Trial]:
+        return Workers(
+            carry_out, jobs, prepare=warm_up, limit_s=TRIAL_LIMIT_S, clock=kernels.cpu_s, hash_seed=hash_seed
+        )
+
     with (
         interrupts.heard(),
         HuntProgress(f"hunt from seed {first}") as progress,
-        Workers(carry_out, jobs, prepare=warm_up, limit_s=TRIAL_LIMIT_S, clock=kernels.cpu_s) as workers,
+        crew(jobs, HASH_SEED) as workers,
+        contextlib.ExitStack() as ending,
     ):
+        again = crew(1, OTHER_HASH_SEED)  # its process starts with the first test that is repeated
+        ending.callback(again.stop)
         if canary_first:
             progress.enter("canary")
             canary.check(workers, interrupts, progress.show)
         progress.enter("hunting")
         began = time.monotonic()
         candidates = (draw(seed, asked) for seed in itertools.count(first))
-        tally = search(workers, candidates, limits, interrupts=interrupts, show=progress.show)
+        tally = search(workers, candidates, limits, interrupts=interrupts, show=progress.show, again=again)
         return tally, time.monotonic() - began
 
 

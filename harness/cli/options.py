@@ -256,7 +256,8 @@ test = _apply(
             default="lan",
             show_default=True,
             metavar="NAME",
-            help="The properties of the simulated network, disks and clocks: lan, wan, or swarm (drawn from the seed).",
+            help="The properties of the simulated network, disks, clocks and processors: lan, wan, globe, slow-disks, "
+            "slow-cpu, late, or swarm (drawn from the seed; swarm:7 from seed 7).",
         ),
         click.option(
             "--bug",

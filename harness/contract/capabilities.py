@@ -12,6 +12,7 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
 from splitbrain.harness.contract.membership import Learners, Membership
+from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode, ReadPromise
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.transfer import Transfer
@@ -55,6 +56,7 @@ class Capabilities:
         observation: polls nodes for telemetry; None if they write it themselves, or have none.
         count_marks: counts which of the system's own states simulated nodes reach while the context lasts, zeros
             included; None if it counts none.
+        marks: those states, and how a simulation hears of each at once, for faults at moments; None if it cannot.
     """
 
     operations: frozenset[str] = frozenset()
@@ -76,3 +78,4 @@ class Capabilities:
     simulation: Embeddable | None = None
     observation: Observable | None = None
     count_marks: CountMarks | None = None
+    marks: SystemMarks | None = None

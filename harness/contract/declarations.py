@@ -14,6 +14,7 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
 from splitbrain.harness.contract.membership import Learners, Membership
+from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.read_modes import READ, SESSION_READS, ReadMode, ReadPromise
 from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.harness.contract.settings import Setting
@@ -218,6 +219,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
         _none_or(_with("observe")), "None, or have observe (splitbrain.harness.contract.observing.Observable)"
     ),
     "count_marks": _Rule(_none_or(callable), "None, or a function that returns a context"),
+    "marks": _Rule(_none_or(_instance(SystemMarks)), "a SystemMarks(...), or None"),
 }
 """One rule for each field of `Capabilities`."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 
 
@@ -99,6 +99,14 @@ class Deployment(Protocol):
         """For each link with a fault what it did since it has it: counts of "lost", "duplicated", "reordered", ..."""
         ...
 
+    async def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> Mapping[NodeId, Mapping[str, int]]:
+        """Give the links between clients and exactly these nodes these faults, and all others none.
+
+        Returns:
+            For each node whose links had a fault until now, what that did: counts of "swallowed", "lost", ...
+        """
+        ...
+
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
         """Give the node's disk this fault, or none; evidence: what the fault before it did, what this one found."""
         ...
@@ -125,7 +133,7 @@ class Deployment(Protocol):
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         """Connect to the node's client address: a connected non-blocking TCP socket; in a simulation, a connection.
 
-        Clients are outside the nodes' network: cuts do not affect them.
+        Clients are outside the nodes' network: of all faults only those of `disturb_clients` affect them.
 
         Raises:
             DefiniteError: the connection was refused.

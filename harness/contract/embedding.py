@@ -58,6 +58,11 @@ class NodeWorld(Protocol):
         """
         ...
 
+    @property
+    def applied(self) -> Callable[[int], None]:
+        """Say that the node applied so many entries of a log: it is busy for as long as that takes in the world."""
+        ...
+
 
 class Embeddable(Protocol):
     """Starts nodes of a system inside this process (`Capabilities.simulation`); usually the system itself."""

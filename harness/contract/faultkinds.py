@@ -88,6 +88,8 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
     immune: dict[FaultKind, str] = dict(able.immune)
     if able.membership is None:
         immune["membership"] = f"the members of system {system.name!r} are fixed: none can leave or join while it runs."
+    if able.marks is None:
+        immune["moment"] = f"nodes of system {system.name!r} do not report which coverage marks they pass."
     if able.upgrades is None:
         immune.setdefault("upgrade", f"there is one version of system {system.name!r} only.")
     if able.transfer is None:

@@ -19,6 +19,7 @@ InjectedKind: TypeAlias = Literal[
     "mtu",
     "reset",
     "hold",
+    "client-links",
     "kill",
     "pause",
     "cpu",
@@ -34,9 +35,10 @@ InjectedKind: TypeAlias = Literal[
     "clock-drift",
     "clock-strobe",
     "membership",
+    "moment",
 ]
 """The faults that a backend may inject into links, processes, disks, clocks and the set of members; a delay includes
-jitter.
+jitter. "moment" is not a fault but a time for one: when a node passes a mark.
 """
 
 RequestedKind: TypeAlias = Literal["transfer", "groups", "learners", "upgrade"]
@@ -88,6 +90,41 @@ class LinkFault(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Refuse figures that no link can have (UsageError)."""
         check_magnitudes(self)
+
+
+class ClientFault(msgspec.Struct, frozen=True):
+    """What the links between all clients and one node do, in both directions.
+
+    Attributes:
+        cut_requests: what clients send is swallowed, and the connection breaks after two seconds.
+        cut_answers: likewise what the node sends.
+        delay_ms, jitter_ms, loss, duplicate, resets, held: as of `LinkFault`.
+    """
+
+    cut_requests: bool = False
+    cut_answers: bool = False
+    delay_ms: DelayMs = 0.0
+    jitter_ms: DelayMs = 0.0
+    loss: Share = 0.0
+    duplicate: Share = 0.0
+    resets: Annotated[float, Bounds(0.001, 1000, "a second", off=0)] = 0.0
+    held: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no link can have (UsageError)."""
+        check_magnitudes(self)
+
+    def of_link(self) -> LinkFault | None:
+        """What each of the links does apart from a cut; None for nothing."""
+        fault = LinkFault(
+            delay_ms=self.delay_ms,
+            jitter_ms=self.jitter_ms,
+            loss=self.loss,
+            duplicate=self.duplicate,
+            resets=self.resets,
+            held=self.held,
+        )
+        return None if fault == LinkFault() else fault
 
 
 class DiskFault(msgspec.Struct, frozen=True):

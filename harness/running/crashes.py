@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.deployments import Deployment, MessageConnection
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.moments import Act, HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 from splitbrain.harness.running.journal import Journal
-from splitbrain.results.errors import NodeStartError
+from splitbrain.results.errors import BackendError, NodeStartError
 
 if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
@@ -192,9 +193,23 @@ class Watched:
         """As the deployment does it."""
         return await self._deployment.skew(node, fault)
 
+    async def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> Mapping[NodeId, Mapping[str, int]]:
+        """As the deployment does it."""
+        return await self._deployment.disturb_clients(faults)
+
     async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
         """As the deployment does it."""
         return await self._deployment.throttle(node, share)
+
+    async def at_moment(self, moments: Sequence[Moment], act: Act, within_ns: int) -> Passed | None:
+        """As the deployment does it.
+
+        Raises:
+            BackendError: it does not know which marks its nodes pass.
+        """
+        if not isinstance(self._deployment, HearsMarks):
+            raise BackendError("this backend does not hear which marks nodes pass: leave moments out of --nemesis.")
+        return await self._deployment.at_moment(moments, act, within_ns)
 
     async def offsets(self) -> Mapping[NodeId, ClockOffset]:
         """As the deployment."""

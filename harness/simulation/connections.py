@@ -6,6 +6,9 @@ faults of a link (`LinkFault`) act on whole messages, and nothing repairs what t
 fails its checksum and is lost. One that is too large for a link is retransmitted in vain, as by TCP: messages behind it
 wait, and after two seconds the connection breaks.
 
+The path of a connection may stand still (`worlds.Stalls`) and has everything in its buffers then: the sender breaks the
+connection after two seconds, and what it had sent arrives nevertheless, behind it the end of the connection.
+
 What one end sends goes over one link, what the other sends over the reverse one, and a cut of either leaves the other
 alone: TCP's acknowledgements are not modelled.
 """
@@ -15,6 +18,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from splitbrain.harness.contract.faults import LinkFault
@@ -35,6 +40,7 @@ WAITING_MAX: Final = 4096
 """Messages that wait on one connection for its link to open; more break it."""
 
 
+_NOT_ACKNOWLEDGED: Final = "no acknowledgement for two seconds"
 _NOT_TAKEN: Final = "the other side does not take what is sent to it"
 
 
@@ -58,11 +64,14 @@ class End:
     __slots__ = (
         "_broken",
         "_deadline",
+        "_gives",
         "_inbox",
         "_lane",
         "_loop",
         "_release",
         "_reset",
+        "_stands",
+        "_taker",
         "_trace",
         "_waiter",
         "_waiting",
@@ -77,11 +86,14 @@ class End:
         self._trace = trace
         self._inbox: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._taker: Callable[[bytes], object] | None = None
+        self._gives = False
         self._broken: str | None = None  # for its owner: why nothing can be sent or received any more
         self._reset = False  # for its kernel: whether nothing more crosses the link
-        self._lane = Lane(loop, link)
+        self._lane = Lane(loop, link, link.standstills())
         self._waiting: deque[Item] = deque()
         self._deadline: SimTimer | None = None
+        self._stands = False  # whether what was sent does not arrive in time to be acknowledged
         self._release: SimTimer | None = None
         self.owner = owner
         self.link = link
@@ -91,8 +103,16 @@ class End:
     # --- what its owner calls -------------------------------------------------------------------------------------
 
     def send(self, message: bytes) -> None:
-        """Queue a message; silently lost on a broken connection."""
-        if self._broken is None and (self.owner is None or self.owner.state != "stopped"):
+        """Queue a message; silently lost on a broken connection.
+
+        What a process sends in the rest of a step in which it was paused leaves when it is resumed.
+        """
+        owner = self.owner
+        if owner is not None and owner.state != "running":
+            owner.post(lambda: self.send(message))
+        elif self._broken is None:
+            if owner is not None and owner.message_ns:
+                owner.compute(owner.message_ns)
             self._launch(message)
 
     async def receive(self) -> bytes:
@@ -111,8 +131,30 @@ class End:
                 self._waiter = None
         return self._inbox.popleft()
 
+    async def hand_over(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with each message when it arrives. No task is woken for it.
+
+        Raises:
+            ConnectionError: as of `receive`.
+            Exception: what `take` raised; nothing more is taken then.
+        """
+        over = self._waiter = asyncio.Future(loop=self._loop)
+        # In the caller's context, as if the caller itself took each message.
+        self._taker = partial(copy_context().run, take)
+        try:
+            self._wake()
+            await over
+        finally:
+            self._waiter = self._taker = None
+
     def close(self) -> None:
-        """Close both directions; the other end learns of it behind all that was sent."""
+        """Close both directions; the other end learns of it behind all that was sent.
+
+        A process that is paused closes it when it is resumed.
+        """
+        if self.owner is not None and self.owner.state == "paused":
+            self.owner.post(self.close)
+            return
         self._finish("the other side closed the connection", "the connection was closed on this side")
 
     # --- what happens to it ---------------------------------------------------------------------------------------
@@ -148,9 +190,12 @@ class End:
         """Send something behind everything that was sent before."""
         if self._reset:
             return
+        if self._lane.stands_ns() > GIVEN_UP_NS and not self._stands:
+            self._stands = True
+            self._loop.after(GIVEN_UP_NS, self._abandon)
         fault = self.link.fault
         if fault is None or isinstance(item, Fin):
-            self._lane.carry(self._lane.next_ns(), lambda: self._arrive(item))
+            self._lane.carry(self._lane.next_ns(self._busy_ns()), lambda: self._arrive(item))
         else:
             self._launch_over_fault(item, fault)
 
@@ -166,6 +211,7 @@ class End:
         if queued_ns is None:
             self._give_up(_NOT_TAKEN)
             return
+        queued_ns += self._busy_ns()
         if link.hits(fault.reorder):
             link.count("reordered")
             arrives_ns = self._lane.straggler_ns(queued_ns)
@@ -176,11 +222,16 @@ class End:
             link.count("duplicated")
             self._lane.carry(arrives_ns + link.late_ns(), lambda: self._arrive(message))
 
+    def _busy_ns(self) -> int:
+        """How long a message waits until its sender has computed it."""
+        return 0 if self.owner is None else self.owner.busy_ns()
+
     def _arrive(self, item: Item) -> None:
         """The item has crossed the link, if the link lets it."""
         if self._reset:
             return
-        if self._waiting or not self.link.passes() or self._too_large(item):
+        link = self.link
+        if self._waiting or link.cut or (link.fault is not None and (link.fault.held or self._too_large(item))):
             self._wait(item)
         else:
             self.other._take(item)
@@ -217,9 +268,15 @@ class End:
         if self._broken is not None and not self._waiting:
             self.link.carried.pop(self, None)
 
+    def _abandon(self) -> None:
+        """Give the connection up while what was sent stands on its way: it arrives, and the end behind it."""
+        if self._broken is None:
+            self._send_reset(_NOT_ACKNOWLEDGED)
+            self._break(_NOT_ACKNOWLEDGED)
+
     def _give_up_in_time(self) -> None:
         if self._deadline is None:
-            self._deadline = self._loop.after(GIVEN_UP_NS, lambda: self._give_up("no acknowledgement for two seconds"))
+            self._deadline = self._loop.after(GIVEN_UP_NS, lambda: self._give_up(_NOT_ACKNOWLEDGED))
 
     def _give_up_no_more(self) -> None:
         if self._deadline is not None:
@@ -258,10 +315,15 @@ class End:
         elif self._broken is not None:
             self._answer_for_the_dead(item)
         else:
-            self._note(item)
+            if self._trace is not None:
+                self._note(item, self._trace)
             self._inbox.append(item)
-            if self._waiter is not None:
-                self._post(self._wake)
+            if self._waiter is None:
+                return
+            if self.owner is None:
+                self._wake()
+            else:
+                self.owner.post(self._wake)
 
     def _answer_for_the_dead(self, message: bytes) -> None:
         """A machine with power answers a message to a closed end with a reset."""
@@ -271,10 +333,9 @@ class End:
         else:
             self._send_reset("connection reset by the other side")
 
-    def _note(self, message: bytes) -> None:
-        if self._trace is not None:
-            source, destination = self.other.link.link
-            self._trace.event(self._loop.now_ns, "message", f"{source}>{destination} {message.hex()}")
+    def _note(self, message: bytes, trace: Trace) -> None:
+        source, destination = self.other.link.link
+        trace.event(self._loop.now_ns, "message", f"{source}>{destination} {message.hex()}")
 
     def _break(self, reason: str) -> None:
         if self._broken is not None:
@@ -285,8 +346,32 @@ class End:
         self._post(self._wake)
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """Let the owner go on, which waits for a message or for the end of the connection."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if self._taker is None:
+            waiter.set_result(None)
+        elif not self._gives:
+            self._give(self._taker, waiter)
+
+    def _give(self, taker: Callable[[bytes], object], over: asyncio.Future[None]) -> None:
+        """Give the owner all messages that are here; stop as soon as one ends, pauses, occupies or disconnects it."""
+        inbox, owner = self._inbox, self.owner
+        self._gives = True  # what is done about a message may close the connection, and so come here again
+        try:
+            while inbox and not over.done():
+                if owner is not None and (owner.state != "running" or owner.busy_ns()):
+                    owner.post(self._wake)
+                    return
+                taker(inbox.popleft())
+        except Exception as error:
+            if not over.done():
+                over.set_exception(error)
+        finally:
+            self._gives = False
+        if self._broken is not None and not over.done():
+            over.set_exception(ConnectionError(self._broken))
 
     def _post(self, callback: Callable[[], None]) -> None:
         if self.owner is None:

@@ -7,6 +7,8 @@ import contextvars
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
+
 from splitbrain.harness.simulation.places import name_of
 
 
@@ -18,37 +20,33 @@ class Queue(Protocol):
         ...
 
 
-class SimTimer:
+# Structs: one is made for every event and every callback, and the constructor of a struct is compiled.
+class SimTimer(msgspec.Struct, eq=False):
     """An event of the simulation.
 
     Attributes:
+        queue: where it waits.
         when_ns: the virtual time at which it is due.
         callback: the work; None once it has begun or was cancelled, so that no object is kept alive.
     """
 
-    __slots__ = ("_queue", "callback", "when_ns")
-
-    def __init__(self, queue: Queue, when_ns: int, callback: Callable[[], object]) -> None:
-        self._queue = queue
-        self.when_ns = when_ns
-        self.callback: Callable[[], object] | None = callback
+    queue: Queue
+    when_ns: int
+    callback: Callable[[], object] | None
 
     def cancel(self) -> None:
         """Forget it; no harm if it has run."""
         if self.callback is not None:
             self.callback = None
-            self._queue.forget_one()
+            self.queue.forget_one()
 
 
-class Ready(asyncio.Handle):
-    """A callback of asyncio's that is to run in this instant. Leaner than asyncio's own, which supports debugging."""
+class Ready(msgspec.Struct, eq=False):
+    """A callback of asyncio's that is to run in this instant. It has the methods of `asyncio.Handle`."""
 
-    __slots__ = ("args", "callback", "context")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: contextvars.Context
 
     def cancel(self) -> None:
         """Forget it; no harm if it has run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from splitbrain.harness.simulation.cpu import CpuLimit
 from splitbrain.harness.simulation.disk import MountedDisk, SimDisk
 from splitbrain.harness.simulation.network import ProcessNetwork, SimNetwork
 from splitbrain.harness.simulation.process import ProcessClock, SimProcess
-from splitbrain.harness.simulation.worlds import World
+from splitbrain.harness.simulation.worlds import Costs, World
 from splitbrain.results.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class ProcessWorld(msgspec.Struct, frozen=True):
     telemetry: Callable[[bytes], None]
     log: Callable[[str], None]
     last_words: Callable[[Callable[[], bytes]], None]
+    applied: Callable[[int], None]
 
 
 class SimHost:
@@ -73,6 +74,7 @@ class SimHost:
         world: World,
         outputs: Outputs,
         trace: Trace | None,
+        process: type[SimProcess] = SimProcess,
     ) -> None:
         rng = streams[f"host/{node}"]
         offset_ns = rng.between(-world.clock_offset_ms, world.clock_offset_ms) * _MS
@@ -82,12 +84,14 @@ class SimHost:
         self._streams = streams
         self._outputs = outputs
         self._trace = trace
+        self._costs = world.costs or Costs(0, 0, 0)
         self._nature = (drift_ppm, offset_ns)
         self._strobe: SimTimer | None = None
         self._strobed = 0
         self._cpu: CpuLimit | None = None
         self._last_line = ""
         self._last_words: list[Callable[[], bytes]] = []
+        self._process_type = process
         self.node = node
         self.process: SimProcess | None = None
         self.oscillator = Oscillator(loop, drift_ppm, offset_ns)
@@ -96,7 +100,7 @@ class SimHost:
     def boot(self) -> tuple[SimProcess, ProcessWorld]:
         """A new process, and its world; the one before must have ended."""
         life = 1 if self.process is None else self.process.life + 1
-        process = self.process = SimProcess(self._loop, life, self._ended)
+        process = self.process = self._process_type(self._loop, life, self._ended, self._costs.message_ns)
         process.limit(self._cpu)
         self._last_words = []
         self._network.process_started(self.node)
@@ -111,17 +115,27 @@ class SimHost:
             if process.alive():
                 self._say(line)
 
+        async def synced(delay_ns: int) -> None:
+            if self._costs.sync_ns:
+                process.compute(self._costs.sync_ns)
+            await clock.sleep(delay_ns)
+
+        def applied(entries: int) -> None:
+            if self._costs.apply_ns:
+                process.compute(entries * self._costs.apply_ns)
+
         return process, ProcessWorld(
             process=process,
             clock=clock,
             # A stream for each life: how much one life drew does not change the next one.
             rng=self._streams[f"node/{self.node}/{life}"],
             network=self._network.of(self.node, process),
-            disk=self.disk.mount(clock.sleep, process.alive),
+            disk=self.disk.mount(synced, process.alive),
             spawn=process.spawn,
             telemetry=telemetry,
             log=log,
             last_words=self._last_words.append,
+            applied=applied,
         )
 
     def kill(self) -> None:
@@ -209,10 +223,19 @@ class SimHost:
         assert process is not None, "a process ended that never began"
         if process.failure is not None:
             self._say(f"stops: {type(process.failure).__name__}: {process.failure}")
-        for words in self._last_words:
-            self._outputs.telemetry(self.node, self._loop.now_ns, words())
+        # What the rest of the step adds is not said: nothing that it does has an effect.
+        words, self._last_words = tuple(self._last_words), []
+        if process.ended_at_work:
+            # In the middle of a step what it holds may contradict itself: an entry half applied, one not counted yet.
+            self._loop.call_soon(self._say_at_the_end, words)
+        else:
+            self._say_at_the_end(words)
         self._note("process", f"end {process.life}")
         self._network.process_ended(self.node, process)
+
+    def _say_at_the_end(self, words: Sequence[Callable[[], bytes]]) -> None:
+        for each in words:
+            self._outputs.telemetry(self.node, self._loop.now_ns, each())
 
     def _say(self, line: str) -> None:
         self._last_line = line

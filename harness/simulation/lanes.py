@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from splitbrain.harness.simulation.links import SimLink
+    from splitbrain.harness.simulation.links import SimLink, Standstills
     from splitbrain.harness.simulation.loop import SimLoop, SimTimer
 
 
@@ -29,18 +29,25 @@ class _Flight:
 class Lane:
     """The way of one connection, or of one handshake, over a link."""
 
-    __slots__ = ("_last_ns", "_loop", "_under_way", "_well_ns", "link")
+    __slots__ = ("_last_ns", "_loop", "_standstills", "_under_way", "_well_ns", "link")
 
-    def __init__(self, loop: SimLoop, link: SimLink) -> None:
+    def __init__(self, loop: SimLoop, link: SimLink, standstills: Standstills | None = None) -> None:
         self._loop = loop
         self._last_ns = 0
         self._well_ns = 0  # messages sent before all those in flight arrive at this time at the latest
         self._under_way: dict[_Flight, None] = {}
+        self._standstills = standstills
         self.link = link
+
+    def stands_ns(self) -> int:
+        """How much longer this way stands still: what is sent now arrives later than that."""
+        return 0 if self._standstills is None else self._standstills.rest_ns(self._loop.now_ns)
 
     def next_ns(self, queued_ns: int = 0) -> int:
         """The arrival time of the next message in order: after all messages before it."""
         arrives_ns, last_ns = self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns
+        if self._standstills is not None:
+            arrives_ns += self.stands_ns()
         self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
         return self._last_ns
 
@@ -66,7 +73,8 @@ class Lane:
         for flight in self._under_way:
             timer = flight.timer
             assert timer is not None, "a message in flight has an arrival time"
-            arrives_ns = max(min(timer.when_ns, now_ns + self.link.latency_ns()), self._last_ns + 1)
+            well_ns = now_ns + self.stands_ns() + self.link.latency_ns()
+            arrives_ns = max(min(timer.when_ns, well_ns), self._last_ns + 1)
             self._last_ns = arrives_ns
             timer.cancel()
             flight.timer = self._loop.at(arrives_ns, lambda flight=flight: self._land(flight))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.contract.nodes import Link
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation.worlds import Latency
+from splitbrain.harness.simulation.worlds import Latency, Stalls
 
 if TYPE_CHECKING:
     from splitbrain.harness.simulation.loop import SimLoop
@@ -49,6 +49,22 @@ class UnderWay(Protocol):
         ...
 
 
+class Standstills:
+    """When the path of one connection stands still: a function of time, whatever is sent over it."""
+
+    def __init__(self, stalls: Stalls, rng: Rng, now_ns: int) -> None:
+        self._stalls = stalls
+        self._rng = rng
+        self._begin_ns = self._end_ns = now_ns
+
+    def rest_ns(self, now_ns: int) -> int:
+        """How much longer it stands still; 0 if it does not. Time must not go back from one call to the next."""
+        while now_ns >= self._end_ns:
+            self._begin_ns = self._end_ns + int(2 * self._rng.random() * self._stalls.every_ns)
+            self._end_ns = self._begin_ns + self._stalls.length.draw(self._rng)
+        return self._end_ns - now_ns if now_ns >= self._begin_ns else 0
+
+
 class SimLink:
     """A directed link: its own latency, whether it is cut, and its fault.
 
@@ -61,9 +77,10 @@ class SimLink:
         under_way: the senders of messages in flight that were sent over it while it had a fault.
     """
 
-    def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng) -> None:
+    def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng, stalls: Stalls | None = None) -> None:
         self._loop = loop
         self._latency = latency
+        self._stalls = stalls
         self._next_reset: Callable[[], None] = _nothing
         self._free_ns = 0
         self.link = link
@@ -79,9 +96,13 @@ class SimLink:
         """The link's own latency, without faults."""
         return self._latency.draw(self.rng)
 
+    def standstills(self) -> Standstills | None:
+        """Those of a new connection over it; None where no path ever stands still."""
+        return None if self._stalls is None else Standstills(self._stalls, self.rng, self._loop.now_ns)
+
     def delay_ns(self) -> int:
         """How long the next message takes, in order."""
-        delay_ns = self.latency_ns()
+        delay_ns = self._latency.draw(self.rng)
         fault = self.fault
         if fault is not None and (fault.delay_ms or fault.jitter_ms):
             late_ns = int((fault.delay_ms + fault.jitter_ms * self.rng.random()) * _MS)

@@ -382,7 +382,7 @@ class SimLoop(Unreal):
             self._check_closed()
         handle = Ready(callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
-        return handle
+        return handle  # pyright: ignore[reportReturnType] - it is one in all but its base class
 
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

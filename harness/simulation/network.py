@@ -7,7 +7,7 @@ import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.faults import ClientFault, LinkFault
 from splitbrain.harness.contract.nodes import Address, Link, NodeId
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import DefiniteError
@@ -16,7 +16,7 @@ from splitbrain.harness.simulation.lanes import Lane
 from splitbrain.harness.simulation.links import SimLink
 from splitbrain.harness.simulation.process import resolve
 from splitbrain.harness.simulation.streams import StreamEnd
-from splitbrain.harness.simulation.worlds import World
+from splitbrain.harness.simulation.worlds import Latency, World
 
 if TYPE_CHECKING:
     from splitbrain.harness.simulation.loop import SimLoop
@@ -32,7 +32,7 @@ DIAL_NS: Final = 2_000 * _MS
 """How long a client's attempt lasts."""
 
 CLIENT: Final = "client"
-"""The source of what clients send; their links are never cut."""
+"""The source of what clients send, and where answers go."""
 
 
 EndT = TypeVar("EndT", bound=End)
@@ -54,13 +54,15 @@ class SimNetwork:
         self._trace = trace
         self._listeners: dict[Address, _Listener] = {}
         self._off: dict[NodeId, bool] = {}
+
         # A stream for each directed link: a message more on one link does not change what happens on another.
+        def link(pair: Link, latency: Latency) -> SimLink:
+            return SimLink(loop, pair, latency, streams["network/{}>{}".format(*pair)], world.stalls)
+
         pairs = [(a, b) for a in nodes for b in nodes if a != b]
-        self.links = {pair: SimLink(loop, pair, world.link, streams["network/{}>{}".format(*pair)]) for pair in pairs}
+        self.links = {pair: link(pair, world.link) for pair in pairs}
         to_clients = [pair for node in nodes for pair in ((CLIENT, node), (node, CLIENT))]
-        self._client_links = {
-            pair: SimLink(loop, pair, world.client, streams["network/{}>{}".format(*pair)]) for pair in to_clients
-        }
+        self._client_links = {pair: link(pair, world.client) for pair in to_clients}
         self._loopbacks: dict[Link, SimLink] = {}
         self._streams = streams
         self._latency = world.link
@@ -88,6 +90,20 @@ class SimNetwork:
     def disturbed(self) -> dict[Link, dict[str, int]]:
         """What the faults did."""
         return {pair: dict(link.counts) for pair, link in self.links.items() if link.fault is not None}
+
+    def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> dict[NodeId, dict[str, int]]:
+        """Give the links between clients and exactly these nodes these faults; what the former ones did."""
+        did: dict[NodeId, dict[str, int]] = {}
+        for (source, destination), link in self._client_links.items():
+            node = destination if source == CLIENT else source
+            if link.cut or link.fault is not None:
+                counts = did.setdefault(node, {})
+                for what, count in (*link.counts.items(), ("swallowed", link.swallowed if link.cut else 0)):
+                    counts[what] = counts.get(what, 0) + count
+            fault = faults.get(node, ClientFault())
+            link.set_cut(fault.cut_requests if source == CLIENT else fault.cut_answers)
+            link.set_fault(fault.of_link())
+        return did
 
     async def probe(self, links: Sequence[Link]) -> dict[Link, bool]:
         """Send a probe over each link, and report whether it arrives. Faults neither hit nor count probes."""
@@ -124,7 +140,12 @@ class SimNetwork:
     def listen(
         self, process: SimProcess, address: Address, accept: Callable[[EndT], Awaitable[None]], kind: type[EndT]
     ) -> None:
-        """Serve an address until the process ends, or `stop_listening`; its connections are of that kind."""
+        """Serve an address until the process ends, or `stop_listening`; its connections are of that kind.
+
+        A process that has ended, in the middle of the step that calls this, serves nothing.
+        """
+        if not process.alive():
+            return
         self._listeners[address] = _Listener(process, accept, kind)
 
     def listens(self, address: Address) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from splitbrain.harness.simulation.clock import LocalTimer, Oscillator
 
@@ -28,10 +28,12 @@ class SimProcess:
         state: "running", "paused" or "stopped".
         life: which of the node's processes it is, from 1.
         failure: what made it stop by itself.
+        message_ns: how long it computes for each message that it sends.
         silent: whether its machine lost power, so that peers get no notice.
+        ended_at_work: whether it was ended in the middle of a step of its own.
     """
 
-    def __init__(self, loop: SimLoop, life: int, ended: Callable[[], None]) -> None:
+    def __init__(self, loop: SimLoop, life: int, ended: Callable[[], None], message_ns: int = 0) -> None:
         self._loop = loop
         self._ended = ended
         self._tasks: dict[asyncio.Task[None], Awaitable[None]] = {}
@@ -39,10 +41,21 @@ class SimProcess:
         self._cpu: CpuLimit | None = None
         self._throttled: deque[Callable[[], None]] = deque()
         self._next_period: SimTimer | None = None
+        self._busy_until_ns = 0
         self.life = life
         self.state: Literal["running", "paused", "stopped"] = "running"
         self.failure: BaseException | None = None
         self.silent = False
+        self.ended_at_work = False
+        self.message_ns = message_ns
+
+    def owns(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether the task is one of its own."""
+        return task in self._tasks
+
+    def at_work(self) -> bool:
+        """Whether one of its steps runs now: never, as far as it is known here, when something else happens to it."""
+        return False
 
     def alive(self) -> bool:
         """Whether it has not ended."""
@@ -51,10 +64,12 @@ class SimProcess:
     def post(self, callback: Callable[[], None]) -> None:
         """Let the process do something: now, when it has a CPU, when it is resumed, or never."""
         if self.state == "running":
-            if self._cpu is None:
+            if self._busy_until_ns and (self._throttled or self._busy_until_ns > self._loop.now_ns):
+                self._wait_until(callback, self._busy_until_ns)
+            elif self._cpu is None:
                 callback()
             elif self._throttled or not self._cpu.spend():
-                self._wait_for_cpu(callback, self._cpu)
+                self._wait_until(callback, self._cpu.next_ns())
             else:
                 callback()
         elif self.state == "paused":
@@ -79,10 +94,18 @@ class SimProcess:
         self._cpu = cpu
         self._go_on()
 
-    def _wait_for_cpu(self, callback: Callable[[], None], cpu: CpuLimit) -> None:
+    def compute(self, cost_ns: int) -> None:
+        """It computes for that long, from when it is done with what it computes already: all else waits meanwhile."""
+        self._busy_until_ns = max(self._busy_until_ns, self._loop.now_ns) + cost_ns
+
+    def busy_ns(self) -> int:
+        """How much longer it computes: what it sends now leaves then."""
+        return max(0, self._busy_until_ns - self._loop.now_ns)
+
+    def _wait_until(self, callback: Callable[[], None], when_ns: int) -> None:
         self._throttled.append(callback)
         if self._next_period is None:
-            self._next_period = self._loop.at(cpu.next_ns(), self._go_on)
+            self._next_period = self._loop.at(max(when_ns, self._loop.now_ns), self._go_on)
 
     def _go_on(self) -> None:
         """Do what had to wait for a CPU, in order, as far as there is one now."""
@@ -114,6 +137,7 @@ class SimProcess:
         """End it at once; its tasks are cancelled in the order in which they were spawned."""
         if self.state == "stopped":
             return
+        self.ended_at_work = self.at_work()
         # The state comes first: what cancelled tasks still do in `finally` blocks must have no effect.
         self.state = "stopped"
         self.failure = failure
@@ -126,7 +150,9 @@ class SimProcess:
         self._ended()
 
     def _begin(self, awaitable: Awaitable[None], name: str) -> asyncio.Task[None]:
-        task = self._loop.create_task(_awaited(awaitable), name=name)
+        # A task continues a coroutine with no frame in between: most of what a process does are steps of tasks.
+        steps = cast("Coroutine[Any, Any, None]", awaitable) if asyncio.iscoroutine(awaitable) else _awaited(awaitable)
+        task = self._loop.create_task(steps, name=name)
         self._tasks[task] = awaitable
         task.add_done_callback(self._task_ended)
         return task

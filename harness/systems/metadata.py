@@ -33,18 +33,24 @@ from splitbrain.cluster.embedded import (
     ELECTION_MS,
     HEARTBEAT_MS,
     MARKS,
+    MARKS_VARIABLE,
     MAX_BATCH,
+    MAX_PENDING,
+    MAX_PIPELINE,
     NEWEST_VERSION,
     SNAPSHOT_INTERVAL,
     WAL_BYTES,
+    WINDOW,
     Runtime,
     counted,
+    heard,
     start,
 )
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
+from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.read_modes import (
     READ,
@@ -297,7 +303,7 @@ class Metadata:
                     line="bytes of a snapshot in one message",
                     default=CHUNK_BYTES,
                     most=CHUNK_BYTES,
-                    drawn=(4_000, CHUNK_BYTES),
+                    drawn=(2_000, 16_000, CHUNK_BYTES),
                 ),
                 "learners-first": Setting(
                     line="1: a node that joins becomes a voter once it has caught up, not at once",
@@ -310,6 +316,7 @@ class Metadata:
                     line="the longest time between messages of a leader; shorter than election-ms",
                     default=HEARTBEAT_MS,
                     most=HEARTBEAT_MS,
+                    drawn=(50, HEARTBEAT_MS, HEARTBEAT_MS),
                 ),
                 "election-ms": Setting(
                     line="the shortest election timeout; the longest is twice that",
@@ -319,10 +326,28 @@ class Metadata:
                 "max-batch": Setting(
                     line="entries of the log in one message at most",
                     default=MAX_BATCH,
+                    drawn=(1, 16, MAX_BATCH),
+                ),
+                "max-pipeline": Setting(
+                    line="entries of the log on their way to one member at most",
+                    default=MAX_PIPELINE,
+                    # With 2 of them a cluster on slow links and disks cannot keep up with its clients: that is no bug.
+                    drawn=(64, 64, MAX_PIPELINE),
+                ),
+                "max-pending": Setting(
+                    line="commands, reads and requests under way at most, of each; beyond that a node is busy",
+                    default=MAX_PENDING,
+                    drawn=(128, MAX_PENDING, MAX_PENDING),
                 ),
                 "apply-slice": Setting(
                     line="entries that are applied before messages and clients get a word in again",
                     default=APPLY_SLICE,
+                    drawn=(1, 16, APPLY_SLICE),
+                ),
+                "repeat-window": Setting(
+                    line="a request whose number is so far behind the highest of its connection counts as repeated",
+                    default=WINDOW,
+                    drawn=(64, WINDOW),
                 ),
                 MACHINE_VERSION: Setting(
                     line="the latest version of the state machine that nodes support, where none is upgraded",
@@ -339,6 +364,7 @@ class Metadata:
             },
             simulation=self,
             count_marks=counted,
+            marks=SystemMarks(MARKS, heard, MARKS_VARIABLE),
         )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
@@ -377,6 +403,7 @@ class Metadata:
             telemetry=world.telemetry,
             log=world.log,
             last_words=world.last_words,
+            applied=world.applied,
         )
         await start(command.argv[1 + len(_RUN_NODE) :], runtime)
 

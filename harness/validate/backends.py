@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment, MessageConnection, Surroundings
 from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault, Support
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault, Support
+from splitbrain.harness.contract.moments import Act, HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 from splitbrain.harness.contract.test import Backend
 from splitbrain.harness.validate.values import Wrapper, short
-from splitbrain.results.errors import ProtocolError, UnknownNodeError
+from splitbrain.results.errors import BackendError, ProtocolError, UnknownNodeError
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class _ValidDeployment(Wrapper):
     async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
         return await self._inner.disturbed()
 
+    async def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> Mapping[NodeId, Mapping[str, int]]:
+        for node in faults:
+            self._known(node)
+        return await self._inner.disturb_clients(faults)
+
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
         return await self._inner.spoil(self._known(node), fault)
 
@@ -125,6 +131,19 @@ class _ValidDeployment(Wrapper):
         if share is not None and not share > 0:
             raise ProtocolError(f"a node's share of a CPU is above 0, not {share:g}.")
         return await self._inner.throttle(self._known(node), share)
+
+    async def at_moment(self, moments: Sequence[Moment], act: Act, within_ns: int) -> Passed | None:
+        # Of its own, although most backends have none: since Python 3.12 no check of a protocol asks `__getattr__`.
+        if not isinstance(self._inner, HearsMarks):
+            raise BackendError(f"backend {self._backend!r} does not hear which marks nodes pass.")
+        passed: Any = await self._inner.at_moment(moments, act, within_ns)
+        if passed is not None and not (isinstance(passed, Passed) and passed.moment in moments):
+            raise ProtocolError(
+                f"backend {self._backend!r}: at_moment returned {short(passed)}, not a moment for which it waited."
+            )
+        if passed is not None:
+            self._known(passed.node)
+        return passed
 
     async def offsets(self) -> Mapping[NodeId, ClockOffset]:
         offsets: Any = await self._inner.offsets()

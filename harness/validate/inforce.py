@@ -72,7 +72,7 @@ def _differences(reported: Said, seen: Mapping[str, list[Any]]) -> Iterator[str]
 def _nothing(reported: Said, seen: Mapping[str, list[Any]]) -> Iterator[str]:
     if reported.action != "start" or reported.over or not reported.is_hit or reported.evidence.bit:
         return
-    if not (any(seen.values()) or reported.disks or reported.clocks or reported.cpus):
+    if not (any(seen.values()) or reported.disks or reported.clocks or reported.cpus or reported.clients):
         yield (
             "The nemesis reports a fault, but the deployment shows none. Report over=true if the fault ends with the "
             'op, or evidence with "bit" that shows what it does.'

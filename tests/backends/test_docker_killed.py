@@ -153,7 +153,7 @@ def foreign_table() -> Generator[str, None, None]:
 
 def test_every_kind_of_fault_that_works_on_containers_is_held_by_a_controller_here() -> None:
     works = {kind for kind, found in DockerBackend().support().items() if found.works}
-    assert works == set(INJECTED_KINDS)
+    assert works == set(INJECTED_KINDS) - {"client-links", "moment"}
     held = [*chain.from_iterable(NODE_FAULTS.values())]
     assert works == {*held, *PACKETS, "cut", "reset"}
     assert len(PACKET_FAULTS) == len({word for _, word in PACKET_FAULTS.values()}) == len(PACKETS)

@@ -54,6 +54,18 @@ def who(_: int) -> int:
     return os.getpid()
 
 
+def stops_itself(often: int) -> int:
+    """Stop so often, each time until SIGCONT; the process id of the worker."""
+    for _ in range(often):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return os.getpid()
+
+
+def hashed(number: int) -> int:
+    """Python's own hash of a text."""
+    return hash(f"text {number}")
+
+
 def note_pid_and_sleep(folder: str) -> None:
     """Tell that a task is under way, and never end."""
     (Path(folder) / f"{os.getpid()}").touch()

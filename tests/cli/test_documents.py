@@ -69,7 +69,7 @@ def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
 
 
 NOTHING: Any = None
-TEST: Any = SimpleNamespace(nodes=("n1",), seed=1)
+TEST: Any = SimpleNamespace(nodes=("n1",), seed=1, nemesis=SimpleNamespace(faults=()))
 
 
 def deployments(folder: Path) -> dict[str, Deployment]:

@@ -21,15 +21,18 @@ from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import canary
 from splitbrain.harness.campaigns.compose import RunOptions
 from splitbrain.harness.campaigns.hunting.reach import within_reach
+from splitbrain.harness.campaigns.hunting.repeating import HASH_SEED, OTHER_HASH_SEED, compared
 from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, ending, search
 from splitbrain.harness.campaigns.hunting.tally import Tally, ranges
-from splitbrain.harness.campaigns.hunting.trial import Trial, broken
+from splitbrain.harness.campaigns.hunting.trial import Trial, broken, carry_out
 from splitbrain.harness.campaigns.interrupts import Interrupts
-from splitbrain.harness.campaigns.swarm import Asked, draw
+from splitbrain.harness.campaigns.swarm import SELDOM, Asked, draw
+from splitbrain.harness.campaigns.themes import TIME_LIMITS_S
 from splitbrain.harness.campaigns.workers import Report, Workers
 from splitbrain.harness.cli.hunting.answer import Hunted, show
 from splitbrain.harness.cli.main import main
 from splitbrain.harness.contract.marks import MARKS
+from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.nemesis.catalogue import KINDS
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.store import RunDir, Store
@@ -85,12 +88,18 @@ def _trial(seed: int, outcome: Outcome, **more: Any) -> Trial:
 NO_LIMITS = Limits(budget_s=600.0)
 
 
-def _search(workers: Instant, limits: Limits = NO_LIMITS, interrupts: Interrupts | None = None) -> Tally:
+def _search(
+    workers: Instant,
+    limits: Limits = NO_LIMITS,
+    interrupts: Interrupts | None = None,
+    again: Instant | None = None,
+) -> Tally:
     return search(
         cast("Workers[RunOptions, Trial]", workers),
         (_trial(seed, PASSES).options for seed in range(10**6)),
         limits,
         interrupts=interrupts or Interrupts(),
+        again=cast("Workers[RunOptions, Trial] | None", again),
     )
 
 
@@ -99,6 +108,70 @@ def test_a_search_stops_at_the_first_violation() -> None:
     assert tally.outcomes[VIOLATES] == 1
     assert tally.seeds == [0, 1, 2, 3]
     assert [trial.options.seed for trial in tally.found(VIOLATES)] == [3]
+
+
+def test_one_seed_in_twenty_is_repeated_and_a_difference_is_a_violation() -> None:
+    again = Instant(PASSES)
+    tally = _search(Instant(PASSES), Limits(budget_s=600.0, runs=50), again=again)
+    assert again.asked == [7, 27, 47]
+    assert tally.outcomes == {PASSES: 50}
+
+    other = Other(PASSES)
+    tally = _search(Instant(PASSES), Limits(budget_s=600.0, runs=50), again=other)
+    assert tally.seeds == list(range(8))
+    assert tally.kinds == {"not deterministic": 1}
+
+
+def test_what_is_found_and_what_is_broken_is_not_compared() -> None:
+    for outcome in (VIOLATES, FAILS):
+        trial = _trial(7, outcome, record=(b"op 1",))
+        assert compared(trial, _trial(7, outcome, record=(b"op 2",))).kind == trial.kind
+    broke = compared(_trial(7, PASSES, record=(b"op 1",)), _trial(7, FAILS))
+    assert (broke.outcome, broke.kind) == (FAILS, "something broke")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference"),
+    [
+        ({"record": (b"op 1", b"op 2")}, {"record": (b"op 1", b"op 3")}, "op 2, and there op 3"),
+        ({"record": (b"op 1",)}, {"record": (b"op 1", b"op 2")}, "nothing more, and there op 2"),
+        ({"marks": {"a": 1, "b": 2}}, {"marks": {"a": 1, "b": 3}}, "the mark 'b' was reached 2 times, and there 3"),
+        ({"fingerprint": "x"}, {"fingerprint": "y"}, "the randomness"),
+    ],
+)
+def test_a_repetition_that_differs_names_the_first_difference(
+    one: dict[str, Any], other: dict[str, Any], difference: str
+) -> None:
+    found = compared(_trial(7, TOO_LITTLE, **one), _trial(7, TOO_LITTLE, **other))
+    assert (found.outcome, found.kind, found.record) == (VIOLATES, "not deterministic", ())
+    assert difference in found.sentences[0]
+    same = compared(_trial(7, TOO_LITTLE, **one), _trial(7, TOO_LITTLE, **one))
+    assert (same.outcome, same.kind, same.record, same.difference) == (TOO_LITTLE, "", (), None)
+
+
+def test_a_repeated_test_is_the_same_in_processes_with_two_hash_seeds() -> None:
+    options = draw(7, Asked(workloads=("register",), nemeses=("kill",), nodes=(3,), time_limit=8.0))
+    trials: list[Trial] = []
+    for hash_seed in (HASH_SEED, OTHER_HASH_SEED):
+        with Workers(carry_out, 1, limit_s=300.0, hash_seed=hash_seed) as workers:
+            workers.give(options)
+            while not (reports := workers.wait(60.0)):
+                pass
+            assert reports[0].answer is not None, reports[0].problem
+            trials.append(reports[0].answer)
+    first, again = trials
+    assert any(line.startswith(b"op ") for line in first.record)
+    assert any(b'"event":"hash"' in line for line in first.record)
+    assert compared(first, again).difference is None
+
+
+class Other(Instant):
+    """Workers in whose processes every test goes otherwise."""
+
+    def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
+        (report,) = super().wait(timeout_s)
+        assert report.answer is not None
+        return [Report(report.task, msgspec.structs.replace(report.answer, marks={"a mark": 1}), None, 1.0)]
 
 
 class Backwards(Instant):
@@ -478,3 +551,12 @@ def _workers_of(pid: int) -> list[int]:
 def _children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         yield from map(int, (task / "children").read_text().split())
+
+
+def test_help_says_what_is_drawn_and_which_worlds_there_are() -> None:
+    text = " ".join(splitbrain("hunt", "--help").stdout.split())
+    assert f"[default: drawn, {min(TIME_LIMITS_S):g} to {max(TIME_LIMITS_S):g}]" in text
+    assert f"that a correct system tolerates, without {SELDOM}]" in text
+    text = " ".join(splitbrain("run", "--help").stdout.replace("-\n", "-").split())
+    listed = text.partition("The properties of the simulated")[2].partition("drawn from the seed")[0]
+    assert [name for name in WORLDS if name not in listed] == []

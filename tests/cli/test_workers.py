@@ -28,6 +28,18 @@ def test_tasks_are_answered_by_several_processes() -> None:
     assert not [pid for pid in pids if _alive(pid)]
 
 
+def test_processes_have_the_hash_seed_that_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "3")
+    hashes: list[int | None] = []
+    for hash_seed in (0, 0, 1, None, 3):
+        with Workers(tasks.hashed, 1, limit_s=60, hash_seed=hash_seed) as workers:
+            hashes += [report.answer for report in _all(workers, [1])]
+    assert hashes[0] == hashes[1]
+    assert hashes[3] == hashes[4]
+    assert len(set(hashes)) == 3
+    assert os.environ["PYTHONHASHSEED"] == "3"
+
+
 def test_every_task_gets_its_own_answer() -> None:
     with Workers(tasks.square, 2, limit_s=60) as workers:
         reports = _all(workers, list(range(50)))
@@ -79,6 +91,21 @@ def test_a_task_that_waits_for_ever_is_given_up() -> None:
         [report] = _all(workers, [3])
         assert workers.free == 1
     assert "used no processor for 0.5 s" in (report.problem or "")
+
+
+def test_a_task_that_the_machine_lets_wait_is_not_given_up() -> None:
+    """A process that is stopped, or gets no processor, has nothing wrong with it."""
+    with Workers(tasks.stops_itself, 1, limit_s=60, stuck_s=1) as workers:
+        [pid] = (report.answer for report in _all(workers, [0]))
+        assert pid is not None
+        workers.give(1)
+        _until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "T")
+        assert [workers.wait(0.5) for _ in range(5)] == [[]] * 5
+        os.kill(pid, signal.SIGCONT)
+        while not (reports := workers.wait(1)):
+            pass
+        [report] = reports
+    assert report.answer == pid
 
 
 def test_a_task_costs_what_its_clock_says_and_what_came_before_it_costs_nothing() -> None:

@@ -207,6 +207,10 @@ class MemoryConnection:
             raise ConnectionError("the other side is gone")
         return message
 
+    async def hand_over(self, take: Callable[[bytes], None]) -> None:
+        while True:
+            take(await self.receive())
+
     def close(self) -> None:
         self.break_off()
 

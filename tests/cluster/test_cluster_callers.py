@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from splitbrain.cluster import wire
@@ -20,6 +21,9 @@ class Connection:
         self.received.append(wire.decode_answer(message).outcome)
 
     async def receive(self) -> bytes:
+        raise ConnectionError("never read")
+
+    async def hand_over(self, take: Callable[[bytes], None]) -> None:
         raise ConnectionError("never read")
 
     def close(self) -> None:
@@ -49,5 +53,7 @@ def test_ra24_messages_go_to_the_connection_or_to_its_node_and_to_nobody_else() 
     callers.deliver(Deliver(first.address, b"too late"))
     third = callers.enter(Connection())
     assert (one.received, two.received) == ([ClientMessage(b"a")], [ClientMessage(b"b")])
+    assert [callers.is_connected(caller.address) for caller in (first, second, third)] == [False, True, True]
+    assert not callers.is_connected(ClientAddress("n1", 8, second.address.number))
     assert links.sent == [("n2", elsewhere)]
     assert third.address not in (first.address, second.address)

@@ -223,6 +223,12 @@ class TestArrivals:
         assert arrivals.is_first(11)
         assert not arrivals.is_first(10)
 
+    def test_a_node_may_know_fewer(self) -> None:
+        arrivals = Arrivals(4)
+        assert arrivals.is_first(14)
+        assert arrivals.is_first(11)
+        assert not arrivals.is_first(10)
+
     def test_it_remembers_a_bounded_number_and_forgets_none_that_could_pass_for_new(self) -> None:
         arrivals = Arrivals()
         numbers = range(1, 5 * WINDOW)

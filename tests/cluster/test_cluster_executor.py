@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitbrain.cluster.executor import Action, Executor, LookAt, StartTimer, StopTimer
+from splitbrain.cluster.executor import Action, Executor, LookAt, LookAtClient, StartTimer, StartTimerAt, StopTimer
 from splitbrain.cluster.machine import (
     AppendCommand,
+    ClientDown,
+    DemonitorClient,
     DemonitorNode,
     MachineEffect,
+    MonitorClient,
     MonitorNode,
     NodeDown,
     NodeUp,
+    ReadLog,
     ReleaseCursor,
     SendToClient,
     SetTimer,
+    SetTimerAt,
     Timeout,
     WriteCheckpoint,
 )
@@ -25,10 +30,16 @@ from splitbrain.cluster.tree import encode_command
 from splitbrain.cluster.wire import ClientAddress
 
 names = st.sampled_from(["a", "b"])
+CLIENTS = [ClientAddress(node, 1, number) for node in ("a", "b") for number in (1, 2)]
+clients = st.sampled_from(CLIENTS)
 effects: st.SearchStrategy[MachineEffect] = st.one_of(
     st.builds(SetTimer, names, st.one_of(st.none(), st.integers(1, 9))),
+    st.builds(SetTimerAt, names, st.integers(101, 109)),
     st.builds(MonitorNode, names),
     st.builds(DemonitorNode, names),
+    st.builds(MonitorClient, clients),
+    st.builds(DemonitorClient, clients),
+    st.just(ReadLog((4,), lambda _: (AppendCommand(b"read"),))),
     st.builds(AppendCommand, st.just(b"x")),
     st.builds(
         SendToClient,
@@ -39,12 +50,25 @@ effects: st.SearchStrategy[MachineEffect] = st.one_of(
     st.builds(ReleaseCursor, st.integers(1, 9)),
     st.just(WriteCheckpoint()),
 )
+monitors: st.SearchStrategy[MachineEffect] = st.one_of(
+    st.builds(MonitorNode, names), st.builds(MonitorClient, clients), st.builds(DemonitorClient, clients)
+)
+role = st.tuples(st.just("role"), st.booleans())
+links = st.tuples(st.just("link"), names, st.booleans())
 steps = st.one_of(
     st.tuples(st.just("applied"), st.integers(1, 9), st.lists(effects, max_size=4)),
     st.tuples(st.just("begin"), st.lists(effects, max_size=4)),
-    st.tuples(st.just("role"), st.booleans()),
-    st.tuples(st.just("link"), names, st.booleans()),
+    role,
+    links,
     st.tuples(st.just("time"), names),
+)
+steps_of_monitors = st.one_of(
+    st.tuples(st.just("applied"), st.just(9), st.lists(monitors, max_size=4)),
+    role,
+    links,
+    st.tuples(st.just("client leaves"), clients),
+    st.tuples(st.just("look again")),
+    st.tuples(st.just("late word of a client"), clients),
 )
 
 
@@ -54,6 +78,7 @@ class Shell:
     def __init__(self) -> None:
         self.timers: dict[str, int] = {}
         self.links = {"a": True, "b": True}
+        self.gone: set[ClientAddress] = set()
         self.executor = Executor("n1", 3, lambda node: node in ("n1", "n2"))
         self.sent: list[SendToClient] = []
         self.log: list[bytes] = []
@@ -62,16 +87,23 @@ class Shell:
     def act(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case StartTimer(name, delay_ms):
-                    self.timers[name] = delay_ms
+                case StartTimer(name, due_ms) | StartTimerAt(name, due_ms):
+                    self.timers[name] = due_ms
                 case StopTimer(name):
                     del self.timers[name]
                 case LookAt(node):
                     self.act(self.executor.node_changed(node, is_up=self.links[node]))
+                case LookAtClient(client) if not self.links[client.node]:
+                    self.act(self.executor.client_down(client, "no_connection"))
+                case LookAtClient(client):
+                    if client in self.gone:
+                        self.act(self.executor.client_down(client, "gone"))
                 case AppendCommand(data):
                     self.log.append(data)
                 case SendToClient():
                     self.sent.append(action)
+                case ReadLog(_, then):
+                    self.act(self.executor.read(then(())))
                 case ReleaseCursor() | WriteCheckpoint():
                     self.written.append(action)
 
@@ -84,13 +116,31 @@ class Model:
         self.timers: dict[str, int] = {}
         self.links = {"a": True, "b": True}
         self.thought_up: dict[str, bool] = {}
+        self.monitored: dict[ClientAddress, None] = {}
+        self.gone: set[ClientAddress] = set()
         self.log: list[bytes] = []
         self.sent: list[SendToClient] = []
         self.written: list[MachineEffect] = []
 
     def carry_out_all(self, effects: list[MachineEffect]) -> None:
+        for effect in effects if self.leads else ():
+            self.note(effect)
         for effect in effects:
             self.carry_out(effect)
+
+    def note(self, effect: MachineEffect) -> None:
+        """What the entry monitors in the end; only then does the leader look."""
+        match effect:
+            case MonitorNode(node):
+                self.thought_up.setdefault(node, True)
+            case DemonitorNode(node):
+                self.thought_up.pop(node, None)
+            case MonitorClient(client):
+                self.monitored[client] = None
+            case DemonitorClient(client):
+                self.monitored.pop(client, None)
+            case _:
+                pass
 
     def carry_out(self, effect: MachineEffect) -> None:
         match effect:
@@ -104,27 +154,52 @@ class Model:
                 self.timers.pop(name, None)
                 if delay_ms is not None:
                     self.timers[name] = delay_ms
+            case SetTimerAt(name, at_ms):
+                self.timers[name] = at_ms
             case MonitorNode(node):
-                self.thought_up.setdefault(node, True)
-                self.look()
-            case DemonitorNode(node):
-                self.thought_up.pop(node, None)
-            case AppendCommand(data):
-                self.log.append(data)
+                self.look(node)
+                self.look_for_all(node)
+            case MonitorClient(client):
+                self.look_for(client)
+            case DemonitorNode() | DemonitorClient():
+                pass
+            case AppendCommand() | ReadLog():
+                self.log.append(b"read" if isinstance(effect, ReadLog) else effect.data)
             case SendToClient():
                 self.sent.append(effect)
 
-    def look(self) -> None:
-        for node, thought in self.thought_up.items():
-            if thought != self.links[node]:
-                self.thought_up[node] = not thought
-                self.log.append(encode_command(NodeDown(node) if thought else NodeUp(node)))
+    def look_for(self, client: ClientAddress) -> None:
+        is_up = self.links[client.node]
+        if client in self.monitored and (client in self.gone or not is_up):
+            del self.monitored[client]
+            self.log.append(encode_command(ClientDown(client, "gone" if is_up else "no_connection")))
+
+    def look_for_all(self, node: str | None = None) -> None:
+        for client in list(self.monitored):
+            if node is None or (node == client.node and not self.links[node]):
+                self.look_for(client)
+
+    def look(self, node: str) -> None:
+        is_up = self.links[node]
+        if self.thought_up.get(node, is_up) != is_up:
+            self.thought_up[node] = is_up
+            self.log.append(encode_command(NodeUp(node) if is_up else NodeDown(node)))
 
 
 @given(st.lists(steps, max_size=40))
 def test_ra23_a_leader_does_what_its_machine_asks_for_and_a_follower_only_what_concerns_its_disk(
     story: list[Any],
 ) -> None:
+    follow(story)
+
+
+@settings(max_examples=400)
+@given(st.lists(steps_of_monitors, max_size=40))
+def test_ra24_a_leader_says_once_what_became_of_what_is_monitored(story: list[Any]) -> None:
+    follow([("role", True), *story])
+
+
+def follow(story: list[Any]) -> None:
     shell, model = Shell(), Model()
     for step in story:
         match step:
@@ -138,11 +213,22 @@ def test_ra23_a_leader_does_what_its_machine_asks_for_and_a_follower_only_what_c
             case ("role", leads):
                 shell.act(shell.executor.role_changed(leads=leads))
                 model.leads = leads
-                model.timers, model.thought_up = {}, {}
+                model.timers, model.thought_up, model.monitored = {}, {}, {}
             case ("link", node, is_up):
                 shell.links[node] = model.links[node] = is_up
                 shell.act(shell.executor.node_changed(node, is_up=is_up))
-                model.look()
+                model.look(node)
+                model.look_for_all(node)
+            case ("client leaves", client):
+                shell.gone.add(client)
+                model.gone.add(client)
+            case ("look again",):
+                shell.act(shell.executor.look_again())
+                model.look_for_all()
+            case ("late word of a client", client) if client in model.gone:
+                shell.act(shell.executor.client_down(client, "gone"))
+                if model.monitored.pop(client, client) is None:
+                    model.log.append(encode_command(ClientDown(client, "gone")))
             case ("time", name) if name in model.timers:
                 del shell.timers[name], model.timers[name]
                 shell.act(shell.executor.timed_out(name))

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
+from splitbrain.cluster import machinery
 from splitbrain.cluster.client import Client, NodeNotFoundError, UnavailableError
 from splitbrain.cluster.commands import put
 from splitbrain.cluster.log.snapshot import parse_name
 from splitbrain.cluster.machine import (
     AppendCommand,
+    ClientDown,
     DemonitorNode,
     EffectCommand,
     Machine,
     MachineEffect,
+    MonitorClient,
     MonitorNode,
     NodeDown,
     NodeUp,
+    ReadLog,
     ReleaseCursor,
     SendToClient,
     SetTimer,
@@ -41,7 +46,9 @@ _decoder: msgspec.msgpack.Decoder[Put | EffectCommand] = msgspec.msgpack.Decoder
 
 
 class Acting(Store):
-    """A put below /timer, /monitor, /append, /send, /checkpoint or /release asks for that; what answers it is counted.
+    """A put below /timer, /monitor, /client, /append, /send, /read, /checkpoint or /release asks for that.
+
+    Answers are counted, and the last word on a node is below /last.
 
     A timer and a monitor stand in the tree as long as they are wanted, so that a new leader finds them.
     """
@@ -79,8 +86,12 @@ class Acting(Store):
                 self.tree.execute(Put(("timer", name), msgspec.msgpack.encode(None)))
             case NodeDown(node):
                 self.tree.execute(Increment(("down", node), 1))
+                self.tree.execute(Put(("last", node), msgspec.msgpack.encode("down")))
             case NodeUp(node):
                 self.tree.execute(Increment(("up", node), 1))
+                self.tree.execute(Put(("last", node), msgspec.msgpack.encode("up")))
+            case ClientDown(_, reason):
+                self.tree.execute(Increment(("away", reason), 1))
 
     def _names(self, path: tuple[str, ...]) -> tuple[str, ...]:
         found = self.query(Children(path))
@@ -98,16 +109,29 @@ def effects_of(put: Put) -> tuple[MachineEffect, ...]:
             return (SetTimer(name, value),)
         case ("monitor", node):
             return (MonitorNode(node) if value else DemonitorNode(node),)
+        case ("client", _):
+            return (MonitorClient(ClientAddress(*value)),)
         case ("append", *_):
             return tuple(AppendCommand(encode_command(Increment(("appended",), 1))) for _ in range(value))
         case ("send", kind):
             return (SendToClient(ClientAddress(*value), kind.encode(), kind == "local"),)
+        case ("read",):
+            address, indexes = value
+            return (ReadLog(tuple(indexes), partial(send_what_was_put, ClientAddress(*address))),)
         case ("checkpoint",):
             return (WriteCheckpoint(),)
         case ("release",):
             return (ReleaseCursor(value),)
         case _:
             return ()
+
+
+def send_what_was_put(client: ClientAddress, entries: tuple[Entry, ...]) -> list[MachineEffect]:
+    return [
+        SendToClient(client, command.payload or b"")
+        for command in map(_decoder.decode, [entry.data for entry in entries])
+        if isinstance(command, Put)
+    ]
 
 
 def in_cluster(
@@ -234,6 +258,28 @@ def test_ra24_commands_that_a_busy_leader_refuses_are_appended_later() -> None:
         assert marks["command of the machine waited for a busy leader"]
 
 
+def test_ra23_what_a_busy_leader_refused_ends_with_its_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machinery, "RETRY_MS", 2000)
+
+    async def check(world: World) -> None:
+        leader, client, (one, _) = await clients(world)
+        await client.put("/append/x", 20)
+        await asyncio.sleep(0.1)
+        appended = await count(client, "/appended")
+        assert 0 < appended < 20
+        for node in (one, leader):
+            await (await world.client(await world.leader())).transfer_leadership(node)
+
+            async def leads(node: str = node) -> bool | None:
+                return await world.leader() == node or None
+
+            await eventually(leads)
+        await asyncio.sleep(3)
+        assert await count(client, "/appended") == appended
+
+    in_cluster(check, Config(heartbeat_ms=10, election_min_ms=60, election_max_ms=120, max_pending=4))
+
+
 def test_ra24_a_machine_learns_through_the_log_that_a_node_is_down_and_up_again() -> None:
     async def check(world: World) -> None:
         leader, client, (one, _) = await clients(world)
@@ -254,6 +300,60 @@ def test_ra24_a_machine_learns_through_the_log_that_a_node_is_down_and_up_again(
         assert await count(client, f"/down/{leader}") == 0
 
     in_cluster(check)
+
+
+def test_ra4_a_machine_learns_of_a_node_that_the_leader_reaches_and_does_not_hear() -> None:
+    async def check(world: World) -> None:
+        leader, client, (one, _) = await clients(world)
+        await asyncio.sleep(1.5)
+        await client.put(f"/monitor/{one}", True)
+        world.cut = {(one, leader)}
+        await reaches(client, f"/down/{one}", 1)
+        world.cut = set()
+        await reaches(client, f"/up/{one}", 1)
+        assert await count(client, f"/down/{one}") == 1
+
+    in_cluster(check)
+
+
+def test_ra24_a_client_of_a_node_that_is_taken_for_down_when_it_is_monitored_cannot_be_reached() -> None:
+    """The leader's own link to that node is up, so it could go on asking and never get an answer."""
+
+    async def check(world: World) -> None:
+        leader, client, (one, _) = await clients(world)
+        address = await (await world.client(one)).address()
+        world.cut = {(one, leader)}
+        await asyncio.sleep(2)
+        await client.put("/client/x", [address.node, address.life, address.number])
+        await reaches(client, "/away/no_connection", 1)
+
+    in_cluster(check)
+
+
+@pytest.mark.parametrize("opens_after_ms", range(0, 100, 10))
+def test_ra24_what_a_busy_leader_refused_to_say_of_a_node_is_not_said_after_the_reverse(opens_after_ms: int) -> None:
+    async def check(world: World) -> None:
+        leader, client, (one, _) = await clients(world)
+        await client.put(f"/monitor/{one}", True)
+        gate = asyncio.Event()
+        for disk in world.disks.values():
+            disk.gate = gate
+        puts = [asyncio.create_task(client.put("/x", number)) for number in range(4)]
+        await asyncio.sleep(0.05)
+        with counted() as marks:
+            world.cut = {(leader, one)}
+            await asyncio.sleep(0.05)
+            world.cut = set()
+            await asyncio.sleep(1)
+            assert marks["link came up again"]
+            assert marks["command of the machine waited for a busy leader"]
+        await asyncio.sleep(opens_after_ms / 1000)
+        gate.set()
+        await asyncio.gather(*puts)
+        await asyncio.sleep(0.5)
+        assert (await client.get(f"/last/{one}")).value == "up"
+
+    in_cluster(check, Config(heartbeat_ms=10, election_min_ms=60, election_max_ms=120, max_pending=4))
 
 
 def test_ra23_a_new_leader_monitors_what_its_predecessor_did() -> None:
@@ -373,5 +473,41 @@ def test_ra24_a_message_for_a_client_that_is_gone_is_lost_and_harms_nobody() -> 
         own = await late.address()
         await client.put("/send/own", [own.node, own.life, own.number])
         assert await asyncio.wait_for(late.next_message(), 5) == b"own"
+
+    in_cluster(check)
+
+
+def test_ra24_a_machine_reads_the_log_in_the_order_that_it_asks_for_without_what_was_let_go() -> None:
+    async def check(world: World) -> None:
+        _, client, (one, _) = await clients(world)
+        reader = await world.client(one)
+        address = await reader.address()
+        name = [address.node, address.life, address.number]
+        indexes = [(await client.put("/x", number)).index for number in range(4)]
+        await client.put("/read", [name, [indexes[2], indexes[0], indexes[3] + 100]])
+        assert [await asyncio.wait_for(reader.next_message(), 5) for _ in range(2)] == [b"\x02", b"\x00"]
+        checkpoint = (await client.put("/checkpoint", None)).index
+        await asyncio.sleep(0.1)
+        await client.put("/release", checkpoint)
+        await asyncio.sleep(0.1)
+        last = (await client.put("/x", 9)).index
+        await client.put("/read", [name, [indexes[1], last]])
+        assert await asyncio.wait_for(reader.next_message(), 5) == b"\x09"
+        await client.put("/send/end", name)
+        assert await asyncio.wait_for(reader.next_message(), 5) == b"end"
+
+    in_cluster(check, checkpoint_interval=2)
+
+
+def test_ra24_a_new_leader_reads_what_was_written_before_its_time() -> None:
+    async def check(world: World) -> None:
+        leader, client, others = await clients(world)
+        index = (await client.put("/x", 7)).index
+        await world.kill(leader)
+        await world.leader(others)
+        reader = await world.client(others[0])
+        address = await reader.address()
+        await reader.put("/read", [[address.node, address.life, address.number], [index]])
+        assert await asyncio.wait_for(reader.next_message(), 5) == b"\x07"
 
     in_cluster(check)

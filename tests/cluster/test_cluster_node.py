@@ -242,7 +242,7 @@ class TestWithoutMajority:
 
         in_cluster(check)
 
-    def test_a_write_that_nobody_was_asked_for_is_definite_and_the_answer_comes_in_time(self) -> None:
+    def test_ra19_a_write_that_nobody_was_asked_for_is_definite_and_the_answer_comes_in_time(self) -> None:
         async def check(world: World) -> None:
             leader, _ = await clients_of(world)
             world.isolate(leader)
@@ -373,7 +373,7 @@ class TestWithoutMajority:
 
         in_virtual_time(check())
 
-    def test_a_request_waits_for_a_leader_and_is_answered_when_there_is_one(self) -> None:
+    def test_ra19_a_request_waits_for_a_leader_and_is_answered_when_there_is_one(self) -> None:
         async def check() -> None:
             world = World(THREE)
             try:

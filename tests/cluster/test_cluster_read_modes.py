@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -14,6 +15,7 @@ from splitbrain.cluster.client import (
     NodeNotFoundError,
     UnavailableError,
 )
+from splitbrain.cluster.pending import Pending
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.log import Log
 from splitbrain.cluster.waits import Waits
@@ -161,11 +163,81 @@ def test_ra25_a_call_whose_entry_another_leader_replaced_is_never_due() -> None:
     assert place.called == ["kept"]
 
 
+def test_ra25_a_call_that_was_forgotten_is_never_due_and_nothing_of_it_is_kept() -> None:
+    place = Place(1, 1, 1, applied=1)
+    forgotten = place.waits.add(3, 1, lambda: place.called.append("forgotten"))
+    place.add(3, 1, "kept")
+    for index in range(1000, 2000):
+        place.waits.forget(place.waits.add(index, 1, lambda: place.called.append("never")))
+    assert len(place.waits) < 100
+    place.waits.forget(forgotten)
+    place.apply(3)
+    assert place.called == ["kept"]
+
+
+def test_ra25_calls_that_make_others_forget_theirs_do_not_lose_any() -> None:
+    place = Place(*[1] * 400, applied=1)
+    numbers: list[int] = []
+
+    def forget_all() -> None:
+        for number in numbers:
+            place.waits.forget(number)
+
+    place.waits.add(2, 1, forget_all)
+    numbers += [place.waits.add(3 + count % 300, 1, lambda: place.called.append("never")) for count in range(300)]
+    place.add(3, 1, "three")
+    place.add(400, 1, "last")
+    place.apply(400)
+    assert (place.called, len(place.waits)) == (["three", "last"], 0)
+
+
+def test_ra25_a_read_that_timed_out_waits_no_more() -> None:
+    """The entry that it names may never come."""
+
+    async def check(world: World) -> None:
+        client = await world.client(await world.leader())
+        for _ in range(300):
+            with pytest.raises(UnavailableError):
+                await client.get("/a", mode="local", after=(10**12, 1), timeout_ms=1)
+        kept = sum(isinstance(thing, Pending) for thing in gc.get_objects())
+        assert kept < 100
+
+    in_cluster(World(THREE), check)
+
+
 def test_ra25_what_is_in_the_snapshot_is_applied() -> None:
     place = Place(1, 1, 2, applied=3)
     place.log.compact(3)
     place.add(2, 1)
     assert place.called == ["x"]
+
+
+def test_ra25_a_call_behind_a_snapshot_is_not_due_where_its_term_shows_that_the_entry_is_not_there() -> None:
+    place = Place(1, 1, 2, applied=3)
+    place.log.compact(3)
+    place.add(3, 1, "base of another term")
+    place.add(2, 3, "before the base, of a later term")
+    assert place.called == []
+    place.add(3, 2, "base")
+    assert place.called == ["base"]
+
+
+def test_ra25_a_local_read_whose_entry_comes_within_a_snapshot_is_answered() -> None:
+    async def check(world: World) -> None:
+        first, second, follower = await stale_follower(world)
+        written = [await first.put("/a", value) for value in range(3, 9)][-1]
+        # Nothing follows the snapshot: only that it is taken over can end the wait.
+        assert (await first.snapshot()).index == written.index
+        waiting = asyncio.ensure_future(
+            second.get("/a", mode="local", after=(written.index - 2, written.term), timeout_ms=10_000)
+        )
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        world.cut = set()
+        assert (await waiting).value == 8
+        assert any("took over the leader's snapshot" in line for line in world.logs[follower])
+
+    in_cluster(World(THREE), check)
 
 
 @both(M28)

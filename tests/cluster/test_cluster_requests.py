@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.cluster import wire
+from splitbrain.cluster.detector import FailureDetector
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Pending
 from splitbrain.cluster.place import Place
@@ -20,7 +21,17 @@ from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.tree import Done, Put, Query, Result
 from splitbrain.cluster.waits import Waits
-from splitbrain.cluster.wire import AwaitEntry, Deliver, Failure, Forward, Forwarded, FromMember, Outcome, Priority
+from splitbrain.cluster.wire import (
+    AwaitEntry,
+    ClientAddress,
+    Deliver,
+    Failure,
+    Forward,
+    Forwarded,
+    FromMember,
+    Outcome,
+    Priority,
+)
 
 PUT = Put(("a",), None)
 
@@ -90,14 +101,20 @@ class Applied:
     """The waits for entries to be applied here."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self.waiting: dict[int, tuple[int, int, Callable[[], None]]] = {}
+        self.added = 0
 
-    def add(self, index: int, term: int, due: Callable[[], None]) -> None:
-        self.waiting.append((index, term, due))
+    def add(self, index: int, term: int, due: Callable[[], None]) -> int:
+        self.added += 1
+        self.waiting[self.added] = (index, term, due)
+        return self.added
+
+    def forget(self, number: int) -> None:
+        self.waiting.pop(number, None)
 
     def advance(self) -> None:
-        due, self.waiting = self.waiting, []
-        for _, _, call in due:
+        due, self.waiting = self.waiting, {}
+        for _, _, call in due.values():
             call()
 
 
@@ -112,7 +129,8 @@ class Node:
         self.consensus, self.links = Consensus(self.configuration), Links()
         self.alarms, self.applied = Alarms(), Applied()
         peers = {"n2": ("n2", 1), "n3": ("n3", 1)}
-        place = Place(NodeConfig("n1", ("n1", 1), peers), cast(Any, self.alarms), cast(Any, self.links), 7, never)
+        config, detector = NodeConfig("n1", ("n1", 1), peers), FailureDetector(peers)
+        place = Place(config, cast(Any, self.alarms), cast(Any, self.links), 7, never, nowhere, detector)
         self.requests = Requests("q1", place, self.consensus, cast(Waits, self.applied))
 
     def ask(self, number: int, reply: str | FromMember, priority: Priority = "normal") -> None:
@@ -126,6 +144,10 @@ class Node:
         self.requests.answered_by_peer(
             peer, Forwarded(question.life, question.ref, term, outcome, index, question.group)
         )
+
+
+def nowhere(_: ClientAddress) -> bool:
+    return False
 
 
 def never(_: Deliver) -> None:
@@ -161,7 +183,7 @@ def test_ra18_a_member_that_is_asked_answers_when_it_has_applied_the_entry_whoev
     node = Node()
     node.answers[1] = []
     node.requests.from_peer(AwaitEntry(9, 3), node.taking(1))
-    assert [waits[:2] for waits in node.applied.waiting] == [(9, 3)]
+    assert [waits[:2] for waits in node.applied.waiting.values()] == [(9, 3)]
     assert node.answers[1] == []
     node.applied.advance()
     assert node.answers[1] == [(3, Done(None), 9)]
@@ -271,6 +293,24 @@ def play_consensus(node: Node, outcome: str) -> None:
             node.requests.overtaken(event)
         case reason:
             node.requests.rejected(Rejected(request, None, cast(Any, reason)))
+
+
+def test_ra20_an_answer_that_was_not_given_in_time_waits_for_its_entry_no_more() -> None:
+    node = Node()
+    node.requests.leader_changed("n2")
+    node.ask(1, "local")
+    node.answered(*node.links.sent[0], Done(None), 9)
+    assert len(node.applied.waiting) == 1
+    node.alarms.run_out()
+    assert not node.applied.waiting
+
+
+@pytest.mark.parametrize("is_outdated", [False, True])
+def test_ra43_an_outdated_member_keeps_no_question_whether_it_applied_an_entry(is_outdated: bool) -> None:
+    node = Node()
+    node.consensus.is_outdated = is_outdated
+    node.requests.from_peer(AwaitEntry(9, 3), node.taking(1))
+    assert len(node.applied.waiting) == (not is_outdated)
 
 
 @pytest.mark.parametrize(("reply", "answers"), [("notify", 1), ("noreply", 0)])

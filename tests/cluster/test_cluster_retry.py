@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
 from splitbrain.cluster import dedup
 from splitbrain.cluster.bugs import M31, Bugs
 from splitbrain.cluster.client import ClientError, OutcomeUnknownError, Ref, Refs, UnavailableError, retrying
+from splitbrain.cluster.retry import GRACE_MS
 from tests.cluster.support import World, both, eventually, in_cluster, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -51,6 +53,35 @@ def test_kh10_after_an_unknown_outcome_no_refusal_is_definite() -> None:
     assert isinstance(found, OutcomeUnknownError)
     assert len(timeouts) == 9
     assert timeouts[-1] < 100
+
+
+@pytest.mark.parametrize("answered", [1, 3, 100])
+def test_kh10_an_attempt_that_gets_no_answer_at_all_ends_by_the_clients_own_time(answered: int) -> None:
+    """The request or its answer was lost on the way, and the connection stands."""
+    begun: list[float] = []
+
+    async def send(timeout: int) -> str:
+        begun.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.05 if len(begun) == answered else 3600)
+        return "done"
+
+    async def run() -> tuple[object, float]:
+        began = asyncio.get_running_loop().time()
+        try:
+            found: object = await retrying(send, 1000, attempt_ms=200, pause_ms=20)
+        except ClientError as error:
+            found = error
+        return found, asyncio.get_running_loop().time() - began
+
+    found, took_s = in_virtual_time(run())
+    assert [round(1000 * (later - first)) for first, later in pairwise(begun[:3])] == [200 + GRACE_MS + 20] * min(
+        2, answered - 1
+    )
+    if answered > len(begun):
+        assert isinstance(found, OutcomeUnknownError)
+        assert 1 <= took_s <= 1 + (GRACE_MS + 20) / 1000
+    else:
+        assert found == "done"
 
 
 @pytest.mark.parametrize("errors", [(UNKNOWN, BROKEN), (OutcomeUnknownError("the connection broke"),)])

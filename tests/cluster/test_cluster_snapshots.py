@@ -13,7 +13,7 @@ from splitbrain.cluster.log.snapshot import parse_name
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.members import member_id
 from splitbrain.cluster.snapshotting import CHUNK_BYTES
-from splitbrain.cluster.storage import WAL_BYTES
+from splitbrain.cluster.storage import WAL_BYTES, Storage
 from tests.cluster.support import Carriage, World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -149,6 +149,62 @@ def test_ra38_checkpoints_let_nothing_of_the_log_go_and_make_a_restart_quick() -
         await alike(world)
 
     in_cluster(check, interval=1000, checkpoint_interval=10)
+
+
+async def stop(world: World, name: str) -> None:
+    world.nodes[name].stopped()
+    await world.kill(name)
+
+
+def test_ra41_a_node_that_stopped_in_good_order_has_nothing_to_apply_again() -> None:
+    async def check(world: World) -> None:
+        await write(world, await world.leader(), 1, 30)
+        await alike(world)
+        applied = world.nodes["n2"].status().applied_index
+        await stop(world, "n2")
+        await world.start("n2")
+        assert f"with 0 entries behind entry {applied};" in started(world, "n2")
+        await write(world, await world.leader(), 31, 40)
+        await alike(world)
+        await stop(world, "n2")
+        world.disks["n2"] = world.disks["n2"].crash(random.Random(1))
+        await world.start("n2")
+        await alike(world)
+
+    in_cluster(check, interval=1000, checkpoint_interval=500)
+
+
+@pytest.mark.parametrize("where", ["not durable", "there already", "none wanted"])
+def test_ra41_no_checkpoint_is_written_at_the_stop_of_what_could_be_lost_or_is_there(where: str) -> None:
+    async def check(world: World) -> None:
+        leader = await world.leader()
+        await write(world, leader, 1, 30)
+        if where == "not durable":
+            world.disks[leader].gate = asyncio.Event()
+            await write(world, leader, 31, 32)
+        elif where == "there already":
+            await (await world.client(leader)).checkpoint()
+        before = kept(world, leader, "checkpoint")
+        await stop(world, leader)
+        assert kept(world, leader, "checkpoint") == before
+
+    in_cluster(check, interval=1000, checkpoint_interval=0 if where == "none wanted" else 500)
+
+
+def test_ra41_a_disk_that_refuses_the_last_checkpoint_does_not_hold_up_the_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def check(world: World) -> None:
+        await write(world, await world.leader(), 1, 30)
+        monkeypatch.setattr(Storage, "write_checkpoint", full)
+        await stop(world, "n2")
+        assert "stops without a checkpoint: [Errno 28] No space left on device" in world.logs["n2"]
+        assert world.telemetry["n2"][-1]["event"] == "stop"
+
+    in_cluster(check, interval=1000, checkpoint_interval=500)
 
 
 def test_ra38_the_snapshot_is_a_checkpoint_that_leaves_the_log_of_one_interval() -> None:

@@ -186,6 +186,8 @@ FRAMES: list[wire.PeerFrame] = [
     wire.Forward(9, 1, Put(("a",), b"x"), reply="noreply", priority="low"),
     wire.Forward(9, 1, wire.AwaitEntry(3, 4)),
     wire.Deliver(wire.ClientAddress("n1", 7, 3), b"x", "q1"),
+    wire.AskForClient(wire.ClientAddress("n1", 7, 3), "q1"),
+    wire.ClientGone(wire.ClientAddress("n1", 7, 3), "q1"),
     wire.Forwarded(9, 1, 4, Done(None)),
 ]
 
@@ -204,7 +206,7 @@ def test_an_answer_survives_the_wire(outcome: wire.Outcome) -> None:
 @pytest.mark.parametrize("frame", FRAMES)
 def test_what_peers_say_survives_the_wire(frame: wire.PeerFrame) -> None:
     for group in ("metadata", "q1"):
-        told = frame.group if isinstance(frame, wire.Forward | wire.Forwarded | wire.Deliver) else group
+        told = frame.group if isinstance(frame, wire.RequestFrame) else group
         assert wire.decode_peer(wire.encode_peer(frame, group)) == (told, frame)
 
 

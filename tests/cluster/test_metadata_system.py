@@ -264,6 +264,7 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
         node="n2", data_dir="data", listen=("::1", 7000), peers={"n3": ("10.0.0.3", 1), "n1": ("10.0.0.1", 1)}
     )
     settings = {"snapshot-interval": 16, "checkpoint-interval": 4, "wal-bytes": 9, "max-batch": 2, "apply-slice": 3}
+    settings |= {"max-pipeline": 5, "max-pending": 6, "repeat-window": 7}
     command = Metadata().command(cast(Test, SimpleNamespace(bugs=("M23", "M17"), settings=settings)), place)
     assert command.argv[:4] == (sys.executable, "-P", "-m", "splitbrain.cluster")
     config, data = parse(list(command.argv[4:]))
@@ -272,6 +273,7 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
     assert config.bugs.ids == ("M17", "M23")
     assert (config.snapshot_interval, config.checkpoint_interval, config.wal_bytes) == (16, 4, 9)
     assert (config.raft.max_batch, config.apply_slice) == (2, 3)
+    assert (config.raft.max_pipeline, config.raft.max_pending, config.repeat_window) == (5, 6, 7)
     found = [Path(folder) / "cluster" / "__main__.py" for folder in command.env["PYTHONPATH"].split(os.pathsep)]
     assert any(file.exists() for file in found)
 

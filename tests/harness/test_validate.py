@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +14,14 @@ from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployme
 from splitbrain import real_runtime
 from splitbrain.harness import validate
 from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import GROUPS, Answer
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
 from splitbrain.nemesis.compose import Composed
-from splitbrain.results.errors import ProtocolError, UnknownNodeError
+from splitbrain.results.errors import BackendError, ProtocolError, UnknownNodeError
 from splitbrain.results.history import NEMESIS, Op
 
 T = TypeVar("T")
@@ -547,3 +549,43 @@ def test_offsets_are_those_of_nodes_of_the_test() -> None:
 
     with pytest.raises(UnknownNodeError, match="no node 'n9'"):
         run(deployed(Strange()).offsets())
+
+
+MOMENT = Moment(mark="vote granted")
+
+
+async def nothing(_: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "match"),
+    [
+        ("n1", ProtocolError, "at_moment returned 'n1', not a moment for which it waited"),
+        (Passed(Moment(mark="vote asked"), "n1"), ProtocolError, "not a moment for which it waited"),
+        (Passed(MOMENT, "n9"), UnknownNodeError, "no node 'n9'"),
+    ],
+)
+def test_a_moment_that_came_is_one_of_those_waited_for_on_a_node_of_the_test(
+    answer: Any, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        run(deployed(hearing(answer)).at_moment([MOMENT], nothing, 1))
+
+
+def test_a_validated_deployment_hears_marks_if_its_backend_does() -> None:
+    deployment = deployed(hearing(Passed(MOMENT, "n1")))
+    assert isinstance(deployment, HearsMarks)
+    assert inspect.getattr_static(deployment, "at_moment"), "this is what isinstance asks since Python 3.12"
+    assert run(deployment.at_moment([MOMENT], nothing, 1)) == Passed(MOMENT, "n1")
+    assert run(deployed(hearing(None)).at_moment([MOMENT], nothing, 1)) is None
+    with pytest.raises(BackendError, match="does not hear which marks nodes pass"):
+        run(deployed(MemoryDeployment()).at_moment([MOMENT], nothing, 1))
+
+
+def hearing(answer: Any) -> MemoryDeployment:
+    class Hearing(MemoryDeployment):
+        async def at_moment(self, *_: Any) -> Any:
+            return answer
+
+    return Hearing()

@@ -12,7 +12,8 @@ import msgspec
 
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.moments import Act, Moment, Passed
 from splitbrain.harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import NemesisContext
@@ -39,6 +40,9 @@ MIXES = (
     "upgrade",
     "transfer",
     "groups",
+    "moment",
+    "bounce-at-moments",
+    "clients",
 )
 """Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
 
@@ -99,6 +103,7 @@ class Nodes:
         self.disk_did: dict[NodeId, dict[str, Any]] = {}
         self.clocks: dict[NodeId, ClockFault] = {}
         self.shares: dict[NodeId, float] = {}
+        self.clients: dict[NodeId, ClientFault] = {}
 
     async def status(self, node: NodeId) -> NodeStatus:
         self._speak("status")
@@ -134,6 +139,14 @@ class Nodes:
 
     async def resume(self, node: NodeId) -> NodeStatus:
         return await self._become(node, "running") if self.states[node] == "paused" else await self.status(node)
+
+    async def at_moment(self, moments: Sequence[Moment], act: Act, within_ns: int) -> Passed | None:
+        """The first moment comes at once, on its node or on the first one that runs."""
+        node = moments[0].node or next((node for node in self.nodes if self.states[node] == "running"), None)
+        if node is None:
+            return None
+        await act(node)
+        return Passed(moments[0], node)
 
     async def cut(self, links: frozenset[Link]) -> None:
         self.calls.append(f"cut {len(links)}")
@@ -200,6 +213,12 @@ class Nodes:
         if share is not None:
             self.shares[node] = share
         return throttled
+
+    async def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> dict[NodeId, dict[str, int]]:
+        self.calls.append(f"disturb clients {len(faults)}")
+        did = {node: {"swallowed": 2} for node in self.clients}
+        self.clients = dict(faults)
+        return did
 
     async def dial(self, node: NodeId) -> Any:
         raise NotImplementedError("no test of a nemesis talks to a node")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.test import NemesisPackage
 from splitbrain.harness.generators import Context, Generator
+from splitbrain.nemesis import catalogue
 from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
 from splitbrain.nemesis.compose import Composed
 from splitbrain.nemesis.membership import LEAVES_S
@@ -24,6 +26,9 @@ from splitbrain.results.errors import FaultNotSupportedError, NemesisError, Unkn
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.values import canonical_json
 from tests.nemesis.support import FIVE, MIXES, Groups, Members, Nodes, Transfers, Versions, context, led_by, run
+
+MARKED = functools.partial(catalogue.build, marks=("vote granted", "election won"))
+"""For a system with these marks."""
 
 START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}
 SECOND = 1_000_000_000
@@ -106,14 +111,22 @@ OF_KINDS = {
     "transfer": {"transfer"},
     "groups": {"groups"},
     "upgrade": {"upgrade", "kill"},
+    "clients": {"client-links"},
     "rollback": {"upgrade", "kill"},
+    "moment": {"moment", "kill", "power", "pause", "cut", "clock-jump"},
 }
 """What the names that begin so need, unless they are one way of it."""
 
 OF_WAYS = {
+    "partition-clients": {"client-links"},
     "packet-flaky": {"reset"},
     "membership": {"membership", "kill", "learners"},
     "membership-learner": {"membership", "kill", "learners"},
+    "bounce-at-moments": {"moment", "kill", "power"},
+    "bounce-at-moments-kill": {"moment", "kill"},
+    "bounce-at-moments-power": {"moment", "power"},
+    **{f"moment-{way}": {"moment", way} for way in ("kill", "power", "pause", "cut")},
+    "moment-clock": {"moment", "clock-jump"},
 }
 
 
@@ -144,7 +157,8 @@ def only(*there: FaultKind) -> dict[FaultKind, Support]:
 
 def test_the_names_for_a_backend_are_those_of_which_it_can_do_something() -> None:
     assert names_for(support()) == tuple(NEMESES)
-    assert set(names_for(only("cut"))) == {name for name in NEMESES if name.startswith(("partition", "swizzle"))}
+    of_nodes = {name for name in NEMESES if name.startswith(("partition", "swizzle"))} - {"partition-clients"}
+    assert set(names_for(only("cut"))) == of_nodes
     without_kill = names_for(support("kill"))
     assert not {"kill-one", "disk", "disk-rot", "restart"} & set(without_kill)
     assert {"packet", "packet-loss"} <= set(names_for(only("loss")))
@@ -240,7 +254,7 @@ def test_the_mixes_are_of_every_kind() -> None:
 
 @pytest.mark.parametrize("name", NEMESES)
 def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name: str) -> None:
-    package = build([name])
+    package = MARKED([name])
     assert package.nemesis is not None
     assert package.final_generator is not None
     nodes, system = Nodes(), led_by("n2")
@@ -252,7 +266,10 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
         canonical_json(op.value)
         done = run(package.nemesis.invoke(context(nodes, system), op))
         assert done.type == "ok", done.error
-        struck = [done.value.get(listed) for listed in ("cut", "down", "paused", "links", "disks", "clocks", "cpus")]
+        struck = [
+            done.value.get(listed)
+            for listed in ("cut", "down", "paused", "links", "disks", "clocks", "cpus", "clients")
+        ]
         # What becomes of a rash request is not known yet: it has evidence that it was made instead. So have a group
         # that was made again, a learner, and nodes that run with different versions.
         shows = not {"over", "rash", "learner", "writes"} & set(op.value)
@@ -265,12 +282,12 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
 @pytest.mark.parametrize("names", [["none", "kill"], ["kill", "none"], ["none:2"], ["kill:2", "kill"]])
 def test_what_contradicts_itself_is_refused(names: list[str]) -> None:
     with pytest.raises(UsageError, match=r"give it alone|twice"):
-        build(names)
+        MARKED(names)
 
 
 @pytest.mark.parametrize("names", [["none"], []])
 def test_none_means_nothing(names: list[str]) -> None:
-    package = build(names)
+    package = MARKED(names)
     assert (package.name, package.nemesis, package.generator, package.final_generator) == ("none", None, None, None)
 
 
@@ -303,13 +320,13 @@ def test_a_test_with_too_few_nodes_for_a_fault_is_told_so() -> None:
 
 @pytest.mark.parametrize("names", [["partition"], ["partition", "kill"], ["partition", "kill", "pause"], MIXES])
 def test_the_seed_decides_the_schedule(names: list[str]) -> None:
-    assert schedule(build(names), seed=5) == schedule(build(names), seed=5) != schedule(build(names), seed=6)
+    assert schedule(MARKED(names), seed=5) == schedule(MARKED(names), seed=5) != schedule(MARKED(names), seed=6)
 
 
 @pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"], MIXES])
 def test_the_order_of_ops_does_not_depend_on_how_long_they_take(names: list[str]) -> None:
-    fast = [(op.f, op.value) for op in schedule(build(names), took_s=0.01)]
-    slow = [(op.f, op.value) for op in schedule(build(names), took_s=1.5)]
+    fast = [(op.f, op.value) for op in schedule(MARKED(names), took_s=0.01)]
+    slow = [(op.f, op.value) for op in schedule(MARKED(names), took_s=1.5)]
     assert len(slow) >= 4
     assert fast[: len(slow)] == slow
 
@@ -333,7 +350,7 @@ def test_only_the_stream_of_the_nemesis_is_drawn_from() -> None:
 @pytest.mark.parametrize("names", [["partition"], ["kill"], ["partition", "kill", "pause"]])
 @pytest.mark.parametrize("seed", range(20))
 def test_in_half_a_minute_several_faults_strike_each_for_at_least_half_an_interval(names: list[str], seed: int) -> None:
-    ops = schedule(build(names), seed)
+    ops = schedule(MARKED(names), seed)
     assert len(injections(ops)) >= 3
     assert ops[0].time == 2 * SECOND
     gaps = [(b.time - a.time) / SECOND - 0.3 for a, b in itertools.pairwise(ops)]
@@ -348,9 +365,9 @@ def test_the_mean_distance_of_ops_is_the_interval() -> None:
 @pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"]])
 def test_no_fault_begins_so_shortly_before_the_end_that_it_could_not_last(names: list[str]) -> None:
     for seed in range(200):
-        ops = schedule(build(names, time_limit_s=20.0), seed, seconds=20.0)
+        ops = schedule(MARKED(names, time_limit_s=20.0), seed, seconds=20.0)
         assert max(op.time for op in ops if op.value["action"] == "start") <= 17 * SECOND
-        unlimited = schedule(build(names), seed, seconds=17.0)
+        unlimited = schedule(MARKED(names), seed, seconds=17.0)
         assert ops[: len(unlimited)] == unlimited, "the end changes nothing before it"
 
 
@@ -436,12 +453,12 @@ def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> Non
     """The same op strikes a fresh deployment in the same way, whatever became of the nemesis that it was made for."""
     names = [f"n{i}" for i in range(1, count + 1)]
     possible = [name for name in MIXES if all(injection.nodes <= count for injection in NEMESES[name].rounds[0])]
-    for op in schedule(build(possible), seed=count, seconds=400, nodes=names):
+    for op in schedule(MARKED(possible), seed=count, seconds=400, nodes=names):
         if op.value["action"] == "stop":
             continue
         found: list[Any] = []
         for _ in range(2):
-            nemesis, nodes = build(possible).nemesis, Nodes(names)
+            nemesis, nodes = MARKED(possible).nemesis, Nodes(names)
             assert nemesis is not None
             system = led_by(names[-1], names)
             system.membership, system.transfer, system.groups = Members(names), Transfers(system), Groups()
@@ -475,7 +492,7 @@ def test_a_mix_comes_to_each_of_its_ways_before_any_has_its_third_turn(seed: int
 
 def test_heal_undoes_links_packets_clocks_and_disks_before_it_starts_nodes() -> None:
     nodes = Nodes(fragile=set(FIVE))
-    nemesis = build(MIXES).nemesis
+    nemesis = MARKED(MIXES).nemesis
     assert nemesis is not None
     for f, request in (
         ("start-clock", {"spec": "one", "skew": {"n1": {"offset_ms": 50}}}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -125,6 +126,19 @@ def test_a_run_that_fails_only_as_a_whole_stays_whole() -> None:
     found = shrink(plan, one_by_one(lambda candidate: candidate == plan))
     assert found.minimal
     assert found.plan == plan
+
+
+def test_a_failure_that_needs_lucky_delays_is_tried_with_those_of_other_seeds() -> None:
+    """Without them the search stays with hundreds of ops, since no half of them fails with the delays of this seed."""
+
+    def fails(plan: Plan) -> bool:
+        lucky = hashlib.blake2b(f"{plan.options.get('seed')} {len(plan.ops)}".encode()).digest()[0] < 64
+        return has(plan, 300) and (len(plan.ops) == 600 or (lucky and len(plan.ops) >= 8))
+
+    found = shrink(large_plan(options={"seed": 3}), one_by_one(fails)).plan
+    assert fails(found)
+    assert len(found.ops) <= 16
+    assert found.options["seed"] > 3
 
 
 def test_the_key_of_the_violation_is_kept_first() -> None:

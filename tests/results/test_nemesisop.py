@@ -66,6 +66,7 @@ def test_what_was_recorded_is_read_and_written_as_it_was(op: dict[str, Any]) -> 
         disks=read.disks,
         clocks=read.clocks,
         cpus=read.cpus,
+        clients=read.clients,
     )
     assert report(op["request"], read.target, found, read.evidence.measured) == value
 
@@ -110,7 +111,7 @@ VALUES = JSON | st.fixed_dictionaries({}, optional=dict.fromkeys(NemesisReport._
 @given(VALUES, VALUES)
 def test_whatever_a_stored_value_is_reading_it_does_no_harm(invoked: Any, completed: Any) -> None:
     read = said(invoked, completed)
-    nodes = [*(read.down or ()), *(read.paused or ()), *read.disks, *read.clocks, *read.cpus]
+    nodes = [*(read.down or ()), *(read.paused or ()), *read.disks, *read.clocks, *read.cpus, *read.clients]
     links: list[Link] = [*(read.cut or ()), *(read.links or ())]
     assert all(isinstance(node, str) for node in (*nodes, *(node for link in links for node in link)))
     assert all(len(link) == 2 for link in links)

@@ -41,6 +41,8 @@ WAYS = {
     "membership-replace": "member replaced",
     "membership-learner": "learner promoted",
     "bounce-random": "node bounced",
+    "moment": "fault at a moment",
+    "bounce-at-moments": "fault at a moment",
     "upgrade": "every node upgraded",
 }
 """By name the mark that says that it did something."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers.consensus import Durability
+from splitbrain.checkers.consensus import CommitMonotonic, Durability
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import simulate
@@ -50,3 +50,22 @@ def test_an_acknowledgement_before_the_sync_is_seen_at_the_next_start() -> None:
     rows, verdict = run(1, "M15")
     assert rows
     assert verdict.anomalies == ("log-forgotten",)
+
+
+def test_a_node_that_is_killed_while_it_applies_an_entry_says_nothing_that_contradicts_itself() -> None:
+    """A moment comes in the middle of a step: the entry was applied, and not counted yet."""
+    options = OPTIONS | {
+        "workload": "counter",
+        "nemesis": "bounce-at-moments-kill,bounce-at-moments",
+        "nodes": "6",
+        "concurrency": "10n",
+        "rate": 50.0,
+        "op_timeout": 2.0,
+        "world": "swarm",
+        "settings": "learners-first=1,max-pipeline=2",
+    }
+    left = simulate(compose(RunOptions.of(**options, seed=16, bug="")), world=str(options["world"]))
+    assert left.failure is None
+    ends = [row for row in left.telemetry.to_pylist() if row["event"] == "end"]
+    assert len(ends) > 6, "nodes were bounced"
+    assert CommitMonotonic().check(left.telemetry, {}).valid == "true"

@@ -7,7 +7,6 @@ import contextlib
 import contextvars
 import gc
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from splitbrain.harness.simulation import loop as loop_module
 from splitbrain.harness.simulation.loop import COLLECT_EVERY_NS, SimLoop, SimTimer
 from splitbrain.harness.simulation.trace import Trace, first_divergence
 from splitbrain.results.errors import SimulationDeadlockError, SimulationError, UsageError
+from tests.simulation.interpreters import pythons
 
 T = TypeVar("T")
 
@@ -611,19 +611,6 @@ def test_another_thread_cannot_interfere() -> None:
 # --- the same everywhere --------------------------------------------------------------------------------------------
 
 
-def pythons() -> list[str]:
-    """This interpreter, and one of every other version that is supported and here."""
-    found = {sys.version_info[:2]: sys.executable}
-    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for minor in (11, 12, 13):
-        installed = [str(path) for path in sorted(versions.glob(f"3.{minor}.*/bin/python"))]
-        on_path = shutil.which(f"python3.{minor}")
-        for python in [*installed, *([on_path] if on_path else [])]:
-            if subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0:
-                found.setdefault((3, minor), python)
-    return list(found.values())
-
-
 @pytest.mark.slow
 def test_the_order_is_the_same_in_every_python_and_under_every_hash_seed() -> None:
     def run(python: str, hash_seed: str, seed: str = "7") -> list[str]:
@@ -640,7 +627,7 @@ def test_the_order_is_the_same_in_every_python_and_under_every_hash_seed() -> No
     assert len(expected) > 100
     assert run(sys.executable, "0", seed="8") != expected
     for number, python in enumerate(pythons(), 1):
-        assert first_divergence(expected, run(python, str(number))) is None, python
+        assert first_divergence(expected, run(str(python), str(number))) is None, python
 
 
 def test_a_trace_has_our_own_events_and_none_of_asyncio() -> None:

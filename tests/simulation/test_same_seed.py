@@ -21,8 +21,8 @@ from splitbrain.harness.simulation.trace import first_divergence
 from splitbrain.results.arrow import history_hash
 from splitbrain.results.store import RunDir
 from tests.simulation.fingerprint import options
+from tests.simulation.interpreters import pythons
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("fingerprint.py")
 EVERYTHING = "partition,kill,pause,power,packet,clog,clock,disk,swizzle"
 
@@ -41,12 +41,6 @@ SAMPLES = (
     Sample(5, "register", "packet,clock"),
     Sample(6, "set", "power,disk"),
 )
-
-
-def pythons() -> list[Path]:
-    """This interpreter, and those for which `tools/pythons` made an environment."""
-    others = sorted(ROOT.glob(".venv-3.*/bin/python"))
-    return [Path(sys.executable), *others]
 
 
 def run(sample: Sample, *arguments: str, python: Path | None = None, hash_seed: int = 0) -> str:

@@ -10,26 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitbrain.checkers.coverage.options import Load
 from splitbrain.harness.backends.catalogue import build
-from splitbrain.harness.campaigns.compose import RunOptions, command_line, compose
-from splitbrain.harness.campaigns.swarm import (
-    INTERVALS_S,
-    KINDS_MAX,
-    LASTING,
-    NODES,
-    OP_TIMEOUTS_S,
+from splitbrain.harness.campaigns.compose import RunOptions, client_count, command_line, compose
+from splitbrain.harness.campaigns.loads import (
+    CLIENTS_MAX,
+    LEAST_RATES_HZ,
+    MORE_TURNS,
+    OPS_MIN,
     PATIENT_INTERVAL_S,
     PATIENT_LIMIT_S,
     PATIENT_OP_TIMEOUT_S,
+    least_interval_s,
+)
+from splitbrain.harness.campaigns.swarm import KINDS_MAX, LASTING, NODES, SELDOM, Asked, asked_for, draw, theme_of
+from splitbrain.harness.campaigns.themes import (
+    INTERVALS_S,
+    OP_TIMEOUTS_S,
+    OPEN,
     RATES_HZ,
+    THEMES,
     TIME_LIMITS_S,
-    Asked,
-    asked_for,
-    draw,
+    Theme,
 )
 from splitbrain.harness.cli import run
 from splitbrain.harness.contract.listed import names
 from splitbrain.harness.running.lifecycle import check_support
+from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import NEMESES, UNFAIR, kinds
 from splitbrain.results.errors import UnknownNameError, UsageError
@@ -94,35 +101,117 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     assert _parsed(words[2:]) == drawn
 
 
-def test_700_seeds_reach_everything_that_can_be_drawn() -> None:
-    drawn = [draw(seed, EVERYTHING) for seed in range(700)]
+def test_1500_seeds_reach_everything_that_can_be_drawn() -> None:
+    drawn = [draw(seed, EVERYTHING) for seed in range(1500)]
     assert {each.workload for each in drawn} == set(SIMULATED)
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
+    assert {each.world for each in drawn} == {world for theme in (OPEN, *THEMES) for world in theme.worlds}
+    assert {"1n", "2n", "10n", "30n"} <= {each.concurrency for each in drawn}
     settings = {word for each in drawn for word in names("--settings", each.settings)}
     known = systems.build("metadata").capabilities.settings
-    assert settings == {
-        f"{name}={value}" for name, setting in known.items() for value in setting.drawn if value != setting.default
-    }
-    assert {"snapshot-interval=16", "checkpoint-interval=0", "wal-bytes=1000"} <= settings
+    can_be = {(name, value) for name, setting in known.items() for value in setting.drawn}
+    can_be |= {(name, value) for theme in THEMES for name, values in theme.settings.items() for value in values}
+    assert settings == {f"{name}={value}" for name, value in can_be if value != known[name].default}
+    assert {"snapshot-interval=16", "checkpoint-interval=0", "max-pipeline=2", "election-ms=150"} <= settings
     assert "" in {each.settings for each in drawn}
     assert {name for each in drawn for name in names("--nemesis", each.nemesis)} == set(NEMESES)
 
 
+# --- themes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_a_theme_favours_what_exists(theme: Theme) -> None:
+    assert set(theme.nemeses) <= set(NEMESES) - set(UNFAIR)
+    assert set(theme.workloads) <= set(SIMULATED)
+    assert set(theme.worlds) <= set(WORLDS)
+    assert set(theme.rates_hz) <= set(RATES_HZ)
+    assert set(theme.time_limits_s) <= set(TIME_LIMITS_S)
+    assert set(theme.intervals_s) <= set(INTERVALS_S)
+    known = systems.build("metadata").capabilities.settings
+    for name, values in theme.settings.items():
+        assert all(known[name].least <= value <= known[name].most for value in values)
+
+
+def test_half_of_the_seeds_draw_from_themes_and_each_has_its_share() -> None:
+    counts = Counter(theme_of(seed, EVERYTHING).name for seed in range(1400))
+    assert 600 < counts.pop("open") < 800
+    assert set(counts) == {theme.name for theme in THEMES}
+    assert min(counts.values()) > 60
+
+
+@given(SEEDS)
+def test_a_themed_seed_draws_what_its_theme_favours(seed: int) -> None:
+    theme, drawn = theme_of(seed, EVERYTHING), draw(seed, EVERYTHING)
+    if theme is OPEN:
+        return
+    assert set(names("--nemesis", drawn.nemesis)) <= set(theme.nemeses)
+    assert drawn.workload in (theme.workloads or SIMULATED)
+    assert drawn.world in theme.worlds
+    defaults = {name: setting.default for name, setting in systems.build("metadata").capabilities.settings.items()}
+    chosen = dict(word.split("=") for word in names("--settings", drawn.settings))
+    for name, values in theme.settings.items():
+        assert int(chosen.get(name, defaults[name])) in values
+
+
+@given(SEEDS)
+def test_what_was_asked_for_stays_in_a_theme_and_others_are_not_drawn(seed: int) -> None:
+    asked = Asked(workloads=("counter",), nemeses=("power", "kill"), nodes=(5,), world="wan", settings="wal-bytes=7")
+    drawn = draw(seed, asked)
+    assert theme_of(seed, asked).name in ("open", "durability")
+    assert (drawn.workload, drawn.nodes, drawn.world, drawn.settings) == ("counter", "5", "wan", "wal-bytes=7")
+    assert set(names("--nemesis", drawn.nemesis)) <= {"power", "kill"}
+
+
+# --- each run can show something --------------------------------------------------------------------------------------
+
+
+@given(SEEDS)
+def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int) -> None:
+    drawn = draw(seed, EVERYTHING)
+    chosen = kinds(names("--nemesis", drawn.nemesis))
+    if not theme_of(seed, EVERYTHING).recovers_fast and not set(MORE_TURNS) & set(chosen):
+        assert drawn.interval is not None
+        assert drawn.interval >= least_interval_s(chosen)
+    if drawn.time_limit != PATIENT_LIMIT_S:
+        assert drawn.rate >= max(LEAST_RATES_HZ.get(kind, 0.0) for kind in chosen)
+    load = Load(
+        rate=drawn.rate,
+        time_limit_s=drawn.time_limit,
+        concurrency=client_count(drawn.concurrency, int(drawn.nodes)),
+        op_timeout_s=drawn.op_timeout,
+    )
+    if drawn.workload in CLIENTS_MAX:
+        assert load.concurrency <= max(CLIENTS_MAX[drawn.workload], int(drawn.nodes))
+    else:
+        assert load.possible(drawn.time_limit) >= OPS_MIN - 1e-6
+
+
+@given(SEEDS)
+def test_a_short_test_that_was_asked_for_has_short_intervals(seed: int) -> None:
+    drawn = draw(seed, Asked(workloads=("register",), nemeses=("kill", "upgrade"), time_limit=3.0))
+    assert drawn.time_limit == 3.0
+    assert drawn.interval is not None
+    assert drawn.interval <= 1.5
+
+
 @pytest.mark.slow
 def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
-    every = [each for each in (draw(seed, EVERYTHING) for seed in range(2000)) if each.time_limit != PATIENT_LIMIT_S]
+    open_seeds = [seed for seed in range(4000) if theme_of(seed, EVERYTHING) is OPEN]
+    every = [each for each in (draw(seed, EVERYTHING) for seed in open_seeds) if each.time_limit != PATIENT_LIMIT_S]
     drawn = Counter(kind for each in every for kind in kinds(names("--nemesis", each.nemesis)))
     assert set(drawn) == set(kinds(list(NEMESES)))
     assert max(drawn.values()) < 1.5 * min(drawn.values())
 
 
-def test_a_third_of_the_seeds_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:
-    drawn = [each for each in (draw(seed, EVERYTHING) for seed in range(600)) if each.time_limit == PATIENT_LIMIT_S]
-    assert 150 < len(drawn) < 250
+def test_a_third_of_the_seeds_without_a_theme_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:
+    every = [draw(seed, EVERYTHING) for seed in range(900) if theme_of(seed, EVERYTHING) is OPEN]
+    drawn = [each for each in every if each.time_limit == PATIENT_LIMIT_S]
+    assert len(every) / 4 < len(drawn) < 5 * len(every) / 12
     assert {each.nemesis for each in drawn} == set(LASTING)
     assert {(each.interval, each.op_timeout) for each in drawn} == {(PATIENT_INTERVAL_S, PATIENT_OP_TIMEOUT_S)}
     clients_ask_s = 0.5 * PATIENT_INTERVAL_S - PATIENT_OP_TIMEOUT_S
@@ -161,7 +250,8 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == SIMULATED
-    assert asked.nemeses == tuple(name for name in NEMESES if name not in UNFAIR)
+    drawn = [name for name in NEMESES if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
+    assert asked.nemeses == tuple(drawn)
     for nemesis in asked.nemeses:
         test = compose(draw(1, Asked(workloads=("register",), nemeses=(nemesis,))))
         check_support(test, build("sim"))

@@ -52,3 +52,18 @@ def test_ra7_a_node_joins_as_a_learner_and_another_one_is_replaced(tmp_path: Pat
     names = "membership-learner,membership-replace"
     ops = started(tmp_path, "--nodes", "4", "--nemesis", names, "--interval", "3", "--time-limit", "25")
     assert {"learner", "replace"} & {field for op in ops for field in op.invoke.value}
+
+
+def test_a_real_node_is_bounced_when_it_has_voted(tmp_path: Path) -> None:
+    """It reports its marks to a file; the leader is killed first, so that there is an election."""
+    schedule = tmp_path / "votes.schedule"
+    request = (
+        '{"moments": [{"mark": "vote granted"}], "downs_ms": [100], "within_ms": 10000, '
+        '"first": "leader", "first_down_ms": 5000}'
+    )
+    schedule.write_text(f'[3.0, "bounce-at-moments", {request}]\n')
+    (op,) = started(tmp_path, "--nodes", "3", "--schedule", str(schedule), "--time-limit", "15")
+    first, voter = evidence(op)["bounces"]
+    assert "mark" not in first
+    assert voter["mark"] == "vote granted"
+    assert voter["node"] != first["node"]

@@ -14,7 +14,7 @@ from splitbrain.harness.backends.agent import volumes
 from splitbrain.harness.backends.agent.tools import AgentError, find_tool
 from splitbrain.harness.backends.shared import disks
 from splitbrain.harness.backends.shared.channel import probe_packets
-from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
+from splitbrain.harness.backends.shared.nodefaults import CLIENT_LINKS, MEMBERSHIP_HOW, MOMENT_WHY
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.contract.test import Test
@@ -35,10 +35,12 @@ def faults() -> dict[str, Support]:
         **dict.fromkeys(faultkinds.LINK_KINDS, Support(packets is None, packets or by_queue)),
         "kill": Support(True, "SIGKILL to every process of the container"),
         "pause": Support(True, "the control group freezer, until the kernel shows it"),
+        "client-links": CLIENT_LINKS,
         "cpu": Support(True, "a quota of the container's control group"),
         **disks.support(without_volumes and f"{without_volumes}."),
         **dict.fromkeys(faultkinds.CLOCK_KINDS, Support(True, "libfaketime of the image; the wall clock only")),
         "membership": Support(True, MEMBERSHIP_HOW),
+        "moment": Support(False, MOMENT_WHY),
     }
 
 

@@ -15,10 +15,12 @@ from splitbrain.harness.backends.shared.channel import Agent, Asked
 from splitbrain.harness.backends.shared.deployed import AgentNode, Deployed, log_end, to_status
 from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
 from splitbrain.harness.backends.shared.links import AgentLinks
+from splitbrain.harness.backends.shared.marks import MarksFiles
 from splitbrain.harness.backends.shared.nodefaults import NodeFaults
 from splitbrain.harness.backends.shared.ownership import this_controller
 from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.moments import Act, Moment, Passed
 from splitbrain.harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, NodeStartError
@@ -38,6 +40,8 @@ class LocalDeployment(Deployed[AgentNode]):
         self.surroundings = Surroundings(links=links)
         self._dirs = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._agent = agent
+        marks = test.system.capabilities.marks if "moment" in test.nemesis.faults else None
+        self._marks = None if marks is None else MarksFiles(marks.variable, self._dirs)
 
     async def lay_out(self) -> None:
         """Make directories, networks and addresses, and file systems and clocks where the test's nemesis needs them."""
@@ -75,6 +79,8 @@ class LocalDeployment(Deployed[AgentNode]):
             NodeStartError: it could not be run, or it ended at once.
         """
         command = self._test.system.command(self._test, self._place(node))
+        if self._marks is not None:
+            command = self._marks.reported(node, command)
         folder, log = self._dirs[node], self._dirs[node] / "log"
         logged = log.stat().st_size if log.exists() else 0
         answer = await self._controls[node].start(command, self._faults[node].prepare, cwd=str(folder), log=str(log))
@@ -92,6 +98,16 @@ class LocalDeployment(Deployed[AgentNode]):
         """
         support.refuse_faults(self.links, faults)
         await super().disturb(faults)
+
+    async def at_moment(self, moments: Sequence[Moment], act: Act, within_ns: int) -> Passed | None:
+        """Wait for the first of some moments, and act on its node as soon as its mark was read.
+
+        Raises:
+            BackendError: the test has no faults at moments.
+        """
+        if self._marks is None:
+            raise BackendError("nodes report no marks in this test: its nemesis package does not list 'moment'.")
+        return await self._marks.at_moment(moments, act, within_ns)
 
     async def _open_socket(self) -> socket.socket:
         """A socket of the agent's, whose network has all nodes."""

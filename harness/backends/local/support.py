@@ -15,7 +15,8 @@ from typing import Final, Literal, TypeAlias, get_args
 from splitbrain.harness.backends.agent import cgroups, volumes
 from splitbrain.harness.backends.shared import disks, faketime
 from splitbrain.harness.backends.shared.channel import probe_namespaces, probe_packets
-from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
+from splitbrain.harness.backends.shared.marks import MOMENT_HOW
+from splitbrain.harness.backends.shared.nodefaults import CLIENT_LINKS, MEMBERSHIP_HOW
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.faults import FaultKind, LinkFault, Support
 from splitbrain.harness.contract.nodes import Link
@@ -59,7 +60,9 @@ def faults(wanted: str | None) -> dict[str, Support]:
         "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
         **_of_links(links, "proxies were asked for" if wanted == "proxy" else namespaces_problem()),
         **of_nodes(links),
+        "client-links": CLIENT_LINKS,
         "membership": Support(True, MEMBERSHIP_HOW),
+        "moment": Support(True, MOMENT_HOW),
     }
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from splitbrain.harness.backends.shared.channel import Asked
 from splitbrain.harness.backends.shared.links import Links, connected
-from splitbrain.harness.backends.shared.nodefaults import NodeFaults
+from splitbrain.harness.backends.shared.nodefaults import ClientLinksStayWhole, NodeFaults
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeCommand, NodeId, NodePlace, NodeStatus
@@ -57,7 +57,7 @@ Control = TypeVar("Control", bound=NodeControl)
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-class Deployed(Generic[Control]):
+class Deployed(ClientLinksStayWhole, Generic[Control]):
     """Nodes that are laid out, and the links between them.
 
     All methods raise UnknownNodeError for a node that is not in the test, and UsageError for a link from a node to

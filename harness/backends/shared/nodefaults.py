@@ -17,7 +17,7 @@ from splitbrain.harness.backends.shared.disks import ON_VOLUMES
 from splitbrain.harness.backends.shared.faketime import NodeClock
 from splitbrain.harness.backends.shared.links import SEEDS
 from splitbrain.harness.contract import faultkinds
-from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, FaultKind, LinkFault, Support
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeCommand, NodeId, NodeStatus
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.results.errors import BackendError, FaultNotSupportedError
@@ -152,6 +152,7 @@ class NodeFaults:
 
 SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (
     *faultkinds.LINK_KINDS,
+    "client-links",
     "cpu",
     *faultkinds.DISK_KINDS,
     "power",
@@ -159,11 +160,33 @@ SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (
 )
 SIMULATED_ONLY_WHY: Final = "this backend cannot do that so far: use --backend sim where that can."
 
+CLIENT_LINKS: Final = Support(
+    False, "clients of real nodes reach them outside of the links that can be cut: use --backend sim."
+)
+"""What backends of real processes say of faults on links between clients and nodes."""
+
 MEMBERSHIP_HOW: Final = "the system takes the member off its list, its node is killed and its data directory emptied"
 """How backends of real processes do "membership", with systems whose members can leave and join."""
 
+MOMENT_WHY: Final = "marks that nodes pass are heard here on no backend but sim and local: use one of them."
+"""Why backends of real processes cannot do "moment"."""
 
-class OnlyCutsKillsAndPauses:
+
+class ClientLinksStayWhole:
+    """A part of a deployment whose clients reach nodes over no link that it controls."""
+
+    async def disturb_clients(self, faults: Mapping[NodeId, ClientFault]) -> Mapping[NodeId, Mapping[str, int]]:
+        """Not possible here, except for no fault at all.
+
+        Raises:
+            FaultNotSupportedError: a link shall have a fault.
+        """
+        if faults:
+            raise _refusal(["client-links"])
+        return {}
+
+
+class OnlyCutsKillsAndPauses(ClientLinksStayWhole):
     """A part of a deployment that can cut links, and kill and pause nodes, and nothing else."""
 
     async def power_off(self, node: NodeId) -> NodeStatus:

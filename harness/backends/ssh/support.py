@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from splitbrain.harness.backends.shared import disks, faketime
-from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
+from splitbrain.harness.backends.shared.nodefaults import CLIENT_LINKS, MEMBERSHIP_HOW, MOMENT_WHY
 from splitbrain.harness.backends.ssh import machine
 from splitbrain.harness.backends.ssh.connection import Connection, HostError, connect
 from splitbrain.harness.backends.ssh.inventory import Host, Inventory
@@ -165,7 +165,11 @@ def faults(inventory: Inventory | None) -> Mapping[str, Support]:
     if inventory is None:
         return dict.fromkeys(faultkinds.INJECTED_KINDS, Support(False, "no hosts are named: give --hosts"))
     found = means_of(inventory)
-    answer: dict[str, Support] = {"membership": Support(True, MEMBERSHIP_HOW)}
+    answer: dict[str, Support] = {
+        "membership": Support(True, MEMBERSHIP_HOW),
+        "client-links": CLIENT_LINKS,
+        "moment": Support(False, MOMENT_WHY),
+    }
     for kind, how in _HOW.items():
         problems = {node: problem for node, host in found.items() if (problem := host.problem(kind)) is not None}
         answer[kind] = Support(True, how)

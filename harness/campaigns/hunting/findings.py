@@ -60,6 +60,8 @@ def _difference(trial: Trial, conclusion: Conclusion) -> str | None:
     if "interrupted" in history.column("f").unique().to_pylist():
         return "it was interrupted when it was run again: the run that was kept is a part of it."
     figures = conclusion.run.read_test().get("simulation", {})
+    if trial.difference is not None:  # it is known to differ from process to process
+        return None
     found = {"history": trial.history_hash, "randomness": trial.fingerprint, "outcome": trial.outcome.value}
     again = {
         "history": arrow.history_hash(history),

@@ -9,8 +9,9 @@ import msgspec
 
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import RunOptions
+from splitbrain.harness.campaigns.hunting.repeating import compared
 from splitbrain.harness.campaigns.hunting.tally import Tally
-from splitbrain.harness.campaigns.hunting.trial import Trial, broken
+from splitbrain.harness.campaigns.hunting.trial import Trial, broken, is_repeated
 from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.workers import Report, Workers
 
@@ -46,6 +47,7 @@ def search(
     *,
     interrupts: Interrupts,
     show: Callable[[Tally], None] | None = None,
+    again: Workers[RunOptions, Trial] | None = None,
 ) -> Tally:
     """Try candidates until a violation is found, a limit is reached, or it is interrupted. All workers must be free.
 
@@ -59,12 +61,15 @@ def search(
         limits: when to end.
         interrupts: looked at all the time.
         show: called a few times a second with what was tried until now.
+        again: who repeats some of the candidates (`trial.is_repeated`), with `trial.carry_out` and another hash seed; a
+            trial counts once it was compared. None: none is repeated.
     """
     tally = Tally()
     ends_s = workers.cpu_s + limits.budget_s * workers.jobs
     places: dict[int, int] = {}
     given: list[RunOptions] = []
     waiting: dict[int, Trial] = {}
+    repeated = _Repeated(again)
     while not _over(tally, limits, interrupts):
         while workers.free and workers.cpu_s < ends_s and _wants_more(len(given), waiting, limits):
             candidate = next(candidates, None)
@@ -73,10 +78,13 @@ def search(
             places[id(candidate)] = len(given)
             given.append(candidate)
             workers.give(candidate)
-        if not workers.tasks:
+            repeated.give(candidate)
+        if not workers.tasks and not repeated.waiting:
             break
-        for report in workers.wait(_TICK_S):
-            waiting[places[id(report.task)]] = _trial(report)
+        for report in workers.wait(_TICK_S) if workers.tasks else ():
+            repeated.first(report.task, _trial(report))
+        for options, trial in repeated.done(0.0 if workers.tasks else _TICK_S):
+            waiting[places[id(options)]] = trial
         while tally.runs in waiting and not _over(tally, limits, interrupts):
             tally.add(waiting.pop(tally.runs))
         if show is not None:
@@ -85,6 +93,50 @@ def search(
         for place in sorted(waiting):
             tally.add(waiting[place])
     return tally
+
+
+class _Repeated:
+    """Trials on their way: those of tests that are repeated wait for their repetition."""
+
+    def __init__(self, workers: Workers[RunOptions, Trial] | None) -> None:
+        self._workers = workers
+        self._ready: list[tuple[RunOptions, Trial]] = []
+        self._first: dict[int, tuple[RunOptions, Trial]] = {}
+        self._again: dict[int, Trial] = {}
+        self._due: list[RunOptions] = []
+        self._under_way: dict[int, RunOptions] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is repeated, or is to be."""
+        return bool(self._due or self._under_way)
+
+    def give(self, options: RunOptions) -> None:
+        """Repeat this test, if it is one of those."""
+        if self._workers is not None and is_repeated(options.seed):
+            self._due.append(options)
+            self._under_way[id(options)] = options
+
+    def first(self, options: RunOptions, trial: Trial) -> None:
+        """What came of the test itself."""
+        if id(options) in self._under_way:
+            self._first[id(options)] = (options, trial)
+        else:
+            self._ready.append((options, trial))
+
+    def done(self, timeout_s: float) -> Iterator[tuple[RunOptions, Trial]]:
+        """Trials that wait for nothing more; waits up to `timeout_s` for a repetition."""
+        if self._workers is not None and self.waiting:
+            while self._due and self._workers.free:
+                self._workers.give(self._due.pop(0))
+            for report in self._workers.wait(timeout_s) if self._workers.tasks else ():
+                self._again[id(report.task)] = _trial(report)
+        for key in [key for key in self._first if key in self._again]:
+            options, trial = self._first.pop(key)
+            del self._under_way[key]
+            yield options, compared(trial, self._again.pop(key))
+        ready, self._ready = self._ready, []
+        yield from ready
 
 
 def _wants_more(given: int, waiting: Mapping[int, Trial], limits: Limits) -> bool:

@@ -64,7 +64,8 @@ def shrink_first(
         steps: makes what shows the search.
         displays: makes what shows the run of the smallest plan.
     """
-    kept = [each.conclusion for each in findings if each.trial.outcome is Outcome.VIOLATION and each.problem is None]
+    violations = [each for each in findings if each.trial.outcome is Outcome.VIOLATION and each.problem is None]
+    kept = [each.conclusion for each in violations if each.trial.difference is None]
     first = next((conclusion for conclusion in kept if conclusion is not None), None)
     if first is None or not go_on():
         return None

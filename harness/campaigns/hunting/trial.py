@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,11 +11,15 @@ from splitbrain.checkers import engine, kernels
 from splitbrain.checkers.verdict import Outcome, Verdict, reasons
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.words import sentences
-from splitbrain.harness.running.simulate import simulate
+from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.results.arrow import client_ops
 from splitbrain.results.errors import SplitbrainError
 
 SENTENCES_MAX = 5
+
+REPEATED_EVERY: Final = 20
+_REPEATED: Final = 7
+"""Of so many consecutive seeds one is run again in another process; not the first, so that a hunt begins at once."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +40,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         fingerprint: of the streams of randomness at the end.
         history_hash: of the history's content.
         repeatable: whether it can be run again safely: it came to its end.
+        record: of a test that is repeated, every op of the history, and every line of each node's telemetry.
+        difference: how a repetition differed from it, None if there was none, or it was the same.
     """
 
     options: RunOptions
@@ -50,6 +57,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     history_hash: str = ""
     repeatable: bool = True
+    record: tuple[bytes, ...] = ()
+    difference: str | None = None
+
+
+def is_repeated(seed: int) -> bool:
+    """Whether a hunt runs the test of this seed again, in a process with another hash seed."""
+    return seed % REPEATED_EVERY == _REPEATED
 
 
 def carry_out(options: RunOptions) -> Trial:
@@ -76,7 +90,16 @@ def carry_out(options: RunOptions) -> Trial:
         marks=dict(simulated.marks),
         fingerprint=simulated.fingerprint,
         history_hash=simulated.history_hash,
+        record=tuple(_record(simulated)) if is_repeated(options.seed) else (),
     )
+
+
+def _record(simulated: Simulated) -> Iterator[bytes]:
+    for op in simulated.ops:
+        yield b"op " + msgspec.json.encode(op)
+    for node, lines in simulated.lines.items():
+        for time_ns, line in lines:
+            yield f"telemetry of {node} at {time_ns / 1e9:.6f} s ".encode() + line
 
 
 def broken(options: RunOptions, error: str, *, cpu_s: float = 0.0, repeatable: bool = True) -> Trial:

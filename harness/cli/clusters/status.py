@@ -62,7 +62,7 @@ def _line(status: dict[str, Any]) -> str:
     return (
         f"{status['node']:4} {status['role']:10} term {status['term']:<5} leader {status['leader'] or '-':6} "
         f"committed {status['commit_index']:<8} applied {status['applied_index']:<8} state {status['state_hash']} "
-        f"version {_version(status)}"
+        f"version {_version(status)}" + (f", takes {', '.join(status['down'])} for down" if status["down"] else "")
     )
 
 

@@ -200,7 +200,7 @@ class ProgramLoop(Unreal, Answering):
         handle = Ready(callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         self._schedule()
-        return handle
+        return handle  # pyright: ignore[reportReturnType] - it is one in all but its base class
 
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
@@ -20,6 +21,14 @@ from tests.backends.support import GossipSystem, gossip_test, refuses_what_was_n
 
 pytestmark = pytest.mark.cluster
 
+TESTS: Final = Path(__file__).parents[2]
+
+ELSEWHERE: Final[Mapping[FaultKind, Path]] = {
+    "client-links": TESTS / "nemesis" / "test_clients.py",
+    "moment": TESTS / "simulation" / "test_moments.py",
+}
+"""Kinds that few backends have, with what measures them there."""
+
 MEASURED: set[FaultKind] = {
     "cut",
     "kill",
@@ -28,7 +37,12 @@ MEASURED: set[FaultKind] = {
     *test_packets.MEASUREMENTS,
     *test_disks.MEASUREMENTS,
     *test_clocks.MEASUREMENTS,
+    *ELSEWHERE,
 }
+
+
+def test_what_is_measured_elsewhere_is_there() -> None:
+    assert all(path.is_file() for path in ELSEWHERE.values())
 
 
 def test_every_backend_has_a_row() -> None:

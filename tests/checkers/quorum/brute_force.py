@@ -212,7 +212,7 @@ class Run:
         """What a completion tells; what it does not tell is uncertain."""
         said = value or {}
         everywhere = frozenset((a, b) for a in self.nodes for b in self.nodes if a != b)
-        odd = frozenset(str(node) for part in ("disks", "clocks", "cpus") for node in said.get(part, ()))
+        odd = frozenset(str(node) for part in ("disks", "clocks", "cpus", "clients") for node in said.get(part, ()))
         cut, lossy = (frozenset((str(a), str(b)) for a, b in said.get(name, ())) for name in ("cut", "links"))
         down = frozenset(str(node) for part in ("down", "paused") for node in said.get(part, ()))
         return State(

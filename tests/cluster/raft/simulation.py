@@ -577,7 +577,9 @@ class Simulation:
         leader = self.leaders.setdefault(effect.term, member.name)
         check(leader == member.name, f"election safety: {leader} and {member.name} both lead term {effect.term}")
         raft = self.raft(member.name)
-        complete = all(
+        # One that was elected in an earlier term than what is committed by now, and only learns of it late, need not
+        # have that: it can commit nothing any more.
+        complete = effect.term < max((entry.term for entry in self.committed), default=0) or all(
             entry.index <= raft.log.base_index
             or (entry.index <= raft.log.last_index and raft.log.term(entry.index) == entry.term)
             for entry in self.committed

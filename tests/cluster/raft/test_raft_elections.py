@@ -7,8 +7,10 @@ import pytest
 from splitbrain.cluster.raft import Config, InvariantError, Raft, Recovered
 from splitbrain.cluster.raft.effects import (
     AppendLog,
+    Apply,
     Dropped,
     Persist,
+    ReadReady,
     Rejected,
     RoleChanged,
     Send,
@@ -329,6 +331,39 @@ def test_a_pre_candidate_that_hears_the_leader_again_follows_it() -> None:
     for peer in ("n3", "n4", "n5"):
         raft.handle(Received(peer, PreVoteReply(1, 1, True)))
     assert raft.role == "follower"
+
+
+def test_ra1_a_founder_that_has_met_no_one_starts_its_timer_and_stands() -> None:
+    raft = Raft("n1", ("n1", "n2", "n3"))
+    assert raft.handle(Start())[0] == StartElectionTimer()
+    assert only(PreVote, messages(raft.handle(ElectionTimeout())))
+    assert raft.role == "pre_candidate"
+
+
+def test_ra1_who_is_no_founder_waits_until_it_is_taken_in() -> None:
+    raft = Raft("n9", ("n1", "n2", "n3"))
+    raft.handle(Start())
+    assert messages(raft.handle(ElectionTimeout())) == []
+    assert raft.role == "follower"
+
+
+def test_ra3_a_leader_with_nothing_to_send_speaks_to_every_follower_at_each_tick() -> None:
+    raft = ready_leader()
+    for _ in range(2):
+        sent = only(Send, raft.handle(HeartbeatTick()))
+        assert [send.to for send in sent] == ["n2", "n3", "n4", "n5"]
+        for peer in ("n2", "n3"):
+            raft.handle(Received(peer, AppendReply(1, 0, 1, 1)))
+
+
+def test_ra10_a_leader_that_hears_no_majority_any_more_answers_leader_reads_and_nothing_else() -> None:
+    raft = ready_leader()
+    for _ in range(raft_ticks := Config().quorum_ticks - 1):
+        raft.handle(HeartbeatTick())
+    assert (raft.role, raft_ticks) == ("leader", 23)
+    assert only(ReadReady, raft.handle(Read("r", "leader"))) == [ReadReady("r", 1)]
+    assert not only(ReadReady, raft.handle(Read("s")))
+    assert not only(Apply, written(raft, raft.handle(Propose("w", b""))))
 
 
 def test_d12_a_leader_without_majority_steps_down_after_two_election_timeouts() -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import pytest
 
 from splitbrain.cluster.raft import Entry, InvariantError, Raft, Recovered
-from splitbrain.cluster.raft.effects import Effect, InstallSnapshot, SendChunk
+from splitbrain.cluster.raft.effects import Effect, InstallSnapshot, SendChunk, StartHeartbeat, StopHeartbeat
 from splitbrain.cluster.raft.events import Compacted, HeartbeatTick, Received, Written
-from splitbrain.cluster.raft.leader import CHUNK_TICKS
+from splitbrain.cluster.raft.follower import RECEIVE_TICKS
+from splitbrain.cluster.raft.leader import CHUNK_TICKS, MAX_CHUNK_TICKS
 from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
-from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotChunk, SnapshotReply
+from splitbrain.cluster.raft.messages import (
+    Append,
+    AppendRefusal,
+    AppendReply,
+    SnapshotChunk,
+    SnapshotReply,
+    Vote,
+    VoteReply,
+)
 from splitbrain.cluster.raft.versions import encode_version
 from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, written
 
@@ -83,6 +93,81 @@ def test_what_is_committed_already_is_not_installed_again_and_not_called_durable
     assert messages(written(raft, not_durable)) == [AppendReply(2, 0, 8, 8)]
 
 
+def test_ra42_a_follower_gives_up_a_snapshot_of_which_no_more_comes() -> None:
+    raft = member(1, 1)
+    assert only(StartHeartbeat, chunk(raft, 0, STATE[:4]))
+    for _ in range(RECEIVE_TICKS - 1):
+        raft.handle(HeartbeatTick())
+    assert messages(chunk(raft, 4, STATE[4:6])) == [SnapshotReply(2, 0, 7, 6)], "as long as it lasts, it goes on"
+    for _ in range(RECEIVE_TICKS - 1):
+        assert not only(StopHeartbeat, raft.handle(HeartbeatTick()))
+    assert only(StopHeartbeat, raft.handle(HeartbeatTick()))
+    assert messages(chunk(raft, 6, STATE[6:])) == [SnapshotReply(2, 0, 7, 0)], "it is asked for from its beginning"
+    assert not only(StartHeartbeat, chunk(raft, 0, STATE[:4])), "they run already"
+    assert only(StopHeartbeat, chunk(raft, 4, STATE[4:]))
+
+
+def test_ra42_a_follower_that_receives_a_snapshot_votes_and_a_higher_term_ends_the_transfer() -> None:
+    raft = member(1, 1)
+    chunk(raft, 0, STATE[:4])
+    effects = raft.handle(Received("n3", Vote(3, 9, 2)))
+    assert messages(effects) == [VoteReply(3, True)]
+    assert only(StopHeartbeat, effects)
+    other = member(1, 1)
+    chunk(other, 0, STATE[:4])
+    effects = other.handle(Received("n3", Append(3, 0, 0, 2, 1, ())))
+    assert messages(effects) == [AppendReply(3, 0, 2, 2)]
+    assert only(StopHeartbeat, effects)
+    chunk(other, 4, STATE[4:])
+    assert other.log.base_index == 0, "the rest comes from a leader of an earlier term"
+
+
+def lagging(raft: Raft) -> None:
+    """n3 lacks what its leader n1 dropped."""
+    raft.handle(Written(4, 2, 0))
+    for peer in ("n2", "n4"):
+        raft.handle(Received(peer, AppendReply(2, 0, 4, 4)))
+    raft.handle(Compacted(4))
+    assert only(SendChunk, raft.handle(Received("n3", AppendRefusal(2, 0, 3, 0))))
+
+
+def waits(raft: Raft, count: int) -> list[int]:
+    """After how many ticks each of the next parts is sent to n3."""
+    found: list[int] = []
+    for _ in range(count):
+        ticks = 1
+        while not any(sent.to == "n3" for sent in only(SendChunk, keep_office(raft))):
+            ticks += 1
+        found.append(ticks)
+    return found
+
+
+def keep_office(raft: Raft) -> list[Effect]:
+    effects = raft.handle(HeartbeatTick())
+    for peer in ("n2", "n4", "n5"):
+        raft.handle(Received(peer, AppendReply(2, 0, 4, 4)))
+    return effects
+
+
+def test_ra42_a_part_that_stays_without_an_answer_is_sent_again_ever_more_seldom_up_to_a_limit() -> None:
+    raft = leader(1, 1, 1)
+    lagging(raft)
+    assert waits(raft, 4) == [CHUNK_TICKS, 2 * CHUNK_TICKS, MAX_CHUNK_TICKS, MAX_CHUNK_TICKS]
+    assert MAX_CHUNK_TICKS < RECEIVE_TICKS, "a follower waits for more than one further attempt"
+    assert only(SendChunk, raft.handle(Received("n3", SnapshotReply(2, 0, 4, 6)))), "news: the next part goes at once"
+    assert waits(raft, 2) == [CHUNK_TICKS, 2 * CHUNK_TICKS]
+
+
+def test_ra42_a_follower_that_is_back_after_a_silence_is_not_kept_waiting() -> None:
+    raft = leader(1, 1, 1)
+    lagging(raft)
+    waits(raft, 2)
+    for _ in range(CHUNK_TICKS + 5):
+        assert not only(SendChunk, keep_office(raft))
+    raft.handle(Received("n3", AppendRefusal(2, 0, 4, 2, 1)))
+    assert waits(raft, 1) == [1]
+
+
 def test_ra42_a_leader_that_dropped_what_a_follower_needs_sends_its_snapshot_until_it_is_answered() -> None:
     raft = leader(1, 1, 1)
     raft.handle(Written(4, 2, 0))
@@ -118,3 +203,30 @@ def test_ra42_members_and_version_behind_a_snapshot_stay_if_the_log_does() -> No
     other = Raft("n1", FIVE, Recovered(2, None, (*entries(1, 1, 1, 1, 1, 1, 1), *behind)), version=2)
     installed(other)
     assert (other.last_index, other.members, other.newest_version) == (7, FIVE, 1)
+
+
+@pytest.mark.parametrize("ticks_per_part", [1, 8, 15, 25, 40])
+def test_ra42_a_snapshot_comes_through_a_slow_link(ticks_per_part: int) -> None:
+    """Parts that the leader sends again stand before new ones in the queue of the link."""
+    sender, receiver = leader(1, 1, 1), Raft("n3", FIVE, Recovered(1, None, entries(1)))
+    lagging(sender)
+    configurations = encode_configurations([(0, Configuration(FIVE))])
+    queue: deque[tuple[int, SendChunk]] = deque()
+    free_at = 0
+
+    def send(effects: list[Effect], now: int) -> None:
+        nonlocal free_at
+        for wanted in only(SendChunk, effects):
+            if wanted.to == "n3":
+                free_at = max(free_at, now) + ticks_per_part
+                queue.append((free_at, wanted))
+
+    for now in range(100 * ticks_per_part + 200):
+        send(keep_office(sender), now)
+        receiver.handle(HeartbeatTick())
+        while queue and queue[0][0] <= now:
+            offset = queue.popleft()[1].offset
+            part = SnapshotChunk(2, 0, 4, 2, configurations, offset, 10, STATE[offset : offset + 1])
+            for reply in messages(receiver.handle(Received("n1", part))):
+                send(sender.handle(Received("n3", reply)), now)
+    assert receiver.log.base_index == 4

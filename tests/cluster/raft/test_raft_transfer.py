@@ -19,6 +19,7 @@ from splitbrain.cluster.raft.effects import (
 )
 from splitbrain.cluster.raft.events import (
     Change,
+    ElectionTimeout,
     ForceShrink,
     HeartbeatTick,
     Propose,
@@ -28,9 +29,9 @@ from splitbrain.cluster.raft.events import (
     Written,
 )
 from splitbrain.cluster.raft.membership import Configuration
-from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, TimeoutNow, Vote, VoteReply
+from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, PreVoteReply, TimeoutNow, Vote, VoteReply
 from tests.cluster.raft.simulation import Simulation
-from tests.cluster.raft.single import append, leader, member, messages, only, ready_leader, vote, written
+from tests.cluster.raft.single import append, leader, member, messages, only, pre_vote, ready_leader, vote, written
 from tests.cluster.support import both
 
 THREE = ("n1", "n2", "n3")
@@ -210,6 +211,61 @@ def test_with_leases_a_member_that_hears_a_leader_neither_votes_nor_follows_the_
 def test_with_leases_a_member_that_was_restarted_waits_before_it_votes() -> None:
     """It may have confirmed a round before it stopped."""
     assert member(1, term=1, config=LEASES).handle(Received("n3", Vote(2, 9, 9))) == []
+
+
+@pytest.mark.parametrize("late", [PreVoteReply(2, 1, False), VoteReply(2, False), AppendReply(2, 0, 1, 1)])
+def test_a_lease_outlives_a_higher_term_that_is_met_by_chance(late: PreVoteReply | VoteReply | AppendReply) -> None:
+    """n3 is a candidate of term 2, and n1 hears its leader n2 again: a late answer of n3 must not free n1 to vote."""
+    raft = member(1, term=1, config=LEASES)
+    raft.handle(ElectionTimeout())
+    assert messages(append(raft, term=1, prev=(1, 1), read_round=4)) == [AppendReply(1, 4, 1, 1)]
+    raft.handle(Received("n3", late))
+    assert (raft.term, raft.leader) == (2, None)
+    assert messages(raft.handle(Received("n3", Vote(2, 9, 9)))) == []
+    assert raft.voted_for is None
+    assert not pre_vote(raft, "n3", 2, 9, 9).granted
+    raft.handle(ElectionTimeout())
+    assert vote(raft, "n3", 2, 9, 9).granted, "nothing that it confirmed is younger than an election timeout"
+
+
+def test_with_leases_a_member_that_was_restarted_waits_in_its_own_term_too() -> None:
+    """It may have met the term after it had confirmed a round in the one before."""
+    raft = member(1, term=2, config=LEASES)
+    assert raft.handle(Received("n3", Vote(2, 9, 9))) == []
+    raft.handle(ElectionTimeout())
+    assert vote(raft, "n3", 2, 9, 9).granted
+
+
+def test_a_member_that_is_to_take_over_with_leases_answers_pre_votes_like_any_candidate() -> None:
+    raft = member(1, term=1, config=LEASES)
+    append(raft, term=1, prev=(1, 1), commit=1)
+    raft.handle(Received("n2", TimeoutNow(1)))
+    assert raft.role == "candidate"
+    assert pre_vote(raft, "n3", 2, 9, 9).granted
+
+
+def test_a_reply_to_an_older_round_extends_the_lease_from_the_beginning_of_that_round_only() -> None:
+    raft = leaseholder()
+    for at_ms in (1_100, 1_200, 1_300):
+        raft.handle(HeartbeatTick(at_ms * MS))
+    raft.handle(Received("n2", AppendRefusal(1, 2, 1, 0)))  # of 1,100 ms
+    assert only(ReadReady, raft.handle(Read("r", "lease", 1_549 * MS)))
+    assert not only(ReadReady, raft.handle(Read("s", "lease", 1_550 * MS)))
+
+
+def test_a_late_answer_never_shortens_a_lease_and_one_of_another_term_never_extends_it() -> None:
+    raft = leaseholder()
+    raft.handle(HeartbeatTick(1_100 * MS))
+    for late in (AppendReply(1, 0, 1, 1), AppendRefusal(1, 1, 1, 0), AppendReply(0, 2, 1, 1)):
+        raft.handle(Received("n2", late))
+    assert only(ReadReady, raft.handle(Read("r", "lease", 1_449 * MS)))
+    assert not only(ReadReady, raft.handle(Read("s", "lease", 1_450 * MS)))
+
+
+def test_no_lease_survives_a_refusal_of_a_higher_term() -> None:
+    raft = leaseholder()
+    raft.handle(Received("n2", AppendRefusal(2, 0, 1, 1)))
+    assert only(Rejected, raft.handle(Read("r", "lease", 1_001 * MS))) == [Rejected("r", None, "not_leader")]
 
 
 def test_without_leases_a_vote_is_given_as_ever() -> None:

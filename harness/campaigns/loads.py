@@ -1,0 +1,143 @@
+"""The load of a drawn test, and how often something breaks: such that the test can show something.
+
+Each kind of fault has its turn, and each is in force long enough for its effects; clients can do enough ops. Otherwise
+the run would be inconclusive, whatever the system does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE
+from splitbrain.harness.campaigns.compose import client_count
+from splitbrain.harness.campaigns.themes import INTERVALS_S, RATES_HZ, TIME_LIMITS_S, Theme
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.nemesis.catalogue import entry
+
+LEAST_INTERVALS_S: Final = {
+    **dict.fromkeys(("bounce", "restart"), 2.0),
+    **dict.fromkeys(("kill", "pause", "power", "disk", "partition", "packet", "membership"), 1.0),
+}
+"""By kind of fault; together they need the sum. At shorter intervals a cluster has no leader most of the time, and most
+runs are inconclusive.
+"""
+
+INTERVAL_IS_LONG_S: Final = 4.0
+"""Longer than an election and a recovery: no faults need more."""
+
+MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 1}
+"""By kind of fault, how many more turns it needs: a large share of a CPU is enough for most nodes, many moments do not
+come, and a transfer may be refused.
+"""
+
+LEAST_RATES_HZ: Final = {"cpu": 200.0, "restart": 100.0}
+"""By kind of fault: at lower rates nodes need less of a CPU than they have, and a restart meets no client."""
+
+OPS_MIN: Final = 400.0
+"""The least number of ops that are possible in a run, if the workload has enough clients for them."""
+
+OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "register": 1.5}
+"""By workload, how many times as many it needs: of some functions few ops are ok."""
+
+CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare": 10, "counter": 12}
+"""By workload, in all: of the clients that want the same thing one gets it, so that with many few ops are ok; of a
+counter all the adds that crashed at once are searched together, which took more than five minutes with 60 clients.
+"""
+
+TURN_INTERVALS: Final = 3.0
+"""How long a kind of fault has its turn, in intervals: its begin and its end, each with the longest distance."""
+
+PATIENT_LIMIT_S: Final = 55.0
+PATIENT_INTERVAL_S: Final = 14.0
+PATIENT_RATE_HZ: Final = 50.0
+PATIENT_OP_TIMEOUT_S: Final = 2.0
+"""Together they leave some seconds of most faults in which clients ask, after an election and a recovery."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The load of a test, and how often something breaks; the options of `splitbrain run` that say it."""
+
+    concurrency: str
+    rate_hz: float
+    time_limit_s: float
+    interval_s: float
+    op_timeout_s: float
+
+
+def drawn(
+    rng: Rng, theme: Theme, workload: str, nemeses: Sequence[str], nodes: int, time_limit_s: float | None
+) -> Figures:
+    """Figures of the theme, as far as the faults allow.
+
+    Args:
+        rng: draws them.
+        theme: what they are drawn from.
+        workload: what clients do.
+        nemeses: the names of the test's nemeses.
+        nodes: how many nodes it has.
+        time_limit_s: length of the faults phase that was asked for; None: drawn.
+    """
+    kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
+    concurrency, rate_hz, limit_s, op_timeout_s = (
+        rng.choice(theme.concurrency),
+        rng.choice(theme.rates_hz),
+        rng.choice(theme.time_limits_s),
+        rng.choice(theme.op_timeouts_s),
+    )
+    least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
+    takes_s = sum(kind.takes_s for kind in kinds.values())
+    turns = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
+    shortest_s = max(limit_s, takes_s + turns * least_s)
+    limit_s = min([each for each in TIME_LIMITS_S if each >= shortest_s], default=TIME_LIMITS_S[-1])
+    if time_limit_s is not None:
+        limit_s = time_limit_s
+    needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / max(TIME_LIMITS_S[0], limit_s)
+    prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
+    return Figures(
+        concurrency=_clients(workload, concurrency, needed_hz * prompt_s, nodes),
+        rate_hz=_enough([rate_hz, needed_hz, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)]),
+        time_limit_s=limit_s,
+        interval_s=_interval_s(rng, theme, least_s, (limit_s - takes_s) / turns),
+        op_timeout_s=op_timeout_s,
+    )
+
+
+def least_interval_s(kinds: Iterable[str]) -> float:
+    """The shortest mean time between ops of these kinds of fault, in seconds, that lets a cluster recover."""
+    together_s = min(sum(LEAST_INTERVALS_S.get(kind, 0.0) for kind in kinds), INTERVAL_IS_LONG_S)
+    return min(interval for interval in INTERVALS_S if interval >= together_s)
+
+
+def patient(figures: Figures, time_limit_s: float | None) -> Figures:
+    """The same with a fault that is in force for long."""
+    limit_s = PATIENT_LIMIT_S if time_limit_s is None else time_limit_s
+    return msgspec.structs.replace(
+        figures,
+        rate_hz=min(figures.rate_hz, PATIENT_RATE_HZ),
+        op_timeout_s=PATIENT_OP_TIMEOUT_S,
+        time_limit_s=limit_s,
+        interval_s=min(PATIENT_INTERVAL_S, limit_s / 2),
+    )
+
+
+def _clients(workload: str, concurrency: str, needed: float, nodes: int) -> str:
+    """So many clients for each node, or as many as are needed, as far as the workload allows."""
+    of_each = max(client_count(concurrency, nodes) // nodes, math.ceil(needed / nodes))
+    return f"{min(of_each, max(1, CLIENTS_MAX.get(workload, of_each * nodes) // nodes))}n"
+
+
+def _enough(least_hz: Sequence[float]) -> float:
+    """The lowest rate that is at least each of these; the highest if none is."""
+    return min([rate for rate in RATES_HZ if rate >= max(least_hz)], default=RATES_HZ[-1])
+
+
+def _interval_s(rng: Rng, theme: Theme, least_s: float, longest_s: float) -> float:
+    """A mean time between nemesis ops that lets every kind of fault have its turn."""
+    possible = [interval for interval in INTERVALS_S if interval <= longest_s] or list(INTERVALS_S[:1])
+    able = [interval for interval in possible if interval >= least_s]
+    favoured = [interval for interval in able if interval in theme.intervals_s]
+    return rng.choice(favoured or able or possible[-1:])

@@ -1,0 +1,170 @@
+"""Themes: what a hunt draws from when it looks in one direction, beside the draw from everything.
+
+A draw from everything meets a rare combination rarely: a kill of the leader at short intervals, with many clients, and
+short election timeouts. A theme is a portfolio of such things that go together (Groce et al., ISSTA 2012, show that a
+test that leaves features out has room for the others). It only says what is favoured: what was asked for stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from splitbrain.harness.simulation.worlds import DRAWN
+
+RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
+TIME_LIMITS_S: Final = (8.0, 12.0, 20.0, 30.0, 60.0)
+INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Shorter than an election as well as longer than one."""
+
+CONCURRENCY: Final = ("1n", "2n", "2n", "3n", "3n", "5n", "10n", "20n", "30n")
+"""Most clusters have few clients; with many, long tails of the log are uncommitted when a leader is lost."""
+
+OP_TIMEOUTS_S: Final = (1.0, 2.0, 2.0, 5.0)
+WORLD: Final = DRAWN
+
+
+class Theme(msgspec.Struct, frozen=True, kw_only=True):
+    """What the draw of a seed favours.
+
+    Attributes:
+        name: what it is called.
+        workloads: drawn from those of them that were asked for; all that were if none are listed here.
+        nemeses: likewise.
+        settings: values that are drawn for settings of the system, if it has them.
+        worlds: where the request leaves the world to the seed.
+        recovers_fast: elections are so short that nodes may be stopped at the shortest intervals.
+        concurrency: clients, as for `splitbrain run`.
+        rates_hz: of all clients together.
+        time_limits_s: length of the faults phase.
+        intervals_s: mean time between nemesis ops.
+        op_timeouts_s: how long a client waits.
+    """
+
+    name: str
+    workloads: tuple[str, ...] = ()
+    nemeses: tuple[str, ...] = ()
+    settings: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict[str, tuple[int, ...]])
+    worlds: tuple[str, ...] = (WORLD,)
+    recovers_fast: bool = False
+    concurrency: tuple[str, ...] = CONCURRENCY
+    rates_hz: tuple[float, ...] = RATES_HZ
+    time_limits_s: tuple[float, ...] = TIME_LIMITS_S
+    intervals_s: tuple[float, ...] = INTERVALS_S
+    op_timeouts_s: tuple[float, ...] = OP_TIMEOUTS_S
+
+
+OPEN: Final = Theme(name="open")
+"""Everything that was asked for."""
+
+ELECTIONS: Final = Theme(
+    name="elections",
+    workloads=("register", "read-modes", "set", "records", "create-once", "lock"),
+    nemeses=(
+        *("kill-leader", "kill-minority", "kill-primaries", "pause-leader", "pause-primaries", "bounce-election"),
+        *("partition-leader", "partition-minority-leader", "partition-mute-leader", "partition-halves"),
+        *("power-leader", "transfer-often", "restart-rolling"),
+    ),
+    settings={"election-ms": (150, 300, 600), "heartbeat-ms": (25, 50)},
+    worlds=("lan",),
+    recovers_fast=True,
+    concurrency=("3n", "5n", "10n", "20n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(12.0, 20.0, 30.0),
+    intervals_s=(0.5, 1.0, 2.0),
+)
+
+DURABILITY: Final = Theme(
+    name="durability",
+    workloads=("set", "records", "register", "counter", "declare"),
+    nemeses=(
+        *("power", "power-one", "power-minority", "power-majority", "power-all", "power-leader", "bounce"),
+        *("kill-majority", "kill-all", "restart-at-once", "restart-any-order"),
+        *("disk-fails", "disk-sync", "disk-rot", "disk-full", "disk"),
+    ),
+    settings={"snapshot-interval": (4, 16, 64), "checkpoint-interval": (0, 4, 16), "wal-bytes": (500, 1_000, 20_000)},
+    concurrency=("2n", "3n", "10n"),
+    rates_hz=(50.0, 100.0, 200.0),
+    time_limits_s=(20.0, 30.0, 60.0),
+    intervals_s=(1.0, 2.0, 4.0),
+)
+
+MEMBERSHIP: Final = Theme(
+    name="membership",
+    nemeses=(
+        *("membership", "membership-leave", "membership-replace", "membership-learner", "membership-rash"),
+        *("transfer", "transfer-often", "upgrade", "groups", "groups-all"),
+        *("kill-leader", "partition-leader", "pause-leader"),
+    ),
+    settings={"learners-first": (0, 1), "snapshot-interval": (16, 64, 512), "chunk-bytes": (2_000, 16_000)},
+    time_limits_s=(20.0, 30.0, 60.0),
+    intervals_s=(1.0, 2.0, 4.0),
+)
+
+SLOW_NETWORKS: Final = Theme(
+    name="slow-networks",
+    nemeses=(
+        *("packet", "packet-loss", "packet-duplicate", "packet-reorder", "packet-delay", "packet-flaky", "clog"),
+        *("clog-in", "clog-out", "partition-one-way", "partition-ring", "partition-leader", "transfer"),
+    ),
+    settings={"max-batch": (1, 16, 128), "max-pipeline": (64, 4_096)},
+    worlds=("wan", "globe", "late", WORLD),
+    concurrency=("2n", "3n", "5n", "10n"),
+    rates_hz=(20.0, 50.0, 100.0),
+    time_limits_s=(30.0, 60.0),
+    intervals_s=(2.0, 4.0, 8.0),
+    op_timeouts_s=(2.0, 5.0),
+)
+
+LONG_TAILS: Final = Theme(
+    name="long-tails",
+    nemeses=(
+        *("partition-leader", "partition-minority-leader", "partition-mute-leader", "pause-leader", "kill-leader"),
+        *("clog-out", "disk-slow", "power-leader"),
+    ),
+    settings={"max-batch": (1, 16), "apply-slice": (1, 16), "max-pipeline": (64, 4_096)},
+    worlds=("lan", "slow-disks", WORLD),
+    concurrency=("10n", "20n", "30n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(2.0, 4.0),
+)
+
+READS: Final = Theme(
+    name="reads",
+    workloads=("read-modes", "register"),
+    nemeses=(
+        *("pause", "pause-leader", "pause-minority", "pause-majority", "pause-all", "partition", "partition-leader"),
+        *("partition-minority-leader", "partition-mute-leader", "partition-one-way", "clock-drift", "transfer-often"),
+    ),
+    settings={"lease-reads": (0, 1, 1), "apply-slice": (1, 512)},
+    worlds=("slow-cpu", WORLD, WORLD),
+    concurrency=("2n", "3n", "5n", "10n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(20.0, 30.0, 60.0),
+    intervals_s=(1.0, 2.0, 4.0),
+)
+
+CATCHING_UP: Final = Theme(
+    name="catching-up",
+    nemeses=(
+        *("partition-one", "partition-one-way", "kill-one", "kill-follower", "kill-minority", "pause-follower"),
+        *("pause-minority", "power-minority", "power-follower", "membership-replace"),
+    ),
+    settings={
+        "max-pipeline": (2, 64),
+        "max-batch": (1, 16),
+        "chunk-bytes": (2_000, 16_000),
+        "snapshot-interval": (16, 64, 512),
+        "apply-slice": (1, 16, 512),
+    },
+    worlds=("lan",),
+    concurrency=("2n", "3n", "10n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(30.0, 60.0),
+    intervals_s=(4.0, 8.0),
+)
+
+THEMES: Final = (ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP)
