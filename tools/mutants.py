@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Hunt the mutants in tests/mutants, and write docs/mutants.md: what was found, by which checkers, how soon.
 
-usage: tools/mutants.py [--label LABEL] [--only fixed|seen|unseen|all] [--missing] [NAME...]    hunt these mutants
+usage: tools/mutants.py [--label LABEL] [--only fixed|seen|unseen|all] [--missing] [--idea IDEA] [NAME...]
+                                                                       hunt these mutants
        tools/mutants.py --write                                       write the page again, and hunt nothing
 
 Each mutant is hunted in a copy of the code in which its patch is applied, with the default draw and from seed 1, until
 a checker names a violation or the budget of CPU seconds is used up (--budget, 240). Without names and --only all are
 hunted but the unseen ones: these must be asked for with --only, also by name. docs/mutants.json keeps what was found
 under a label, such as before and after; a later hunt of the same mutant under that label replaces its entry, and
---missing leaves out those that have one. --jobs hunts run at a time (2), each on one core.
+--missing leaves out those that have one. --idea hunts with one idea of the draw alone, or with none (tools/ideas.py).
+--jobs hunts run at a time (2), each on one core.
 """
 
 from __future__ import annotations
@@ -43,6 +45,10 @@ import splitbrain.harness
 here = Path(sys.argv.pop(1)).resolve()
 for package in (splitbrain.cluster, splitbrain.harness):
     assert Path(package.__file__).resolve().is_relative_to(here), f"{package.__file__} runs, and not the copy in {here}"
+if sys.argv[1] == "--idea":
+    from ideas import only
+    only(sys.argv[2])
+    del sys.argv[1:3]
 from splitbrain.harness.cli.main import main
 main()
 """
@@ -84,8 +90,8 @@ def copy(folder: Path, changed: Sequence[str]) -> None:
                 (folder / compiled.relative_to(ROOT)).symlink_to(compiled, target_is_directory=True)
 
 
-def hunt(mutant: Mutant, options: Sequence[str], revision: str) -> Hunt:
-    """Hunt one mutant on one core.
+def hunt(mutant: Mutant, options: Sequence[str], revision: str, idea: str | None = None) -> Hunt:
+    """Hunt one mutant on one core; with an idea of `ideas.IDEAS`, with that alone.
 
     Raises:
         PatchError: its patch does not apply.
@@ -97,8 +103,8 @@ def hunt(mutant: Mutant, options: Sequence[str], revision: str) -> Hunt:
         patches.apply(mutant, code)
         answer = ask(
             ["--seed", "1", "--jobs", "1", "--no-canary", "--store", str(Path(temporary) / "store"), *options],
-            program=(sys.executable, "-P", "-c", ENTRY, str(code)),
-            environment={**os.environ, "PYTHONPATH": str(code)},
+            program=(sys.executable, "-P", "-c", ENTRY, str(code), *(() if idea is None else ("--idea", idea))),
+            environment={**os.environ, "PYTHONPATH": os.pathsep.join([str(code), str(Path(__file__).parent)])},
         )
     return msgspec.structs.replace(hunt_of(answer, "splitbrain hunt --seed 1"), revision=revision)
 
@@ -204,7 +210,7 @@ def main(words: Sequence[str]) -> None:
     at = revision()
     try:
         mutants = [patches.read(name) for name in wanted]
-        for mutant, result in side_by_side(lambda each: hunt(each, options, at), mutants, given.jobs):
+        for mutant, result in side_by_side(lambda each: hunt(each, options, at, given.idea), mutants, given.jobs):
             _print(mutant, result)
             of_label[mutant.name] = result
             keep(found)
@@ -225,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--label", default="now")
     parser.add_argument("--only", choices=SETS, default="seen")
     parser.add_argument("--missing", action="store_true")
+    parser.add_argument("--idea")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
     parser.add_argument("--write", action="store_true")
     return parser
