@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
         seeds: ranges of them, both ends included.
         runs: how many.
         inconclusive: of the runs, those that tested too little to pass.
+        reasons: of these, how many for which root cause, by code.
         simulated_h: simulated hours.
         cpu_s: CPU seconds.
     """
@@ -43,6 +45,7 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
     inconclusive: int
     simulated_h: float
     cpu_s: float
+    reasons: dict[str, int] = {}
 
     def __add__(self, other: Hours) -> Hours:
         """Both together; seeds that follow each other become one range."""
@@ -56,6 +59,7 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
             inconclusive=self.inconclusive + other.inconclusive,
             simulated_h=round(self.simulated_h + other.simulated_h, 3),
             cpu_s=round(self.cpu_s + other.cpu_s, 1),
+            reasons=dict(Counter(self.reasons) + Counter(other.reasons)),
         )
 
 
@@ -84,6 +88,7 @@ def of_answer(answer: dict[str, Any]) -> Hours:
         inconclusive=answer["outcomes"]["inconclusive"],
         simulated_h=round(figures["simulated_s"] / HOUR_S, 3),
         cpu_s=round(figures["cpu_s"], 1),
+        reasons=answer["reasons"],
     )
 
 
