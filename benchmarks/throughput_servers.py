@@ -1,4 +1,4 @@
-"""Clusters of local processes for `benchmarks/cluster_throughput.py`, and what CPU time they take."""
+"""Clusters of local processes for benchmarks of the metadata cluster, and what CPU time they take."""
 
 from __future__ import annotations
 
@@ -51,17 +51,36 @@ class Cluster:
         folder.mkdir()
         peer_ports = _free_ports(size)
         # An installed package must not take the place of the checkout.
-        environment = {**os.environ, "PYTHONPATH": str(checkout)}
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._environment = {**os.environ, "PYTHONPATH": str(checkout)}
+        self._checkout = checkout
+        self._commands: list[list[str]] = []
         for number in range(size):
             if kind == "etcd":
                 command = _etcd(folder, number, self.ports, peer_ports)
             else:
                 program = ("benchmarks.sampled_node", str(self.samples(number))) if sampled else ("splitbrain.cluster",)
                 command = [sys.executable, "-m", *program, *_metadata(folder, number, self.ports)]
-            with (folder / f"log-{number}").open("wb") as log:
-                process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=checkout)
-            self._processes.append(process)
+            self._commands.append(command)
+        self._processes = [self._started(number) for number in range(size)]
+
+    def _started(self, number: int) -> subprocess.Popen[bytes]:
+        with self.log(number).open("ab") as log:
+            return subprocess.Popen(
+                self._commands[number], stdout=log, stderr=log, env=self._environment, cwd=self._checkout
+            )
+
+    def log(self, number: int) -> Path:
+        """What a node has printed."""
+        return self._folder / f"log-{number}"
+
+    def kill(self, number: int) -> None:
+        """Kill a node with SIGKILL."""
+        self._processes[number].kill()
+        self._processes[number].wait()
+
+    def start(self, number: int) -> None:
+        """Start a node that was killed."""
+        self._processes[number] = self._started(number)
 
     def samples(self, number: int) -> Path:
         """Where a node that is sampled writes what it counted."""

@@ -141,8 +141,10 @@ class Table:
         if ref.number < record.needed:
             reached("late copy of a protected command refused")
             return Forgotten(ref.number)
-        open_results = sum(number >= ref.needed for number in record.results)
-        return TooManyRefs(f"{MAX_OPEN} of one client") if open_results >= MAX_OPEN else self._room()
+        done_with = [result for number, result in record.results.items() if number < ref.needed]
+        if len(record.results) - len(done_with) >= MAX_OPEN:
+            return TooManyRefs(f"{MAX_OPEN} of one client")
+        return self._room(sum(map(len, done_with)))
 
     def keep(self, ref: Ref, result: Result, index: int) -> None:
         """Remember the result of the command with this ref, carried out by the entry at an index."""
@@ -194,8 +196,9 @@ class Table:
     def _key(self, ref: Ref) -> str:
         return ref.client if not self._all_are_one else ""
 
-    def _room(self) -> TooManyRefs | None:
-        return None if self._bytes < MAX_BYTES else TooManyRefs(f"{MAX_BYTES} bytes")
+    def _room(self, freed: int = 0) -> TooManyRefs | None:
+        """Why there is no room once so many bytes are given up, None if there is."""
+        return None if self._bytes - freed < MAX_BYTES else TooManyRefs(f"{MAX_BYTES} bytes")
 
     def _count(self, record: _Record) -> None:
         content = _encoder.encode(record.content())

@@ -58,7 +58,10 @@ _FORWARDED_REPLIES: Final[Mapping[Reply, ForwardedReply]] = {
 }
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
-    "change_not_permitted": "the change before it, or the first entry of the leader's term, is uncommitted: try again",
+    "change_not_permitted": (
+        "the change before it, or the first entry of the leader's term, is uncommitted, or leadership is being handed "
+        "over: try again"
+    ),
     "already_member": "it is a member",
     "was_member": "it was a member before, and its data may be lost: let its node join with the next incarnation",
     "not_member": "it is no member",

@@ -10,6 +10,7 @@ left of the former one is not its own (RA-33).
 
 from __future__ import annotations
 
+import asyncio
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,7 @@ class NodeLog:
         self._node = node
         self._wal = wal
         self._bugs = bugs
+        self._changing = asyncio.Lock()  # the file `node` is read, and written anew, by one change at a time
 
     @property
     def waiting_bytes(self) -> int:
@@ -99,17 +101,18 @@ class NodeLog:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        assert name not in self._node.groups, f"there is a group {name} already"
-        uid = self._node.next_uid if M45 not in self._bugs else len(self._node.groups) + 1
-        # Before the group is known: a group without term and vote has lost them.
-        await vote.write_vote(self._disk, uid, Vote())
-        node = self._node
-        known = {**node.founders, name: tuple(founders)} if founders else node.founders
-        times = {**node.incarnations, name: incarnation} if incarnation else node.incarnations
-        await self._save(NodeFile(node.node, {**node.groups, name: uid}, uid + 1, known, times))
-        snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
-        self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
-        return self.groups[name]
+        async with self._changing:
+            node = self._node
+            assert name not in node.groups, f"there is a group {name} already"
+            uid = node.next_uid if M45 not in self._bugs else len(node.groups) + 1
+            # Before the group is known: a group without term and vote has lost them.
+            await vote.write_vote(self._disk, uid, Vote())
+            known = {**node.founders, name: tuple(founders)} if founders else node.founders
+            times = {**node.incarnations, name: incarnation} if incarnation else node.incarnations
+            await self._save(NodeFile(node.node, {**node.groups, name: uid}, uid + 1, known, times))
+            snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
+            self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
+            return self.groups[name]
 
     async def delete(self, name: str) -> None:
         """Forget a group, durably; then remove its files.
@@ -117,17 +120,20 @@ class NodeLog:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        group = self.groups.pop(name)
+        group = self.groups[name]
         group.give_up()
-        uid = group.uid
-        node = self._node
-        left = {other: number for other, number in node.groups.items() if other != name}
-        known = {other: founders for other, founders in node.founders.items() if other != name}
-        times = {other: number for other, number in node.incarnations.items() if other != name}
-        await self._save(NodeFile(node.node, left, node.next_uid, known, times))
-        for file in self._disk.names():
-            if uid_of(file) == uid:
-                self._disk.remove(file)
+        async with self._changing:
+            node = self._node
+            left = {other: number for other, number in node.groups.items() if other != name}
+            known = {other: founders for other, founders in node.founders.items() if other != name}
+            times = {other: number for other, number in node.incarnations.items() if other != name}
+            await self._save(NodeFile(node.node, left, node.next_uid, known, times))
+            # Not before: were the power lost, the group would be here still, and a write-ahead file that is made
+            # meanwhile must have its entries.
+            del self.groups[name]
+            for file in self._disk.names():
+                if uid_of(file) == group.uid:
+                    self._disk.remove(file)
 
     async def sync(self, written: Callable[[str, Written], None], max_bytes: int = MAX_BYTES) -> None:
         """For ever: make durable what is appended, then hand on the last `done` of each group, with its name.

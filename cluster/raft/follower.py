@@ -113,11 +113,13 @@ class Following:
             self._ask_for_more(sender, message.index, 0)
             return
         if message.index > state.commit:
-            if self._receiving is None or self._receiving.index != message.index:
-                self._receiving = _Receiving(message.index)
             received = self._receiving
-            if received.take(message) < message.size:
-                self._ask_for_more(sender, message.index, len(received.state))
+            if received is None or received.index < message.index:
+                received = self._receiving = _Receiving(message.index)
+            # A part of an older one has come late: the leader's snapshots only become newer.
+            is_late = message.index < received.index
+            if is_late or received.take(message) < message.size:
+                self._ask_for_more(sender, received.index, len(received.state))
                 return
             reached("snapshot installed")
             state.install(

@@ -256,6 +256,8 @@ class Leadership:
     def _begin_change(self, change: Change) -> ChangeRefusal | None:
         state = self._state
         refusal = state.configurations.refusal(change, state.commit, self._noop_index)
+        if refusal is None and self._waits_for_successor():
+            refusal = "change_not_permitted"
         if refusal is not None:
             return refusal
         index = state.log.last_index + 1

@@ -113,6 +113,17 @@ def test_kh9_results_that_take_too_many_bytes_leave_no_room(monkeypatch: pytest.
     assert table.answer(Ref("b", 1, 1)) is None
 
 
+def test_kh9_what_a_client_needs_no_more_makes_room_for_its_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no other way to acknowledge it: refused, the client could only wait until its record is dropped."""
+    monkeypatch.setattr(dedup, "MAX_BYTES", 40)
+    table = Table()
+    table.keep(Ref("a", 1, 1), Done(Properties(bytes(60), 1, 1, 0)), 1)
+    assert isinstance(table.answer(Ref("a", 2, 1)), TooManyRefs)
+    assert table.answer(Ref("a", 2, 2)) is None
+    table.keep(Ref("a", 2, 2), result(2), 2)
+    assert table.answer(Ref("b", 1, 1)) is None
+
+
 def test_kh9_a_record_that_was_used_since_its_drop_was_proposed_stays() -> None:
     table = Table()
     table.keep(Ref("a", 1, 1), result(1), 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
@@ -98,5 +99,50 @@ def test_a_snapshot_that_the_leaders_has_overtaken_is_dropped() -> None:
         assert found.meta is not None
         assert (found.meta.index, found.state, list(found.entries)) == (9, b"theirs", [])
         assert len([name for name in disk.names() if name.startswith("snapshot-")]) == 1
+
+    run(check)
+
+
+def test_ra33_groups_that_are_made_at_once_have_a_log_each() -> None:
+    async def check(disk: FakeDisk) -> None:
+        log = await opened(disk)
+        await log.create("old")
+        first, second, _ = await asyncio.gather(log.create("a"), log.create("b"), log.delete("old"))
+        assert first.uid != second.uid
+        for name, data in (("a", b"one"), ("b", b"two")):
+            await wrote(log, name, entry(1, data=data))
+        again = await opened(disk)
+        assert {name: list(found.entries) for name, found in again.found.items()} == {
+            "a": [entry(1, data=b"one")],
+            "b": [entry(1, data=b"two")],
+        }
+
+    run(check)
+
+
+def test_ra33_a_group_whose_deletion_is_not_durable_yet_is_whole_after_a_loss_of_power() -> None:
+    """Also when the write-ahead log rolls over meanwhile: the new file must have what the group needs."""
+
+    async def check(disk: FakeDisk) -> None:
+        log = await opened(disk)
+        await log.create("a")
+        await log.create("b")
+        await wrote(log, "a", entry(1, data=b"promised"))
+        disk.gate = asyncio.Event()
+        deleting = asyncio.ensure_future(log.delete("a"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        # The deletion hangs in the disk, and the log goes on with a new file.
+        disk.gate = None
+        syncing = asyncio.ensure_future(log.sync(lambda _, __: None, max_bytes=1))
+        log.groups["b"].append([entry(1)], written(entry(1)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert any(call.startswith("replace wal-") for call in disk.calls[-3:])
+        found = (await opened(disk.crash(random.Random(0)))).found["a"]
+        assert list(found.entries) == [entry(1, data=b"promised")]
+        for task in (syncing, deleting):
+            task.cancel()
+        await asyncio.gather(syncing, deleting, return_exceptions=True)
 
     run(check)

@@ -248,8 +248,18 @@ class Simulation:
 
     def kill(self, name: str) -> None:
         member = self.members[name]
+        raft = self.raft(name)
+        written = raft.written_index
+        term = raft.log.term(min(written, raft.last_index))
         member.raft = member.held = None
         member.disk.crash(self.rng)
+        left = member.disk.recovered()
+        terms = [left.base_term, *(entry.term for entry in left.entries)]
+        position = written - left.base_index
+        check(
+            position < 0 or (position < len(terms) and terms[position] == term),
+            f"durable means kept: {name} had entry {written} of term {term}, and has {terms} behind {left.base_index}",
+        )
 
     def pause(self, name: str, duration_ms: int) -> None:
         """Nothing happens in a member for so long; then all that should have, in its order."""
@@ -411,12 +421,14 @@ class Simulation:
     def _append(self, member: Member, effect: AppendLog) -> None:
         for entry in effect.entries:
             self._extend_chain(member, entry)
-        member.disk.operations += effect.entries
-        position, life, done = len(member.disk.operations), member.life, effect.done
+        operations = member.disk.operations
+        operations += effect.entries
+        position, life, done = len(operations), member.life, effect.done
 
         def written() -> None:
             if member.life == life and member.raft is not None:
-                member.disk.synced = max(member.disk.synced, position)
+                if member.disk.operations is operations:  # else a snapshot has taken their place
+                    member.disk.synced = max(member.disk.synced, position)
                 self.handle(member.name, done)
 
         self.later(self.rng.randint(0, self.write_ms), written)

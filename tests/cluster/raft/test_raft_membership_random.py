@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitbrain.cluster.bugs import M47, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M13, M47, NO_BUGS, Bugs
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Config, InvariantError
 from splitbrain.cluster.raft.events import MemberRole
 from tests.cluster.raft.simulation import PropertyError, Simulation
-from tests.cluster.raft.test_raft_random import FAULTS, OUTAGES, SMALL, check_answers, disturb, recover
+from tests.cluster.raft.test_raft_random import FAULTS, LEASES, OUTAGES, SMALL, check_answers, disturb, recover
 
 MEMBERS_MAX = 6
 MACHINES_MAX = 12
@@ -92,8 +92,20 @@ def run_one(
     faults: Sequence[str] = FAULTS,
     trouble: float = 0.008,
     share: float = 0.03,
+    write_ms: int = 40,
+    snapshots: float = 0.0,
 ) -> Simulation:
-    sim = Simulation(seed, nodes, bugs=bugs, drop=0.03, duplicate=0.03, delay_ms=30, write_ms=40, config=config)
+    sim = Simulation(
+        seed,
+        nodes,
+        bugs=bugs,
+        drop=0.03,
+        duplicate=0.03,
+        delay_ms=30,
+        write_ms=write_ms,
+        config=config,
+        snapshots=snapshots,
+    )
     torment(sim, steps, faults, trouble, share)
     recover(sim, calm_ms=10_000)  # a majority may need somebody who joined, and has the whole log to take over
     check_answers(sim)
@@ -113,6 +125,37 @@ def test_safety_always_and_liveness_after_repair_while_members_change(
     seed: int, nodes: int, small: bool, faults: Sequence[str], share: float
 ) -> None:
     run_one(seed, nodes=nodes, config=SMALL if small else None, faults=faults, share=share)
+
+
+def run_where_they_meet(seed: int, bugs: Bugs = NO_BUGS) -> None:
+    run_one(
+        seed,
+        bugs,
+        nodes=(1, 2, 3, 4, 5)[seed % 5],
+        config=(None, SMALL, LEASES)[seed % 3],
+        faults=(FAULTS, OUTAGES, HARSH)[seed // 3 % 3],
+        trouble=(0.008, 0.05)[seed % 2],
+        share=(0.01, 0.05, 0.2)[seed % 7 % 3],
+        snapshots=(0.02, 0.1, 0.4)[seed // 5 % 3],
+        write_ms=(40, 150)[seed // 2 % 2],
+        steps=800,
+    )
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))])
+def test_safety_and_liveness_where_members_snapshots_and_slow_disks_meet(seed: int) -> None:
+    run_where_they_meet(seed)
+
+
+@pytest.mark.slow
+def test_ra16_the_same_torment_finds_a_durable_index_that_a_truncation_leaves_as_it_was() -> None:
+    found: list[str] = []
+    for seed in range(60):
+        try:
+            run_where_they_meet(seed, Bugs([M13.id]))
+        except PropertyError as error:
+            found.append(str(error).partition(":")[0])
+    assert set(found) == {"durable means kept"}
 
 
 HARSH = ("leader's side", "leader's side", "heal", "halves", "kill leader", "restart")

@@ -1,4 +1,4 @@
-"""Log, replication and commit (RA-11, RA-12, RA-14, RA-15, RA-16)."""
+"""Log, replication and commit (RA-11 to RA-16)."""
 
 from __future__ import annotations
 
@@ -73,6 +73,16 @@ def test_every_message_of_the_leader_restarts_the_election_timer() -> None:
     raft = member(1)
     assert only(StartElectionTimer, append(raft, term=1, prev=(1, 1)))
     assert only(StartElectionTimer, append(raft, term=1, prev=(7, 1)))
+
+
+def test_ra13_a_follower_applies_before_it_is_durable_here_and_does_not_say_that_it_is() -> None:
+    raft = member()
+    pending = append(raft, *entries(1, 1), term=1)
+    effects = append(raft, term=1, prev=(2, 1), commit=2)
+    assert only(Apply, effects) == [Apply(entries(1, 1), {})]
+    assert messages(effects) == [AppendReply(1, 0, 2, 0)]
+    assert (raft.applied_index, raft.written_index) == (2, 0)
+    assert only(AppendReply, messages(written(raft, pending))) == [AppendReply(1, 0, 2, 2)]
 
 
 def test_ra14_commit_is_adopted_only_up_to_what_this_leader_validated() -> None:

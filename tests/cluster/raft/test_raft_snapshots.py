@@ -68,6 +68,15 @@ def test_ra42_a_newer_snapshot_begins_anew() -> None:
     assert raft.log.base_index == 0
 
 
+def test_ra42_a_late_part_of_an_older_snapshot_takes_nothing_of_the_newer_one_away() -> None:
+    raft = member(1, 1)
+    chunk(raft, 0, STATE[:4])
+    chunk(raft, 0, STATE[:8], index=9)
+    assert messages(chunk(raft, 0, STATE[:4])) == [SnapshotReply(2, 0, 9, 8)]
+    [install] = only(InstallSnapshot, chunk(raft, 8, STATE[8:], index=9))
+    assert (install.index, install.state) == (9, STATE)
+
+
 def test_ra42_a_snapshot_brings_the_members() -> None:
     raft = member(1, 1)
     installed(raft, members=THREE)

@@ -100,6 +100,25 @@ def test_ra31_nothing_is_appended_while_the_successor_may_be_elected_and_later_a
     assert only(AppendLog, raft.handle(Propose("p", b"x"))), "the successor was not elected: the leader goes on"
 
 
+def test_ra31_members_do_not_change_while_the_successor_may_be_elected() -> None:
+    """Of the voters those that have the change would refuse the successor, which has not."""
+    raft = ready_leader(voters=THREE)
+    written(raft, raft.handle(Change("join", "n4", joins=True, role="promotable")))
+    for peer in ("n2", "n3"):
+        raft.handle(Received(peer, AppendReply(1, 0, 2, 2)))
+    raft.handle(Transfer("ref", "n2"))
+    assert only(Rejected, raft.handle(Change("leave", "n3", joins=False))) == [
+        Rejected("leave", "n1", "change_not_permitted")
+    ]
+    caught_up = Received("n4", AppendReply(1, 0, 2, 2))
+    assert not only(AppendLog, raft.handle(caught_up)), "a learner is promoted later"
+    for _ in range(Config().election_max_ms // Config().heartbeat_ms + 1):
+        raft.handle(HeartbeatTick())
+        for peer in ("n2", "n3"):
+            raft.handle(Received(peer, AppendReply(1, 0, 2, 2)))
+    assert only(AppendLog, raft.handle(caught_up)), "the successor was not elected: the leader goes on"
+
+
 def test_ra31_leadership_goes_where_it_is_sent_in_a_cluster() -> None:
     sim = Simulation(1, 5)
     sim.run(5_000, until=lambda: sim.leader() is not None)
