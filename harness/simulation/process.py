@@ -100,7 +100,7 @@ class SimProcess:
 
     def busy_ns(self) -> int:
         """How much longer it computes: what it sends now leaves then."""
-        return max(0, self._busy_until_ns - self._loop.now_ns)
+        return max(0, self._busy_until_ns - self._loop.now_ns) if self._busy_until_ns else 0
 
     def _wait_until(self, callback: Callable[[], None], when_ns: int) -> None:
         self._throttled.append(callback)
