@@ -34,6 +34,10 @@ class TrueClock:
         finally:
             timer.cancel()
 
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> SimTimer:
+        """Run `callback` after `delay_ns`."""
+        return self._loop.after(delay_ns, callback)
+
 
 class LocalTimer:
     """A timer that goes off when a host's clock says so, also if the clock changes its rate meanwhile."""
