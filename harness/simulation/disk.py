@@ -258,7 +258,10 @@ class SimDisk:
         version = inode.begin_sync()
         done = False
         try:
-            await self._busy(mounted)
+            if self._fault is None:
+                await mounted.sleep(self._latency.draw(self._rng))
+            else:
+                await self._busy(mounted)
             mounted.require_alive(name)
             if self._fails() or (self._sync_fails and not version.same_as(inode.durable)):
                 self._fail_sync(name, inode)
