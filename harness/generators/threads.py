@@ -8,7 +8,17 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier, swapped
+from splitbrain.harness.contract.generator import (
+    PENDING,
+    Context,
+    Generator,
+    Pending,
+    Result,
+    bits,
+    earlier,
+    idle_until,
+    swapped,
+)
 from splitbrain.harness.generators.leaves import NOTHING, Source, generator
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import NEMESIS, Op
@@ -29,6 +39,10 @@ class _Clients(msgspec.Struct, frozen=True):
             return self
         source = self.source.update(ctx.restrict(~ctx.nemesis_bit), event)
         return self if source is self.source else _Clients(source)
+
+    def idle_until(self) -> int:
+        """The source's."""
+        return idle_until(self.source)
 
 
 def clients(source: Source) -> Generator:
@@ -51,6 +65,10 @@ class _Nemesis(msgspec.Struct, frozen=True):
             return self
         source = self.source.update(ctx.restrict(ctx.nemesis_bit, ctx.nemesis_rng), event)
         return self if source is self.source else _Nemesis(source)
+
+    def idle_until(self) -> int:
+        """The source's."""
+        return idle_until(self.source)
 
 
 def nemesis(source: Source) -> Generator:
