@@ -9,7 +9,7 @@ an id for each, Ra a uid: RA-33); and a leader never takes in an id that its log
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
 from typing import Final
 
 from splitbrain.cluster.raft.messages import NodeId
@@ -28,7 +28,8 @@ def node_of(member: NodeId) -> str:
     return member.partition(SEPARATOR)[0]
 
 
-def names(members: Iterable[NodeId]) -> tuple[str, ...]:
+@functools.lru_cache(maxsize=1024)
+def names(members: tuple[NodeId, ...]) -> tuple[str, ...]:
     """The names of the nodes of these members, sorted."""
     return tuple(sorted(node_of(member) for member in members))
 

@@ -48,6 +48,9 @@ MAX_CALLBACKS_PER_INSTANT: Final = 1_000_000
 COLLECT_EVERY_NS: Final = 10_000_000_000
 """How often, in virtual time, cyclic garbage is collected."""
 
+COLLECTIONS_TO_FULL: Final = 6
+"""One in so many collections looks at everything, the others at what was made since the last one."""
+
 CLEANING_ROUNDS: Final = 3
 """How often the tasks that a run leaves behind are cancelled, should they swallow it."""
 
@@ -102,6 +105,7 @@ class SimLoop(Unreal):
         self._lives: list[Life] = []
         self._generators_of_lives: dict[int, Life] = {}
         self._collect_ns = COLLECT_EVERY_NS
+        self._collections = 0
         self._running = False
         self._closed = False
         self._thread = get_ident()
@@ -273,7 +277,9 @@ class SimLoop(Unreal):
         """Do it before time jumps to `when_ns`; the next stop."""
         if limit_ns is not None and when_ns > limit_ns:
             raise self._limit_passed(limit_ns)
-        gc.collect()
+        # What an earlier collection left is looked at once a minute: most of it is what the run keeps.
+        self._collections += 1
+        gc.collect(1 if self._collections % COLLECTIONS_TO_FULL else 2)
         self._failed = [task for task in self._failed if _never_retrieved(task)]
         self._collect_ns = when_ns + COLLECT_EVERY_NS
         return self._next_stop(limit_ns)
