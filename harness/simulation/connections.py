@@ -198,7 +198,9 @@ class End:
             self._loop.after(GIVEN_UP_NS, self._abandon)
         fault = self.link.fault
         if fault is None or isinstance(item, Fin):
-            self._lane.launch(0 if self.owner is None else self.owner.busy_ns(), self._arrive, item)
+            owner = self.owner
+            busy_ns = owner.busy_ns() if owner is not None and owner.busy_until_ns else 0
+            self._lane.launch(busy_ns, self._arrive, item)
         else:
             self._launch_over_fault(item, fault)
 
@@ -321,8 +323,12 @@ class End:
             if self._trace is not None:
                 self._note(item, self._trace)
             self._inbox.append(item)
-            if self._waiter is not None:
-                self._post(self._wake)
+            if self._waiter is None:
+                return
+            if self.owner is None:
+                self._wake()
+            else:
+                self.owner.post(self._wake)
 
     def _answer_for_the_dead(self, message: bytes) -> None:
         """A machine with power answers a message to a closed end with a reset."""
@@ -360,7 +366,7 @@ class End:
         self._gives = True  # what is done about a message may close the connection, and so come here again
         try:
             while inbox:
-                if owner is not None and (owner.state != "running" or owner.busy_ns()):
+                if owner is not None and (owner.state != "running" or (owner.busy_until_ns and owner.busy_ns())):
                     owner.post(self._wake)
                     return
                 taker(inbox.popleft())

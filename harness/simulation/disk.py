@@ -239,8 +239,11 @@ class SimDisk:
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
+        if self._fault is None:
+            inode.append(data)
+            return
         self._require_writable(name)
-        if data and self._fault is not None and self._fault.full:
+        if data and self._fault.full:
             self.counters[_REFUSED] += 1
             fits = self._rng.below(len(data)) if self._rng.random() < 0.5 else 0
             inode.append(data[:fits])
