@@ -34,6 +34,7 @@ from splitbrain.harness.contract.test import NemesisContext, Test
 from splitbrain.harness.generators import (
     Context,
     Generator,
+    Pending,
     Result,
     each,
     final,
@@ -166,6 +167,35 @@ def test_a_generator_that_is_idle_is_not_asked_and_is_shown_each_op_as_of_its_en
         assert shown == ends
         assert any(time_ns in ends for time_ns in asked) is (len(histories) == 2)
     assert histories[0] == histories[1]
+
+
+class KillsAndStarts(msgspec.Struct, frozen=True):
+    """Says that it is idle for a minute once it has killed a node, and starts it as soon as that is done."""
+
+    state: str = "begins"
+
+    def op(self, ctx: Context) -> Result:
+        if self.state == "ended":
+            return None
+        if self.state == "waits" or not ctx.free & ctx.nemesis_bit:
+            return Pending(60_000_000_000), self
+        f, state = ("kill", "waits") if self.state == "begins" else ("start", "ended")
+        return Op(process=NEMESIS, type="invoke", f=f), KillsAndStarts(state)
+
+    def update(self, ctx: Context, event: Op) -> KillsAndStarts:
+        return KillsAndStarts("starts") if (event.f, event.type) == ("kill", "ok") else self
+
+    def idle_until(self) -> int:
+        return 60_000_000_000
+
+
+def test_an_op_of_the_nemesis_that_ends_ends_idleness() -> None:
+    _, recorder = run(
+        make_test(FakeClient(), nemesis=FakeNemesis(), faults=KillsAndStarts(), rate=0.1, time_limit_s=40),
+        clock=VirtualClock(),
+    )
+    _, killed, starts, _ = recorder.of(NEMESIS)[:4]
+    assert (killed.f, starts.f, starts.time) == ("kill", "start", killed.time)
 
 
 def test_errors_are_recorded_as_what_is_known() -> None:
