@@ -132,7 +132,9 @@ class Channel:
                     case ClientMessage(data):
                         self._messages.put_nowait(data)
                     case _:
-                        self._deliver([answer])
+                        recipient = self._in_flight.pop(answer.id, None)
+                        if recipient is not None:
+                            recipient.answered((answer,))
         except ConnectionError as error:
             self._broken = str(error)
         except msgspec.DecodeError as error:

@@ -155,7 +155,7 @@ class Executor:
         return [LookAtClient(client) for client in self._clients]
 
     def _carry_out(self, effect: MachineEffect) -> list[Action]:
-        if isinstance(effect, ReleaseCursor | WriteCheckpoint):
+        if isinstance(effect, (ReleaseCursor, WriteCheckpoint)):
             return [effect]
         if isinstance(effect, SendToClient) and effect.local and self._votes(effect.client.node):
             return [effect] if effect.client.node == self._node else []

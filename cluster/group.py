@@ -281,7 +281,8 @@ class Group:
 
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
-        self.submit(Received(peer, message))
+        self._inbox.append(Received(peer, message))
+        self._wake()
 
     # --- for requests -----------------------------------------------------------------------------------------
 
@@ -362,6 +363,8 @@ class Group:
         inbox = self._inbox
         while inbox:
             event = inbox.popleft()
+            if isinstance(event, Received):  # most are messages
+                return event
             if isinstance(event, Propose):
                 return self._with_those_behind(event)
             if isinstance(event, _LowTurn):

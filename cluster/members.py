@@ -9,6 +9,7 @@ an id for each, Ra a uid: RA-33); and a leader never takes in an id that its log
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Final
 
@@ -30,6 +31,11 @@ def node_of(member: NodeId) -> str:
 
 def names(members: Iterable[NodeId]) -> tuple[str, ...]:
     """The names of the nodes of these members, sorted."""
+    return _names(tuple(members))
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(members: tuple[NodeId, ...]) -> tuple[str, ...]:
     return tuple(sorted(node_of(member) for member in members))
 
 

@@ -30,7 +30,7 @@ from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.raft.events import Written
-from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
@@ -238,16 +238,15 @@ class Node:
             group = self._groups.get(address)
             if group is None or group.address != address:
                 group = self._of_incarnation(address)
-            if isinstance(message, wire.Deliver | wire.AskForClient):
-                self._about_client(peer, message)
+            if group is not None and isinstance(message, (Append, AppendReply)):
+                group.received(peer, message)  # most are these two
             elif isinstance(message, wire.Forward):
-                if not forwards.setdefault(address, Arrivals(self._config.repeat_window)).is_first(message.ref):
-                    reached("repeated forward ignored")
-                elif group is None:
-                    self._answer_to_peer(peer, message)(0, self._no_group(address), 0)
+                if forwards.setdefault(address, Arrivals(self._config.repeat_window)).is_first(message.ref):
+                    self._forwarded(peer, message, group)
                 else:
-                    answer = self._answer_to_peer(peer, message)
-                    group.requests.from_peer(message.body, answer, message.reply, message.priority)
+                    reached("repeated forward ignored")
+            elif isinstance(message, (wire.Deliver, wire.AskForClient)):
+                self._about_client(peer, message)
             elif group is None:
                 reached("message for a group that is not here")
             elif isinstance(message, wire.ClientGone):
@@ -258,6 +257,13 @@ class Node:
                 group.received(peer, message)
 
         await connection.hand_over(take)
+
+    def _forwarded(self, peer: str, message: wire.Forward, group: Group | None) -> None:
+        answer = self._answer_to_peer(peer, message)
+        if group is None:
+            answer(0, self._no_group(message.group), 0)
+        else:
+            group.requests.from_peer(message.body, answer, message.reply, message.priority)
 
     def _about_client(self, peer: str, message: wire.Deliver | wire.AskForClient) -> None:
         if message.client.node != self._config.node:
@@ -320,7 +326,7 @@ class Node:
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
             answer(0, caller.address, 0)
-        elif isinstance(body, wire.StartGroup | wire.DeleteGroup):
+        elif isinstance(body, (wire.StartGroup, wire.DeleteGroup)):
             problem = self._group_refusal(request.group, body)
             if problem is not None:
                 answer(0, _invalid(problem), 0)

@@ -88,11 +88,11 @@ class Pending:
     @property
     def is_query(self) -> bool:
         """Whether it changes nothing."""
-        return isinstance(self.body, Get | Children | LocalQuery | LeaderQuery)
+        return isinstance(self.body, (Get, Children, LocalQuery, LeaderQuery))
 
     @property
     def query(self) -> Query:
         """What it asks; it must be a query."""
-        body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery) else self.body
-        assert isinstance(body, Get | Children), "a command was read"
+        body = self.body.query if isinstance(self.body, (LocalQuery, LeaderQuery)) else self.body
+        assert isinstance(body, (Get, Children)), "a command was read"
         return body

@@ -166,7 +166,7 @@ class Requests:
         if isinstance(body, LocalQuery):
             self._read_here(request, body)
             return
-        if isinstance(body, TakeSnapshot | TakeCheckpoint):
+        if isinstance(body, (TakeSnapshot, TakeCheckpoint)):
             request.stage = "writing"
             self._member.write_state(body, lambda outcome: self._finish(request, outcome))
             return
@@ -361,7 +361,7 @@ class Requests:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
         # request had no effect.
         leader, body = self._leader, request.body
-        if isinstance(body, LocalQuery | TakeSnapshot | TakeCheckpoint):
+        if isinstance(body, (LocalQuery, TakeSnapshot, TakeCheckpoint)):
             return
         if isinstance(body, ForceShrinkMembers):
             del self._waiting[request.number]

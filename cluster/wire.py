@@ -510,11 +510,11 @@ def decode_peer(data: bytes) -> tuple[str, PeerFrame]:
         msgspec.DecodeError: it is none.
     """
     kind, body = data[:1], data[1:]
+    if kind == _CONSENSUS:
+        return METADATA, _checked(decode_message, body)
     if kind == _REQUEST:
         request = _checked(_forward_decoder.decode, body)
         return request.group, request
-    if kind == _CONSENSUS:
-        return METADATA, _checked(decode_message, body)
     if kind == _CONSENSUS_OF_GROUP and body:
         end = 1 + body[0]
         return _checked(bytes.decode, body[1:end]), _checked(decode_message, body[end:])

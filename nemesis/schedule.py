@@ -136,6 +136,10 @@ class Schedule(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, due_ns=ctx.time_ns + self.gap_ns)
 
+    def idle_until(self) -> int:
+        """The next op's time, once that is known."""
+        return self.due_ns or 0
+
     def _ends_soon(self, time_ns: int) -> bool:
         return self.end_ns is not None and time_ns > self.end_ns - LASTING * self.interval_ns
 

@@ -64,7 +64,8 @@ class Wal:
         self._waiting: list[bytes] = []
         self.waiting_bytes = 0
         self._done: dict[int, Written] = {}
-        self._dirty = asyncio.Event()
+        self._is_dirty = False
+        self._idle: asyncio.Future[None] | None = None  # while there is nothing to sync
         self._is_ripe = False
         self._worth_bytes = WORTH_BYTES
 
@@ -72,7 +73,7 @@ class Wal:
         """Append entries of a group. Once they are durable `sync` hands on `done`, or a later one of the group."""
         self._wait(walfile.encode_entries(uid, entries))
         self._done[uid] = done
-        self._dirty.set()
+        self._wake()
 
     def change(self, uid: int, change: Change) -> None:
         """Change the log of a group. Durable once a later append to any group is."""
@@ -82,7 +83,7 @@ class Wal:
         """Roll over soon, if it is worth it: what a node reads when it starts has just become less."""
         if self._size > self._worth_bytes:
             self._is_ripe = True
-            self._dirty.set()
+            self._wake()
 
     async def sync(self, written: Callable[[int, Written], None], owner: Owner, max_bytes: int = MAX_BYTES) -> None:
         """For ever: write and sync what came, then hand on the last `done` of each group; roll over when it is time.
@@ -91,9 +92,12 @@ class Wal:
             OSError: it is not known what is durable; the node must stop.
         """
         self._worth_bytes = min(WORTH_BYTES, max_bytes)
+        loop = asyncio.get_running_loop()
         while True:
-            await self._dirty.wait()
-            self._dirty.clear()
+            if not self._is_dirty:
+                self._idle = loop.create_future()
+                await self._idle
+            self._is_dirty = False
             data, done = self._take_waiting()
             self._write(data)
             # An error is never followed by another try: the kernel may have dropped the pages, and the next sync would
@@ -131,6 +135,11 @@ class Wal:
         await self._disk.sync_names()
         reached("write-ahead log rolled over")
         return done
+
+    def _wake(self) -> None:
+        self._is_dirty = True
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     def _take_waiting(self) -> tuple[bytes, dict[int, Written]]:
         waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0

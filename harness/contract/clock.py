@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from splitbrain.harness.contract.rng import Streams
+
+
+class Timer(Protocol):
+    """A callback that is due."""
+
+    def cancel(self) -> object:
+        """Forget it; no harm if it has run."""
+        ...
 
 
 class Clock(Protocol):
@@ -18,6 +27,10 @@ class Clock(Protocol):
 
     async def sleep_ns(self, duration_ns: int) -> None:
         """Suspend the calling task."""
+        ...
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        """Run `callback` after `delay_ns`. No task is woken for it."""
         ...
 
 

@@ -162,6 +162,16 @@ def earlier(a: Pending, b: Pending) -> Pending:
     return b
 
 
+def idle_until(generator: Generator) -> int:
+    """Before this time of the test there is no op, and no end, whatever ops of clients end; 0 if that is not known.
+
+    A generator knows it if it has a method `idle_until`, of no arguments. One that answers `Pending` need not be asked
+    again before, and hears of all events nevertheless.
+    """
+    says = getattr(generator, "idle_until", None)
+    return 0 if says is None else says()
+
+
 def swapped(children: tuple[Generator, ...], i: int, child: Generator) -> tuple[Generator, ...]:
     """The children with another one in place i; the very same tuple if it is the same one."""
     if children[i] is child:

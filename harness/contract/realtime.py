@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.rng import Streams
@@ -22,6 +23,10 @@ class RealClock:
     async def sleep_ns(self, duration_ns: int) -> None:
         """Suspend the calling task; the event loop rounds up to whole milliseconds."""
         await asyncio.sleep(duration_ns / 1e9)
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Run `callback` after `delay_ns`; the event loop rounds up to whole milliseconds."""
+        return asyncio.get_running_loop().call_later(delay_ns / 1e9, callback)
 
     def wall_ns(self, now_ns: int) -> int:
         """The Unix time, in nanoseconds, of a time that `now_ns` gave. Later steps of the wall clock do not count."""

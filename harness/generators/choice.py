@@ -13,6 +13,7 @@ from splitbrain.harness.contract.generator import (
     Pending,
     Result,
     earlier,
+    idle_until,
     swapped,
     updated,
 )
@@ -134,6 +135,10 @@ class _Beside(msgspec.Struct, frozen=True):
     def update(self, ctx: Context, event: Op) -> Generator:
         main, other = self.main.update(ctx, event), self.other.update(ctx, event)
         return self if main is self.main and other is self.other else _Beside(main, other)
+
+    def idle_until(self) -> int:
+        """Until one of the two has something to do."""
+        return min(idle_until(self.main), idle_until(self.other))
 
 
 def beside(main: Source, other: Source) -> Generator:

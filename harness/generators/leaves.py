@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -110,6 +111,10 @@ class _Nothing(msgspec.Struct, frozen=True):
 
     def update(self, ctx: Context, event: Op) -> Generator:
         return self
+
+    def idle_until(self) -> int:
+        """For ever."""
+        return sys.maxsize
 
 
 NOTHING: Final = _Nothing()

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
 import msgspec
 
-from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier, swapped
+from splitbrain.harness.contract.generator import (
+    PENDING,
+    Context,
+    Generator,
+    Pending,
+    Result,
+    bits,
+    earlier,
+    idle_until,
+    swapped,
+)
 from splitbrain.harness.generators.leaves import NOTHING, Source, generator
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import NEMESIS, Op
@@ -25,6 +39,10 @@ class _Clients(msgspec.Struct, frozen=True):
             return self
         source = self.source.update(ctx.restrict(~ctx.nemesis_bit), event)
         return self if source is self.source else _Clients(source)
+
+    def idle_until(self) -> int:
+        """The source's."""
+        return idle_until(self.source)
 
 
 def clients(source: Source) -> Generator:
@@ -48,6 +66,10 @@ class _Nemesis(msgspec.Struct, frozen=True):
         source = self.source.update(ctx.restrict(ctx.nemesis_bit, ctx.nemesis_rng), event)
         return self if source is self.source else _Nemesis(source)
 
+    def idle_until(self) -> int:
+        """The source's."""
+        return idle_until(self.source)
+
 
 def nemesis(source: Source) -> Generator:
     """`source` for the nemesis only; it draws from the nemesis's own stream and hears of nemesis ops alone."""
@@ -59,18 +81,14 @@ class _Reserve(msgspec.Struct, frozen=True):
     children: tuple[Generator | None, ...]
     turn: int = 0
 
-    def _masks(self, ctx: Context) -> list[int]:
-        threads = bits(ctx.threads & ~ctx.nemesis_bit)
-        masks: list[int] = []
-        for count in self.counts:
-            if len(threads) < count:
-                raise UsageError(
-                    f"reserve asks for {sum(self.counts)} threads, but the test has only {ctx.concurrency}: raise "
-                    f"--concurrency."
-                )
-            masks.append(sum(1 << thread for thread in threads[:count]))
-            threads = threads[count:]
-        return [*masks, sum(1 << thread for thread in threads)]
+    def _masks(self, ctx: Context) -> Sequence[int]:
+        clients = ctx.threads & ~ctx.nemesis_bit
+        if clients.bit_count() < sum(self.counts):
+            raise UsageError(
+                f"reserve asks for {sum(self.counts)} threads, but the test has only {ctx.concurrency}: raise "
+                f"--concurrency."
+            )
+        return _shares(self.counts, clients)
 
     def op(self, ctx: Context) -> Result:
         masks, children, waiting, turn = self._masks(ctx), list(self.children), PENDING, self.turn
@@ -100,6 +118,15 @@ class _Reserve(msgspec.Struct, frozen=True):
                 if after is not child:
                     return _Reserve(self.counts, (*self.children[:i], after, *self.children[i + 1 :]), self.turn)
         return self
+
+
+@functools.lru_cache(maxsize=1024)
+def _shares(counts: tuple[int, ...], clients: int) -> Sequence[int]:
+    """Masks of the first threads of a mask, as many as each count says, and of the rest; asked for every op."""
+    threads = bits(clients)
+    ends = tuple(accumulate(counts, initial=0))
+    parts = [threads[begin:end] for begin, end in pairwise(ends)]
+    return tuple(sum(1 << thread for thread in part) for part in (*parts, threads[ends[-1] :]))
 
 
 def reserve(*shares: tuple[int, Source], rest: Source = NOTHING) -> Generator:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, earlier
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, earlier, idle_until
 from splitbrain.harness.generators.leaves import Source, generator
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import NEMESIS, Op
@@ -81,6 +81,10 @@ class _Paced(msgspec.Struct, frozen=True):
         source = self.source.update(ctx, event)
         return self if source is self.source else self._after(self.next_ns, source, self.idle)
 
+    def idle_until(self) -> int:
+        """The next op's time, once that is known."""
+        return self.next_ns or 0
+
 
 def rate(hz: float, source: Source) -> Generator:
     """Ops of `source` by a schedule of `hz` a second over all threads together.
@@ -131,6 +135,10 @@ class _TimeLimit(msgspec.Struct, frozen=True):
     def update(self, ctx: Context, event: Op) -> Generator:
         source = self.source.update(ctx, event)
         return self if source is self.source else _TimeLimit(self.length_ns, self.end_ns, source)
+
+    def idle_until(self) -> int:
+        """The source's, or the end."""
+        return 0 if self.end_ns is None else min(self.end_ns, idle_until(self.source))
 
 
 def time_limit(seconds: float, source: Source) -> Generator:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.clock import Clock, Timer
 
 T = TypeVar("T")
 
@@ -93,8 +93,8 @@ class Alarm:
         self._clock = clock
         self._waiter: asyncio.Future[None] | None = None
         self._rung = False
-        self._sleeper: asyncio.Task[None] | None = None
-        self._sleeps_until_ns = 0
+        self._timer: Timer | None = None
+        self._set_to_ns = 0
 
     def ring(self) -> None:
         """Wake the waiting task, or let the next wait return at once."""
@@ -116,19 +116,22 @@ class Alarm:
 
     def close(self) -> None:
         """Forget the time that was set."""
-        if self._sleeper is not None:
-            self._sleeper.cancel()
-            self._sleeper = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _set(self, until_ns: int) -> None:
-        if self._sleeper is not None:
-            if self._sleeps_until_ns <= until_ns:
+        if self._timer is not None:
+            if self._set_to_ns <= until_ns:
                 return
-            self._sleeper.cancel()
-        self._sleeps_until_ns = until_ns
-        self._sleeper = asyncio.ensure_future(self._sleep(until_ns))
+            self._timer.cancel()
+        self._set_to_ns = until_ns
+        # Behind what is ready already: ops that were just started come first.
+        self._timer = asyncio.get_running_loop().call_soon(self._begin)
 
-    async def _sleep(self, until_ns: int) -> None:
-        await self._clock.sleep_ns(max(0, until_ns - self._clock.now_ns()))
-        self._sleeper = None
+    def _begin(self) -> None:
+        self._timer = self._clock.call_later(max(0, self._set_to_ns - self._clock.now_ns()), self._run_out)
+
+    def _run_out(self) -> None:
+        self._timer = None
         self.ring()

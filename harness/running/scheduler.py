@@ -13,6 +13,7 @@ from collections.abc import Callable
 from splitbrain.harness import validate
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.generator import idle_until
 from splitbrain.harness.contract.test import NemesisContext, Test
 from splitbrain.harness.generators import Context, Generator, Pending
 from splitbrain.harness.running.deadlines import Alarm
@@ -49,7 +50,8 @@ class Scheduler:
         self._nodes = [self._context.node_of(thread) for thread in range(test.concurrency + 1)]
         self._journal = journal
         self._alarm = Alarm(runtime.clock)
-        self._events: deque[tuple[int, Op]] = deque()
+        self._events: deque[tuple[int, Op, int]] = deque()  # thread, event, and time of the test
+        self._idle_until_ns = 0  # the generator has nothing to do before, whatever ops of clients end
         self.failure: Exception | None = None
         self.processes = Processes(
             test, deployment, runtime.clock, journal, completed=self._completed, broken=self.broken
@@ -87,12 +89,15 @@ class Scheduler:
         """
         context = self._context
         remaining: Generator | None = generator
+        self._idle_until_ns = 0
         while True:
             remaining = self._take_events(remaining)
             until_ns, wake_ns = end_ns(), None
             if until_ns is not None and context.time_ns >= until_ns:
-                remaining = None
-            if remaining is not None:
+                remaining, self._idle_until_ns = None, 0
+            if remaining is not None and context.time_ns < self._idle_until_ns:
+                wake_ns = self._idle_until_ns if until_ns is None else min(self._idle_until_ns, until_ns)
+            elif remaining is not None:
                 remaining, wake_ns = self._emit(remaining, until_ns)
             if self.failure is not None:
                 raise self.failure
@@ -112,9 +117,11 @@ class Scheduler:
             context.time_ns = journal.time_ns()
             result = validate.emitted(generator, context)
             if result is None:
+                self._idle_until_ns = 0
                 return None, None
             op, generator = result
             if isinstance(op, Pending):
+                self._idle_until_ns = idle_until(generator)
                 if op.until_ns is None or until_ns is None:
                     return generator, op.until_ns if until_ns is None else until_ns
                 return generator, min(op.until_ns, until_ns)
@@ -130,25 +137,30 @@ class Scheduler:
                 self.injector.start(invocation)
 
     def _take_events(self, generator: Generator | None) -> Generator | None:
-        """Show the generator every completion since the last time."""
+        """Show the generator every completion since the last time, as of its own time."""
         context = self._context
-        context.time_ns = self._journal.time_ns()
         while self._events:
-            thread, event = self._events.popleft()
+            thread, event, context.time_ns = self._events.popleft()
             # Freed here and not at the completion: a generator must see that before it is asked for the thread's next
             # op.
             context.free |= 1 << thread
             if event.type == "info" and thread < context.concurrency:
                 # The op may still take effect: a process invokes nothing after an op without a known end (Jepsen).
                 self._processes_of_threads[thread] += context.concurrency
+            if thread == context.concurrency:
+                self._idle_until_ns = 0
             if generator is not None:
                 generator = validate.updated(generator, context, event)
+        context.time_ns = self._journal.time_ns()
         return generator
 
     def _completed(self, thread: int, completion: Op) -> None:
-        self._events.append((thread, completion))
-        self._alarm.ring()
+        time_ns = self._journal.time_ns()
+        self._events.append((thread, completion, time_ns))
+        # Nothing comes of it before the alarm goes off by itself.
+        if time_ns >= self._idle_until_ns:
+            self._alarm.ring()
 
     def _injected(self, completion: Op) -> None:
-        self._events.append((self._context.concurrency, completion))
+        self._events.append((self._context.concurrency, completion, self._journal.time_ns()))
         self._alarm.ring()

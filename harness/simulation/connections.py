@@ -68,6 +68,7 @@ class End:
         "_inbox",
         "_lane",
         "_loop",
+        "_may_stand",
         "_release",
         "_reset",
         "_stands",
@@ -90,7 +91,9 @@ class End:
         self._gives = False
         self._broken: str | None = None  # for its owner: why nothing can be sent or received any more
         self._reset = False  # for its kernel: whether nothing more crosses the link
-        self._lane = Lane(loop, link, link.standstills())
+        standstills = link.standstills()
+        self._lane = Lane(loop, link, standstills)
+        self._may_stand = standstills is not None
         self._waiting: deque[Item] = deque()
         self._deadline: SimTimer | None = None
         self._stands = False  # whether what was sent does not arrive in time to be acknowledged
@@ -190,12 +193,14 @@ class End:
         """Send something behind everything that was sent before."""
         if self._reset:
             return
-        if self._lane.stands_ns() > GIVEN_UP_NS and not self._stands:
+        if self._may_stand and self._lane.stands_ns() > GIVEN_UP_NS and not self._stands:
             self._stands = True
             self._loop.after(GIVEN_UP_NS, self._abandon)
         fault = self.link.fault
         if fault is None or isinstance(item, Fin):
-            self._lane.carry(self._lane.next_ns(self._busy_ns()), lambda: self._arrive(item))
+            owner = self.owner
+            busy_ns = owner.busy_ns() if owner is not None and owner.busy_until_ns else 0
+            self._lane.launch(busy_ns, self._arrive, item)
         else:
             self._launch_over_fault(item, fault)
 
@@ -217,10 +222,10 @@ class End:
             arrives_ns = self._lane.straggler_ns(queued_ns)
         else:
             arrives_ns = self._lane.next_ns(queued_ns)
-        self._lane.carry(arrives_ns, lambda: self._arrive(message))
+        self._lane.carry(arrives_ns, self._arrive, message)
         if link.hits(fault.duplicate):
             link.count("duplicated")
-            self._lane.carry(arrives_ns + link.late_ns(), lambda: self._arrive(message))
+            self._lane.carry(arrives_ns + link.late_ns(), self._arrive, message)
 
     def _busy_ns(self) -> int:
         """How long a message waits until its sender has computed it."""
@@ -293,12 +298,12 @@ class End:
         """A reset is sent once: an end that it does not reach stays half open."""
         other, link = self.other, self.link
 
-        def reset() -> None:
+        def reset(reason: str) -> None:
             if link.passes():
                 other._stop_sending()
                 other._break(reason)
 
-        self._lane.carry(self._lane.next_ns(), reset)
+        self._lane.launch(0, reset, reason)
 
     def _stop_sending(self) -> None:
         self._reset = True
@@ -347,24 +352,26 @@ class End:
 
     def _wake(self) -> None:
         """Let the owner go on, which waits for a message or for the end of the connection."""
-        waiter = self._waiter
+        waiter, taker = self._waiter, self._taker
         if waiter is None or waiter.done():
             return
-        if self._taker is None:
+        if taker is None:
             waiter.set_result(None)
         elif not self._gives:
-            self._give(self._taker, waiter)
+            self._give(taker, waiter)
 
     def _give(self, taker: Callable[[bytes], object], over: asyncio.Future[None]) -> None:
         """Give the owner all messages that are here; stop as soon as one ends, pauses, occupies or disconnects it."""
         inbox, owner = self._inbox, self.owner
         self._gives = True  # what is done about a message may close the connection, and so come here again
         try:
-            while inbox and not over.done():
-                if owner is not None and (owner.state != "running" or owner.busy_ns()):
+            while inbox:
+                if owner is not None and (owner.state != "running" or (owner.busy_until_ns and owner.busy_ns())):
                     owner.post(self._wake)
                     return
                 taker(inbox.popleft())
+                if over.done():
+                    return
         except Exception as error:
             if not over.done():
                 over.set_exception(error)

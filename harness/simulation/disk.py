@@ -239,8 +239,11 @@ class SimDisk:
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
+        if self._fault is None:
+            inode.append(data)
+            return
         self._require_writable(name)
-        if data and self._fault is not None and self._fault.full:
+        if data and self._fault.full:
             self.counters[_REFUSED] += 1
             fits = self._rng.below(len(data)) if self._rng.random() < 0.5 else 0
             inode.append(data[:fits])
@@ -258,7 +261,10 @@ class SimDisk:
         version = inode.begin_sync()
         done = False
         try:
-            await self._busy(mounted)
+            if self._fault is None:
+                await mounted.sleep(self._latency.draw(self._rng))
+            else:
+                await self._busy(mounted)
             mounted.require_alive(name)
             if self._fails() or (self._sync_fails and not version.same_as(inode.durable)):
                 self._fail_sync(name, inode)

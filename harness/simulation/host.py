@@ -116,8 +116,7 @@ class SimHost:
                 self._say(line)
 
         async def synced(delay_ns: int) -> None:
-            if self._costs.sync_ns:
-                process.compute(self._costs.sync_ns)
+            process.compute(self._costs.sync_ns)
             await clock.sleep(delay_ns)
 
         def applied(entries: int) -> None:
@@ -130,7 +129,7 @@ class SimHost:
             # A stream for each life: how much one life drew does not change the next one.
             rng=self._streams[f"node/{self.node}/{life}"],
             network=self._network.of(self.node, process),
-            disk=self.disk.mount(synced, process.alive),
+            disk=self.disk.mount(synced if self._costs.sync_ns else clock.sleep, process.alive),
             spawn=process.spawn,
             telemetry=telemetry,
             log=log,

@@ -9,20 +9,24 @@ does not outlive its end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from splitbrain.harness.simulation.links import SimLink, Standstills
     from splitbrain.harness.simulation.loop import SimLoop, SimTimer
 
 
+T = TypeVar("T")
+
+
 class _Flight:
     """Something that was sent over a link with a fault and has not arrived."""
 
-    __slots__ = ("arrive", "timer")
+    __slots__ = ("arrive", "item", "timer")
 
-    def __init__(self, arrive: Callable[[], None]) -> None:
+    def __init__(self, arrive: Callable[[Any], None], item: object) -> None:
         self.arrive = arrive
+        self.item = item
         self.timer: SimTimer | None = None
 
 
@@ -55,13 +59,25 @@ class Lane:
         """When something arrives that what is sent after it may overtake."""
         return max(self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns) + self.link.late_ns()
 
-    def carry(self, arrives_ns: int, arrive: Callable[[], None]) -> None:
-        """Call `arrive` at that time, or earlier if the link loses its fault before."""
+    def launch(self, queued_ns: int, arrive: Callable[[T], None], item: T) -> None:
+        """`carry` what comes next in order, `next_ns`; most of what is sent is sent over links without a fault."""
+        link = self.link
+        if link.fault is not None or self._under_way or self._standstills is not None:
+            self.carry(self.next_ns(queued_ns), arrive, item)
+            return
+        arrives_ns = self._loop.now_ns + queued_ns + link.latency_ns()
+        if arrives_ns <= self._last_ns:
+            arrives_ns = self._last_ns + 1
+        self._last_ns = self._well_ns = arrives_ns
+        self._loop.carry(arrives_ns, arrive, item)
+
+    def carry(self, arrives_ns: int, arrive: Callable[[T], None], item: T) -> None:
+        """Call `arrive` with the item at that time, or earlier if the link loses its fault before."""
         if self.link.fault is None and not self._under_way:
             self._well_ns = arrives_ns
-            self._loop.at(arrives_ns, arrive)
+            self._loop.carry(arrives_ns, arrive, item)
             return
-        flight = _Flight(arrive)
+        flight = _Flight(arrive, item)
         self._under_way[flight] = None
         self.link.under_way[self] = None
         flight.timer = self._loop.at(arrives_ns, lambda: self._land(flight))
@@ -83,4 +99,4 @@ class Lane:
         del self._under_way[flight]
         if not self._under_way:
             self.link.under_way.pop(self, None)
-        flight.arrive()
+        flight.arrive(flight.item)

@@ -79,7 +79,8 @@ class SimLink:
 
     def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng, stalls: Stalls | None = None) -> None:
         self._loop = loop
-        self._latency = latency
+        self._least_ns, self._spread_ns = latency.min_ns, latency.max_ns - latency.min_ns
+        self._random = rng.random
         self._stalls = stalls
         self._next_reset: Callable[[], None] = _nothing
         self._free_ns = 0
@@ -94,7 +95,10 @@ class SimLink:
 
     def latency_ns(self) -> int:
         """The link's own latency, without faults."""
-        return self._latency.draw(self.rng)
+        # `Latency.draw`, in place: it is drawn for every message.
+        u = self._random()
+        u *= u
+        return self._least_ns + int(self._spread_ns * (u * u))
 
     def standstills(self) -> Standstills | None:
         """Those of a new connection over it; None where no path ever stands still."""
@@ -102,7 +106,7 @@ class SimLink:
 
     def delay_ns(self) -> int:
         """How long the next message takes, in order."""
-        delay_ns = self._latency.draw(self.rng)
+        delay_ns = self.latency_ns()
         fault = self.fault
         if fault is not None and (fault.delay_ms or fault.jitter_ms):
             late_ns = int((fault.delay_ms + fault.jitter_ms * self.rng.random()) * _MS)

@@ -22,7 +22,8 @@ from _thread import get_ident
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from weakref import ref
 
 from splitbrain.harness.contract.rng import Rng
@@ -38,11 +39,17 @@ __all__ = ["SimLoop", "SimTimer"]
 
 T = TypeVar("T")
 
+Due: TypeAlias = tuple[int, float, int, Any, Any]
+"""An event: its time, what was drawn for it, its number; then a timer and None, or what takes an item and the item."""
+
 MAX_CALLBACKS_PER_INSTANT: Final = 1_000_000
 """The largest number of callbacks and events at one virtual time; more is a livelock."""
 
 COLLECT_EVERY_NS: Final = 10_000_000_000
 """How often, in virtual time, cyclic garbage is collected."""
+
+COLLECTIONS_TO_FULL: Final = 6
+"""One in so many collections looks at everything, the others at what was made since the last one."""
 
 CLEANING_ROUNDS: Final = 3
 """How often the tasks that a run leaves behind are cancelled, should they swallow it."""
@@ -85,7 +92,7 @@ class SimLoop(Unreal):
         self._draw = rng.random
         # A library's timers draw from a stream of their own: how many it sets may depend on the version of Python.
         self._draw_for_asyncio = Rng(rng.below(2**32)).random
-        self._heap: list[tuple[int, float, int, SimTimer]] = []
+        self._heap: list[Due] = []
         self._forgotten = 0
         self._scheduled = 0
         self._ready: deque[Ready] = deque()
@@ -98,10 +105,9 @@ class SimLoop(Unreal):
         self._lives: list[Life] = []
         self._generators_of_lives: dict[int, Life] = {}
         self._collect_ns = COLLECT_EVERY_NS
-        self._left = MAX_CALLBACKS_PER_INSTANT
+        self._collections = 0
         self._running = False
         self._closed = False
-        self._debug = False
         self._thread = get_ident()
         self._task_factory: Any = None
         self._exception_handler: Any = None
@@ -118,7 +124,7 @@ class SimLoop(Unreal):
         timer = SimTimer(self, when_ns, callback)
         self._scheduled += 1
         # The number decides where two draws are equal: timers cannot be compared.
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer))
+        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
         return timer
 
     def after(self, delay_ns: int, callback: Callable[[], object]) -> SimTimer:
@@ -126,8 +132,16 @@ class SimLoop(Unreal):
         when_ns = self.now_ns + delay_ns if delay_ns > 0 else self.now_ns
         timer = SimTimer(self, when_ns, callback)
         self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer))
+        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
         return timer
+
+    def carry(self, when_ns: int, take: Callable[[Any], object], item: object) -> None:
+        """Call `take` with an item when virtual time is `when_ns`, which has not passed: `at`, but for ever.
+
+        Most events are messages that arrive. What cannot be cancelled needs no timer.
+        """
+        self._scheduled += 1
+        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, take, item))
 
     def forget_one(self) -> None:
         """A timer was cancelled (it says so itself): once those are most of the heap, take them out of it."""
@@ -135,7 +149,7 @@ class SimLoop(Unreal):
         heap = self._heap
         if self._forgotten > 64 and self._forgotten * 2 > len(heap):
             # No two keys are equal, so the order in which events come out does not depend on the heap's layout.
-            heap[:] = [entry for entry in heap if entry[3].callback is not None]
+            heap[:] = [entry for entry in heap if entry[4] is not None or entry[3].callback is not None]
             heapq.heapify(heap)
             self._forgotten = 0
 
@@ -222,58 +236,68 @@ class SimLoop(Unreal):
 
     def _drive(self, main: asyncio.Future[Any], limit_ns: int | None) -> None:
         """Take events and callbacks until `main` is done."""
-        heap, pop, trace = self._heap, heapq.heappop, self._trace
-        self._left = MAX_CALLBACKS_PER_INSTANT
-        self._run_ready()
-        while not main.done():
+        heap, pop, trace, ready, over = self._heap, heapq.heappop, self._trace, self._ready, main.done
+        now_ns, stop_ns = self.now_ns, self._next_stop(limit_ns)
+        left = self._run_ready(MAX_CALLBACKS_PER_INSTANT)
+        while not over():
             if not heap:
                 raise self._deadlock()
-            when_ns, _, _, timer = pop(heap)
-            callback = timer.callback
-            if callback is None:
-                self._forgotten -= 1
-                continue
-            timer.callback = None
-            if when_ns > self.now_ns:
-                if limit_ns is not None and when_ns > limit_ns:
-                    raise self._limit_passed(limit_ns)
-                self._advance(when_ns)
-            # Asyncio's timers are left out: how many there are depends on the version of Python.
-            if trace is not None and type(callback) is not Later:
-                trace.event(when_ns, "event", name_of(callback))
-            self._left -= 1
-            if self._left < 0:
+            when_ns, _, _, callback, item = pop(heap)
+            if item is None:
+                timer, callback = callback, callback.callback
+                if callback is None:
+                    self._forgotten -= 1
+                    continue
+                timer.callback = None
+            if when_ns > now_ns:
+                if when_ns >= stop_ns:
+                    stop_ns = self._stop(when_ns, limit_ns)
+                self.now_ns = now_ns = when_ns
+                left = MAX_CALLBACKS_PER_INSTANT
+            if trace is not None:
+                _note(trace, when_ns, callback)
+            left -= 1
+            if left < 0:
                 raise self._livelock(callback)
             try:
-                callback()
+                if item is None:
+                    callback()
+                else:
+                    callback(item)
             except Exception as error:
                 self._event_failed(callback, error)
-            self._run_ready()
+            if ready:
+                left = self._run_ready(left)
 
-    def _advance(self, when_ns: int) -> None:
-        """Let virtual time jump."""
-        if when_ns >= self._collect_ns:
-            gc.collect()
-            self._failed = [task for task in self._failed if _never_retrieved(task)]
-            self._collect_ns = when_ns + COLLECT_EVERY_NS
-        self.now_ns = when_ns
-        self._left = MAX_CALLBACKS_PER_INSTANT
+    def _next_stop(self, limit_ns: int | None) -> int:
+        """Before virtual time jumps there, or beyond, something else is to be done."""
+        return self._collect_ns if limit_ns is None else min(self._collect_ns, limit_ns + 1)
 
-    def _run_ready(self) -> None:
-        """Run callbacks until none is left."""
+    def _stop(self, when_ns: int, limit_ns: int | None) -> int:
+        """Do it before time jumps to `when_ns`; the next stop."""
+        if limit_ns is not None and when_ns > limit_ns:
+            raise self._limit_passed(limit_ns)
+        # What an earlier collection left is looked at once a minute: most of it is what the run keeps.
+        self._collections += 1
+        gc.collect(1 if self._collections % COLLECTIONS_TO_FULL else 2)
+        self._failed = [task for task in self._failed if _never_retrieved(task)]
+        self._collect_ns = when_ns + COLLECT_EVERY_NS
+        return self._next_stop(limit_ns)
+
+    def _run_ready(self, left: int = MAX_CALLBACKS_PER_INSTANT) -> int:
+        """Run callbacks until none is left, not more than `left`; how many more might have run."""
         ready = self._ready
         take = ready.popleft
         while ready:
-            batch = len(ready)
-            self._left -= batch
-            if self._left < 0:
-                raise self._livelock(ready[0].callback)
-            for _ in range(batch):
-                handle = take()
-                try:
-                    handle.context.run(handle.callback, *handle.args)
-                except Exception as error:
-                    self._event_failed(handle.callback, error)
+            handle = take()
+            left -= 1
+            if left < 0:
+                raise self._livelock(handle.callback)
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except Exception as error:
+                self._event_failed(handle.callback, error)
+        return left
 
     def _event_failed(self, callback: object, error: Exception) -> None:
         if isinstance(callback, Later):
@@ -307,11 +331,11 @@ class SimLoop(Unreal):
 
     def _clean_up(self) -> None:
         """Leave nothing behind that Python would complain of later. Virtual time stands still meanwhile."""
-        for timer in [entry[3] for entry in self._heap]:
-            timer.callback = None
+        for entry in self._heap:
+            if entry[4] is None:
+                entry[3].callback = None
         self._heap.clear()
         self._forgotten = 0
-        self._left = MAX_CALLBACKS_PER_INSTANT
         for life in self._lives:
             life.dispose()
         self._lives.clear()
@@ -414,7 +438,7 @@ class SimLoop(Unreal):
         handle = Later(callback, args, contextvars.copy_context() if context is None else context)
         handle.timer = timer = SimTimer(self, when_ns, handle)
         self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw_for_asyncio(), self._scheduled, timer))
+        heapq.heappush(self._heap, (when_ns, self._draw_for_asyncio(), self._scheduled, timer, None))
         return handle
 
     def time(self) -> float:
@@ -481,13 +505,13 @@ class SimLoop(Unreal):
         """The handler of unhandled errors, None if the loop keeps them."""
         return self._exception_handler
 
-    def get_debug(self) -> bool:
-        """Whether futures keep the stack of their creation."""
-        return self._debug
+    # Every future asks: a function written in Python would cost as much as the rest of the future.
+    get_debug = bool  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride] - called the same
+    """Whether futures keep the stack of their creation: False, until `set_debug`."""
 
     def set_debug(self, enabled: bool) -> None:
         """Let futures keep the stack of their creation. That changes no order."""
-        self._debug = enabled
+        self.get_debug = partial(bool, enabled)
 
     def is_running(self) -> bool:
         """Whether it runs now."""
@@ -542,6 +566,12 @@ class SimLoop(Unreal):
         living = [reference() for reference in list(self._generators.values())]
         self._generators.clear()
         return [generator for generator in living if generator is not None]
+
+
+def _note(trace: Trace, when_ns: int, callback: object) -> None:
+    # Asyncio's timers are left out: how many there are depends on the version of Python.
+    if type(callback) is not Later:
+        trace.event(when_ns, "event", name_of(callback))
 
 
 async def _close(generator: AsyncGenerator[Any, Any]) -> None:

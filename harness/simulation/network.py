@@ -214,11 +214,11 @@ class SimNetwork:
                 found.close()  # the caller has timed out meanwhile
             post(lambda: resolve(outcome, found))
 
-        def asked() -> None:
+        def asked(_: Address) -> None:
             if out.passes() and not self._off.get(address[0], False):
                 send(back, answered)
 
-        def answered() -> None:
+        def answered(_: Address) -> None:
             if not back.passes() or timer_ran_out():
                 return
             listener = self._listeners.get(address)
@@ -230,9 +230,8 @@ class SimNetwork:
             process.post(lambda: process.spawn(listener.accept(there), "accept"))
             settle(here)
 
-        def send(link: SimLink, arrive: Callable[[], None]) -> None:
-            lane = Lane(loop, link)
-            lane.carry(lane.next_ns(), arrive)
+        def send(link: SimLink, arrive: Callable[[Address], None]) -> None:
+            Lane(loop, link).launch(0, arrive, address)
 
         def timer_ran_out() -> bool:
             return loop.now_ns >= limit_at_ns

@@ -30,6 +30,7 @@ class SimProcess:
         failure: what made it stop by itself.
         message_ns: how long it computes for each message that it sends.
         silent: whether its machine lost power, so that peers get no notice.
+        busy_until_ns: until when it computes; 0 if it never did.
         ended_at_work: whether it was ended in the middle of a step of its own.
     """
 
@@ -41,7 +42,7 @@ class SimProcess:
         self._cpu: CpuLimit | None = None
         self._throttled: deque[Callable[[], None]] = deque()
         self._next_period: SimTimer | None = None
-        self._busy_until_ns = 0
+        self.busy_until_ns = 0
         self.life = life
         self.state: Literal["running", "paused", "stopped"] = "running"
         self.failure: BaseException | None = None
@@ -64,8 +65,8 @@ class SimProcess:
     def post(self, callback: Callable[[], None]) -> None:
         """Let the process do something: now, when it has a CPU, when it is resumed, or never."""
         if self.state == "running":
-            if self._busy_until_ns and (self._throttled or self._busy_until_ns > self._loop.now_ns):
-                self._wait_until(callback, self._busy_until_ns)
+            if self.busy_until_ns and (self._throttled or self.busy_until_ns > self._loop.now_ns):
+                self._wait_until(callback, self.busy_until_ns)
             elif self._cpu is None:
                 callback()
             elif self._throttled or not self._cpu.spend():
@@ -96,11 +97,11 @@ class SimProcess:
 
     def compute(self, cost_ns: int) -> None:
         """It computes for that long, from when it is done with what it computes already: all else waits meanwhile."""
-        self._busy_until_ns = max(self._busy_until_ns, self._loop.now_ns) + cost_ns
+        self.busy_until_ns = max(self.busy_until_ns, self._loop.now_ns) + cost_ns
 
     def busy_ns(self) -> int:
         """How much longer it computes: what it sends now leaves then."""
-        return max(0, self._busy_until_ns - self._loop.now_ns)
+        return max(0, self.busy_until_ns - self._loop.now_ns)
 
     def _wait_until(self, callback: Callable[[], None], when_ns: int) -> None:
         self._throttled.append(callback)

@@ -62,7 +62,7 @@ class StreamEnd(End):
             late_ns += self.link.late_ns()
         if self.link.hits(fault.duplicate):
             self.link.count("duplicated")
-        self._lane.carry(self._lane.next_ns(self._busy_ns() + queued_ns + late_ns), lambda: self._arrive(message))
+        self._lane.launch(self._busy_ns() + queued_ns + late_ns, self._arrive, message)
 
     def _resending_ns(self, fault: LinkFault) -> int:
         """How much time goes by until a message gets through that may be lost or damaged."""

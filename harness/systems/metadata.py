@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 from urllib.parse import quote
@@ -149,7 +149,7 @@ class MetadataSession(CompareAndSetLocks):
     async def read_as(self, key: str, f: str) -> Answer:
         """The value of a key, read as one of `READS`."""
         after = self._written if f == READ_AFTER else None
-        with _classified():
+        with _CLASSIFIED:
             try:
                 node = await self._client.get(_register(key), mode=_MODES[f], after=after, timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
@@ -158,14 +158,14 @@ class MetadataSession(CompareAndSetLocks):
 
     async def write(self, key: str, value: Any) -> Answer:
         """Set a key unconditionally."""
-        with _classified():
+        with _CLASSIFIED:
             node = await self._client.put(_register(key), value, timeout_ms=self._timeout_ms)
             self._written = (node.index, node.term)
             return Answer(value, node.term)
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
         """Set a key if it holds `expected`; whether it did."""
-        with _classified():
+        with _CLASSIFIED:
             try:
                 node = await self._client.compare_and_swap(_register(key), expected, value, timeout_ms=self._timeout_ms)
             except (MismatchingNodeError, NodeNotFoundError) as error:
@@ -175,7 +175,7 @@ class MetadataSession(CompareAndSetLocks):
 
     async def create(self, key: str, value: Any) -> Answer:
         """Set a key if it does not exist; whether this call did."""
-        with _classified():
+        with _CLASSIFIED:
             try:
                 node = await self._client.create(_register(key), value, timeout_ms=self._timeout_ms)
             except MismatchingNodeError as error:
@@ -184,14 +184,14 @@ class MetadataSession(CompareAndSetLocks):
 
     async def add(self, collection: str, element: int) -> Answer:
         """Put an element into a collection; one that is there already is a definite failure."""
-        with _classified():
+        with _CLASSIFIED:
             path = f"{_collection(collection)}/{element}"
             node = await self._client.create(path, None, timeout_ms=self._timeout_ms)
             return Answer(element, node.term)
 
     async def elements(self, collection: str) -> Answer:
         """All elements of a collection, in ascending order."""
-        with _classified():
+        with _CLASSIFIED:
             try:
                 children = await self._client.children(_collection(collection), timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
@@ -202,7 +202,7 @@ class MetadataSession(CompareAndSetLocks):
         """Add to a counter: sent again, with the same ref, while its outcome is unknown and its time lasts."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        with _classified():
+        with _CLASSIFIED:
             refs = self._refs = self._refs or await self._new_refs()
             ref, path = refs.next(), _counter(counter)
             left_ms = self._timeout_ms - round((loop.time() - begun) * 1000)
@@ -218,7 +218,7 @@ class MetadataSession(CompareAndSetLocks):
 
     async def read_counter(self, counter: str) -> Answer:
         """The value of a counter, None if nothing was added."""
-        with _classified():
+        with _CLASSIFIED:
             try:
                 node = await self._client.get(_counter(counter), timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
@@ -444,20 +444,25 @@ class Metadata:
         return node_dir / "data" / "telemetry.jsonl"
 
 
-@contextmanager
-def _classified() -> Generator[None]:
-    """The cluster's errors as the harness classifies them.
+class _Classified:
+    """A context in which the cluster's errors are raised as the harness classifies them.
 
     Raises:
         DefiniteError: the request certainly did not happen.
         IndefiniteError: its outcome is unknown.
     """
-    try:
-        yield
-    except InvalidPathError as error:
-        raise DefiniteError(str(error)) from error
-    except ClientError as error:
-        raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, InvalidPathError):
+            raise DefiniteError(str(error)) from error
+        if isinstance(error, ClientError):
+            raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
+
+
+_CLASSIFIED: Final = _Classified()
 
 
 async def _client(deployment: Deployment, node: NodeId) -> Client:
@@ -483,6 +488,7 @@ _CLIENTS: Final = "/clients"
 """How many sessions have asked for a name."""
 
 
+@functools.lru_cache(maxsize=4096)
 def _name(text: str) -> str:
     """`text` as one name of a path: `*` would make it a pattern, a slash two names."""
     return quote(text, safe="")

@@ -59,13 +59,12 @@ def _completion_problem(op: Op, done: Any) -> str | None:
         return f"returned {short(done)}, not op.complete(...)"
     if done.type not in ("ok", "fail", "info"):
         return f"returned type {done.type!r}; a completion is 'ok', 'fail' or 'info'"
-    for name, given, expected in (
-        ("process", done.process, op.process),
-        ("f", done.f, op.f),
-        ("key", done.key, op.key),
-    ):
-        if given != expected:
-            return f"returned a completion with {name} {given!r} instead of {expected!r}"
+    if done.process != op.process:
+        return f"returned a completion with process {done.process!r} instead of {op.process!r}"
+    if done.f != op.f:
+        return f"returned a completion with f {done.f!r} instead of {op.f!r}"
+    if done.key != op.key:
+        return f"returned a completion with key {done.key!r} instead of {op.key!r}"
     if done.term is not None and type(done.term) is not int:
         return f"returned the term {done.term!r}; a term is a whole number"
     if done.error is not None and type(done.error) is not str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import msgspec
 import pytest
 from simulator import MS, Ending, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
 
+from splitbrain.harness.contract.generator import Pending, idle_until
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.generators import (
     NOTHING,
@@ -486,6 +488,51 @@ def test_a_question_leaves_the_generator_as_it_was() -> None:
         return result[0]
 
     assert answer() == answer()
+
+
+class Promising(msgspec.Struct, frozen=True):
+    """Holds a generator to what it said of when it is idle. An op of the nemesis that ends makes that void."""
+
+    source: Generator
+    idle_until_ns: int = 0
+    kept: list[int] = []
+
+    def op(self, ctx: Context) -> Result:
+        result = self.source.op(ctx)
+        if ctx.time_ns < self.idle_until_ns:
+            assert result is not None
+            assert isinstance(result[0], Pending)
+            assert result[0].until_ns == self.idle_until_ns
+            self.kept.append(ctx.time_ns)
+        if result is None:
+            return None
+        op, after = result
+        return op, Promising(after, idle_until(after) if isinstance(op, Pending) else 0, self.kept)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        void = event.process == NEMESIS
+        return Promising(self.source.update(ctx, event), 0 if void else self.idle_until_ns, self.kept)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_generator_that_says_that_it_is_idle_has_no_op_before_whatever_clients_do(seed: int) -> None:
+    work = mix(repeat(READ), each(lambda ctx: invoke("write", ctx.rng.below(5))))
+    faults = repeat(sequence(KILL, sleep(0.05), invoke("start"), sleep(0.05)))
+    source = beside(clients(time_limit(1, stagger(0.02, work))), nemesis(time_limit(1, spaced(0.1, faults))))
+    promising = Promising(source)
+    history = imperfect(promising, 6, seed=seed)
+    assert len(promising.kept) > 5
+    assert history == imperfect(source, 6, seed=seed)
+
+
+def test_a_generator_that_may_end_with_an_op_of_a_client_does_not_say_that_it_is_idle() -> None:
+    for source in (until_ok(rate(1, repeat(READ))), each_thread(rate(1, repeat(READ))), any_of(rate(1, repeat(READ)))):
+        ctx = Context.initial(2, ("n1",), Streams(1)["w"], Streams(1)["n"])
+        answer = source.op(ctx)
+        while answer is not None and isinstance(answer[0], Op):
+            answer = answer[1].op(ctx)
+        assert answer is not None
+        assert idle_until(answer[1]) == 0
 
 
 def test_a_generator_that_nobody_is_free_for_is_pending() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from virtual import VirtualClock
 from worlds import (
@@ -30,7 +31,22 @@ from splitbrain.harness.contract.nodes import ClockOffset
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import NemesisContext, Test
-from splitbrain.harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
+from splitbrain.harness.generators import (
+    Context,
+    Generator,
+    Pending,
+    Result,
+    each,
+    final,
+    invoke,
+    limit,
+    mix,
+    once,
+    repeat,
+    sequence,
+    sleep,
+)
+from splitbrain.harness.running import scheduler
 from splitbrain.results.errors import BackendError, HarnessError, NemesisError, ProtocolError, SystemUnderTestError
 from splitbrain.results.history import HARNESS, NEMESIS, Op, pairs
 
@@ -106,6 +122,80 @@ def test_ops_of_different_processes_overlap() -> None:
 def test_the_rate_of_the_test_is_kept() -> None:
     summary, _ = run(make_test(FakeClient(), rate=100.0, time_limit_s=5), clock=VirtualClock())
     assert summary.ok == 500
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Reads, and notes as of which times it is shown ops that ended."""
+
+    times: list[int]
+
+    def op(self, ctx: Context) -> Result:
+        return Op(process=ctx.processes[ctx.free_threads[0]], type="invoke", f="read"), self
+
+    def update(self, ctx: Context, event: Op) -> Shown:
+        if event.process >= 0 and event.type != "invoke":
+            self.times.append(ctx.time_ns)
+        return self
+
+
+def test_a_generator_that_is_idle_is_not_asked_and_is_shown_each_op_as_of_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    ask = scheduler.validate.emitted
+
+    def asks(generator: Generator, ctx: Context) -> Result:
+        asked.append(ctx.time_ns)
+        return ask(generator, ctx)
+
+    def never_idle(_: Generator) -> int:
+        return 0
+
+    async def slow(op: Op) -> Op:
+        await clock.sleep_ns(30_000_000)
+        return op.complete("ok")
+
+    monkeypatch.setattr(scheduler.validate, "emitted", asks)
+    histories: list[list[Op]] = []
+    for says in (scheduler.idle_until, never_idle):
+        monkeypatch.setattr(scheduler, "idle_until", says)
+        asked.clear()
+        clock, shown = VirtualClock(), list[int]()
+        _, recorder = run(make_test(FakeClient(slow), generator=Shown(shown), rate=10.0, time_limit_s=1), clock=clock)
+        histories.append(recorder.clients())
+        ends = [op.time for op in recorder.clients() if op.type == "ok"]
+        assert shown == ends
+        assert any(time_ns in ends for time_ns in asked) is (len(histories) == 2)
+    assert histories[0] == histories[1]
+
+
+class KillsAndStarts(msgspec.Struct, frozen=True):
+    """Says that it is idle for a minute once it has killed a node, and starts it as soon as that is done."""
+
+    state: str = "begins"
+
+    def op(self, ctx: Context) -> Result:
+        if self.state == "ended":
+            return None
+        if self.state == "waits" or not ctx.free & ctx.nemesis_bit:
+            return Pending(60_000_000_000), self
+        f, state = ("kill", "waits") if self.state == "begins" else ("start", "ended")
+        return Op(process=NEMESIS, type="invoke", f=f), KillsAndStarts(state)
+
+    def update(self, ctx: Context, event: Op) -> KillsAndStarts:
+        return KillsAndStarts("starts") if (event.f, event.type) == ("kill", "ok") else self
+
+    def idle_until(self) -> int:
+        return 60_000_000_000
+
+
+def test_an_op_of_the_nemesis_that_ends_ends_idleness() -> None:
+    _, recorder = run(
+        make_test(FakeClient(), nemesis=FakeNemesis(), faults=KillsAndStarts(), rate=0.1, time_limit_s=40),
+        clock=VirtualClock(),
+    )
+    _, killed, starts, _ = recorder.of(NEMESIS)[:4]
+    assert (killed.f, starts.f, starts.time) == ("kill", "start", killed.time)
 
 
 def test_errors_are_recorded_as_what_is_known() -> None:

@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from splitbrain.harness.contract.clock import Timer
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.simulation.clock import TrueClock
 from splitbrain.harness.simulation.loop import SimLoop
@@ -46,6 +47,13 @@ class VirtualClock:
         self._slept += 1
         heapq.heappush(self._sleepers, (self._now_ns + duration_ns, self._slept, waiter))
         await waiter
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(lambda _: None if waiter.cancelled() else callback())
+        self._slept += 1
+        heapq.heappush(self._sleepers, (self._now_ns + delay_ns, self._slept, waiter))
+        return waiter
 
     async def advance(self) -> None:
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from splitbrain.harness.contract.capabilities import Capabilities
-from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.clock import Runtime, Timer
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.moments import Act, Moment, Passed
 from splitbrain.harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
@@ -491,6 +491,9 @@ class Leaps:
 
     async def sleep_ns(self, duration_ns: int) -> None:
         self._now_ns += duration_ns
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        raise NotImplementedError("what is tested sets no timers")
 
 
 def nemesis_op(f: str, **request: Any) -> Op:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from splitbrain.harness.contract.clock import Timer
 from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.leases import RETRY_NS, SECOND_NS, KeptLease
 from tests.systems.etcd.conftest import Running
@@ -29,6 +30,9 @@ class Steps:
     async def sleep_ns(self, duration_ns: int) -> None:
         self.asked.put_nowait(duration_ns)
         await self._go_on.acquire()
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        raise NotImplementedError("what is tested sets no timers")
 
     async def next_wait(self) -> int:
         """How long the client wants to wait now."""
