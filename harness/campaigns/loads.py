@@ -51,6 +51,9 @@ counter all the adds that crashed at once are searched together, which took more
 BURST_INTERVALS: Final = 0.25
 """The longest distance of two bursts, in intervals: half of what the shortest fault lasts, so that it meets one."""
 
+PASSES_S: Final = 0.2
+"""The longest distance of two bursts with a fault that passes by itself: a leader can be moved in a quarter second."""
+
 TURN_INTERVALS: Final = 3.0
 """How long a kind of fault has its turn, in intervals: its begin and its end, each with the longest distance."""
 
@@ -109,11 +112,12 @@ def drawn(
     )
 
 
-def burst(rng: Rng, theme: Theme, rate_hz: float, interval_s: float) -> int:
+def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float) -> int:
     """How many ops come at once: of the theme, and so few that each fault meets some."""
-    most = rate_hz * BURST_INTERVALS * interval_s
-    favoured = rng.choice(theme.bursts)
-    return max(each for each in BURSTS if each <= min(favoured, max(most, 1)))
+    passes = any(entry(name).kind.over for name in nemeses if name != "none")
+    distance_s = min(BURST_INTERVALS * interval_s, PASSES_S if passes else interval_s)
+    most = min(rng.choice(theme.bursts), max(rate_hz * distance_s, 1))
+    return max(each for each in BURSTS if each <= most)
 
 
 def least_interval_s(kinds: Iterable[str]) -> float:

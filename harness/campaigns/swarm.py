@@ -199,7 +199,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
-    at_once = burst(Streams(seed)["bursts"], theme, rate_hz, interval_s)
+    at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
     return RunOptions(
         workload=workload,
         nemesis=",".join(nemesis),

@@ -18,6 +18,7 @@ from splitbrain.harness.campaigns.loads import (
     LEAST_RATES_HZ,
     MORE_TURNS,
     OPS_MIN,
+    PASSES_S,
     PATIENT_INTERVAL_S,
     PATIENT_LIMIT_S,
     PATIENT_OP_TIMEOUT_S,
@@ -39,7 +40,7 @@ from splitbrain.harness.contract.listed import names
 from splitbrain.harness.running.lifecycle import check_support
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
-from splitbrain.nemesis.catalogue import NEMESES, UNFAIR, kinds
+from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, kinds
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.workloads.catalogue import able
 
@@ -183,7 +184,8 @@ def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int
         assert drawn.interval >= least_interval_s(chosen)
     if drawn.time_limit != PATIENT_LIMIT_S:
         assert drawn.rate >= max(LEAST_RATES_HZ.get(kind, 0.0) for kind in chosen)
-    assert drawn.burst == 1 or drawn.burst / drawn.rate <= drawn.interval / 4, "each fault meets a burst"
+    shortest_s = min([drawn.interval / 4, *(PASSES_S for kind in chosen if KINDS[kind].over)])
+    assert drawn.burst == 1 or drawn.burst / drawn.rate <= shortest_s, "each fault meets a burst"
     load = Load(
         rate=drawn.rate,
         time_limit_s=drawn.time_limit,
