@@ -195,4 +195,24 @@ CROWDS: Final = Theme(
 )
 """Clients that all want something at once, and then nothing for a while."""
 
-THEMES: Final = (ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP, CROWDS)
+CLIENT_LINKS: Final = Theme(
+    name="client-links",
+    workloads=("counter", "register", "set", "records", "declare"),
+    nemeses=(
+        *("clients", "clients-repeat", "clients-late", "clients-flaky", "clients-loss", "partition-clients"),
+        *("kill-leader", "transfer-often"),
+    ),
+    settings={"repeat-window": (64,), "snapshot-interval": (16, 64, 512)},
+    worlds=("lan", "lan", WORLD),
+    concurrency=("1n", "1n", "2n", "3n"),
+    rates_hz=(200.0,),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(2.0, 4.0),
+    op_timeouts_s=(1.0, 2.0),
+)
+"""Requests that come twice or late: so few clients, and so small a window, that each gets far beyond its window."""
+
+THEMES: Final = (
+    *(ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
+    *(CROWDS, CLIENT_LINKS),
+)
