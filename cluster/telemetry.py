@@ -31,7 +31,8 @@ Events:
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
     first         the log has just got an entry of a term of which it had none before; `log_index` is that entry
-    log           the log has just got an entry whose index is a multiple of 64, which is `log_index`
+    log           the log has just got an entry whose index is a multiple of 64, or of 8 and the last such line is 20 ms
+                  old: the index is `log_index`
     checkpoint    the state at `applied` was just written down, for a checkpoint or a snapshot; `log_index` is the entry
                   for which it stands, by its name, and `log` the chain that is in it
     snapshot      a snapshot of the leader was just taken over; `log_index` is the entry for which it stands
@@ -68,6 +69,12 @@ HASH_INTERVAL: Final = 64
 
 LOG_INTERVAL: Final = 64
 """The number of entries between two indexes at which every node reports the hash chain of its log."""
+
+CLOSE_INTERVAL: Final = 8
+"""The same while the log grows slowly; a chain at every single index would make judging three times as long."""
+
+CLOSE_DISTANCE_NS: Final = 20_000_000
+"""The least time between two lines of indexes that only `CLOSE_INTERVAL` divides."""
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -145,6 +152,7 @@ class Telemetry:
         self._end_index: int = 0  # of the log
         self._end_term: int = 0
         self._term = 0  # of the last line about a role
+        self._close_from_ns = 0
 
     def event(self, event: str) -> None:
         """Write a line now."""
@@ -239,8 +247,10 @@ class Telemetry:
             self._report_first_of_terms(entries)
             self._end_term = last.term
         first = entries[0].index
-        for index in range(first + -first % LOG_INTERVAL, last.index + 1, LOG_INTERVAL):
-            self._log("log", index)
+        for index in range(first + -first % CLOSE_INTERVAL, last.index + 1, CLOSE_INTERVAL):
+            if index % LOG_INTERVAL == 0 or self._runtime.clock.monotonic_ns() >= self._close_from_ns:
+                self._close_from_ns = self._runtime.clock.monotonic_ns() + CLOSE_DISTANCE_NS
+                self._log("log", index)
         self._end_index = last.index
 
     def _report_first_of_terms(self, entries: Sequence[Entry]) -> None:

@@ -76,10 +76,12 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         rate: ops a second of all clients together; None if that is not known.
         time_limit_s: for how long, from the beginning of the faults phase; None likewise.
+        burst: how many ops are due at once.
     """
 
     rate: float | None = None
     time_limit_s: float | None = None
+    burst: int = 1
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -133,9 +135,11 @@ def load(found: Arrivals, events: RunEvents, asked: Asked) -> Load | None:
     if count < 2:
         return None
     first_ns, last_ns = int(due.min()), int(due.max())
-    interval_ns = max(1.0, (last_ns - first_ns) / (count - 1))
-    end_ns = max(_due_until_ns(begun, events, asked), last_ns + interval_ns)
-    missed = 0 if _idle(found, int(begun.max()), end_ns) else int((end_ns - last_ns - 1) / interval_ns)
+    interval_ns = max(1.0, (last_ns - first_ns) / max(count - asked.burst, 1))
+    next_ns = asked.burst * interval_ns
+    end_ns = max(_due_until_ns(begun, events, asked), last_ns + next_ns)
+    later = -count % asked.burst + asked.burst * int((end_ns - last_ns - 1) / next_ns)
+    missed = 0 if _idle(found, int(begun.max()), end_ns) else later
     offered = (count + missed) * 1e9 / (end_ns - first_ns)
     return Load(
         asked_per_s=round(1e9 / interval_ns, 3) if asked.rate is None else asked.rate,

@@ -24,6 +24,7 @@ from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.sessions import READ_MODES
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
+    BURST_MAX,
     CONCURRENCY_MAX,
     NODES_MAX,
     RATE_MAX,
@@ -75,6 +76,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     progress_bound: float | None = None
     availability: float = 0.0
     settings: str = ""
+    burst: int = 1
     keep_data: str = KEEP_DATA
 
     @staticmethod
@@ -154,6 +156,7 @@ def compose(options: RunOptions) -> Test:
     """
     nodes = node_names(options.nodes)
     check_number("rate", options.rate, RATE_MAX)
+    check_number("burst", options.burst, BURST_MAX)
     check_number("time limit", options.time_limit, TIME_MAX_S)
     _check_demands(options)
     backend = backend_of(options)
@@ -195,6 +198,7 @@ def compose(options: RunOptions) -> Test:
         settings=chosen(options.settings, system.capabilities.settings, options.system),
         concurrency=concurrency,
         rate=options.rate,
+        burst=options.burst,
         time_limit_s=options.time_limit,
         op_timeout_s=options.op_timeout,
         recovery_s=options.recovery,
@@ -317,6 +321,7 @@ _DEFAULTS = {
     "nodes": "5",
     "concurrency": "2n",
     "rate": 100.0,
+    "burst": 1,
     "interval": None,
     "op_timeout": 2.0,
     "recovery": 20.0,

@@ -41,7 +41,8 @@ def _with_load(spec: CheckerSpec, test: Test) -> CheckerSpec:
 
 
 def _load(test: Test) -> dict[str, Any]:
-    return {"rate": test.rate, "time_limit_s": test.time_limit_s}
+    asked = {"rate": test.rate, "time_limit_s": test.time_limit_s}
+    return asked if test.burst == 1 else {**asked, "burst": test.burst}
 
 
 def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:

@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE
 from splitbrain.harness.campaigns.compose import client_count
-from splitbrain.harness.campaigns.themes import INTERVALS_S, RATES_HZ, TIME_LIMITS_S, Theme
+from splitbrain.harness.campaigns.themes import BURSTS, INTERVALS_S, RATES_HZ, TIME_LIMITS_S, Theme
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.nemesis.catalogue import entry
 
@@ -47,6 +47,12 @@ CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare"
 """By workload, in all: of the clients that want the same thing one gets it, so that with many few ops are ok; of a
 counter all the adds that crashed at once are searched together, which took more than five minutes with 60 clients.
 """
+
+BURST_INTERVALS: Final = 0.25
+"""The longest distance of two bursts, in intervals: half of what the shortest fault lasts, so that it meets one."""
+
+PASSES_S: Final = 0.2
+"""The longest distance of two bursts with a fault that passes by itself: a leader can be moved in a quarter second."""
 
 TURN_INTERVALS: Final = 3.0
 """How long a kind of fault has its turn, in intervals: its begin and its end, each with the longest distance."""
@@ -104,6 +110,14 @@ def drawn(
         interval_s=_interval_s(rng, theme, least_s, (limit_s - takes_s) / turns),
         op_timeout_s=op_timeout_s,
     )
+
+
+def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float) -> int:
+    """How many ops come at once: of the theme, and so few that each fault meets some."""
+    passes = any(entry(name).kind.over for name in nemeses if name != "none")
+    distance_s = min(BURST_INTERVALS * interval_s, PASSES_S if passes else interval_s)
+    most = min(rng.choice(theme.bursts), max(rate_hz * distance_s, 1))
+    return max(each for each in BURSTS if each <= most)
 
 
 def least_interval_s(kinds: Iterable[str]) -> float:

@@ -17,7 +17,7 @@ import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
-from splitbrain.harness.campaigns.loads import drawn, patient
+from splitbrain.harness.campaigns.loads import burst, drawn, patient
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
@@ -75,6 +75,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     world: str = WORLD
     concurrency: str | None = None
     rate: float | None = None
+    burst: int | None = None
     time_limit: float | None = None
     interval: float | None = None
     op_timeout: float | None = None
@@ -196,6 +197,9 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     if rng.random() < PATIENT and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
+    rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
+    # Apart from all other draws, as settings are.
+    at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
     return RunOptions(
         workload=workload,
         nemesis=",".join(nemesis),
@@ -204,9 +208,10 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         bug=asked.bug,
         nodes=str(nodes),
         concurrency=load.concurrency if asked.concurrency is None else asked.concurrency,
-        rate=_given(asked.rate, load.rate_hz),
+        rate=rate_hz,
+        burst=at_once if asked.burst is None else asked.burst,
         time_limit=load.time_limit_s,
-        interval=_given(asked.interval, load.interval_s),
+        interval=interval_s,
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
         recovery=RECOVERY_S,
         seed=seed,

@@ -19,6 +19,9 @@ TIME_LIMITS_S: Final = (8.0, 12.0, 20.0, 30.0, 60.0)
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Shorter than an election as well as longer than one."""
 
+BURSTS: Final = (1, 10, 50, 200)
+"""Ops that come at once."""
+
 CONCURRENCY: Final = ("1n", "2n", "2n", "3n", "3n", "5n", "10n", "20n", "30n")
 """Most clusters have few clients; with many, long tails of the log are uncommitted when a leader is lost."""
 
@@ -41,6 +44,7 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
         time_limits_s: length of the faults phase.
         intervals_s: mean time between nemesis ops.
         op_timeouts_s: how long a client waits.
+        bursts: how many ops come at once.
     """
 
     name: str
@@ -54,9 +58,10 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
     time_limits_s: tuple[float, ...] = TIME_LIMITS_S
     intervals_s: tuple[float, ...] = INTERVALS_S
     op_timeouts_s: tuple[float, ...] = OP_TIMEOUTS_S
+    bursts: tuple[int, ...] = BURSTS[:1]
 
 
-OPEN: Final = Theme(name="open")
+OPEN: Final = Theme(name="open", bursts=(1, 1, 1, 1, 1, *BURSTS[1:]))
 """Everything that was asked for."""
 
 ELECTIONS: Final = Theme(
@@ -130,6 +135,7 @@ LONG_TAILS: Final = Theme(
     rates_hz=(100.0, 200.0),
     time_limits_s=(20.0, 30.0),
     intervals_s=(2.0, 4.0),
+    bursts=(1, 1, 50),
 )
 
 READS: Final = Theme(
@@ -167,4 +173,46 @@ CATCHING_UP: Final = Theme(
     intervals_s=(4.0, 8.0),
 )
 
-THEMES: Final = (ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP)
+CROWDS: Final = Theme(
+    name="crowds",
+    nemeses=(
+        *("partition-leader", "partition-minority-leader", "pause-leader", "pause-one", "kill-leader", "kill-one"),
+        *("power-leader", "transfer-often", "clog-out", "disk-slow", "packet-delay"),
+    ),
+    settings={
+        "max-pending": (128, 4_096),
+        "max-pipeline": (64, 4_096),
+        "max-batch": (1, 16, 128),
+        "apply-slice": (1, 16, 512),
+        "repeat-window": (64, 8_192),
+    },
+    worlds=("lan", "slow-disks", "slow-cpu", WORLD),
+    concurrency=("10n", "20n", "30n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(2.0, 4.0),
+    bursts=BURSTS[1:],
+)
+"""Clients that all want something at once, and then nothing for a while."""
+
+CLIENT_LINKS: Final = Theme(
+    name="client-links",
+    workloads=("counter", "register", "set", "records", "declare"),
+    nemeses=(
+        *("clients", "clients-repeat", "clients-late", "clients-flaky", "clients-loss", "partition-clients"),
+        *("kill-leader", "transfer-often"),
+    ),
+    settings={"repeat-window": (64,), "snapshot-interval": (16, 64, 512)},
+    worlds=("lan", "lan", WORLD),
+    concurrency=("1n", "1n", "2n", "3n"),
+    rates_hz=(200.0,),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(2.0, 4.0),
+    op_timeouts_s=(1.0, 2.0),
+)
+"""Requests that come twice or late: so few clients, and so small a window, that each gets far beyond its window."""
+
+THEMES: Final = (
+    *(ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
+    *(CROWDS, CLIENT_LINKS),
+)

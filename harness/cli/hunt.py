@@ -68,6 +68,7 @@ SEED_END = 2**62
 )
 @click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes, in every run.  [default: drawn]")
 @click.option("--rate", type=float, metavar="HZ", help="Operations per second, in every run.  [default: drawn]")
+@click.option("--burst", type=int, metavar="N", help="Operations at once, in every run.  [default: drawn]")
 @click.option(
     "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 8 to 60]"
 )

@@ -297,6 +297,14 @@ test = _apply(
             help="Operations per second, of all clients together.",
         ),
         click.option(
+            "--burst",
+            type=int,
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="The number of operations that are due at once; --rate stays their mean rate.",
+        ),
+        click.option(
             "--time-limit",
             type=float,
             default=30.0,

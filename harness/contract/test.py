@@ -27,6 +27,7 @@ CONCURRENCY_MAX = 1000
 """Each client has its own connection, and file descriptors are limited."""
 
 RATE_MAX = 1_000_000
+BURST_MAX = 10_000
 TIME_MAX_S = 1_000_000
 SEED_END = 2**63
 LEAST = 1e-6
@@ -132,6 +133,8 @@ class Test:
         placement: for each client thread the node that it talks to instead; None for the rule above. A test from which
             nodes or clients were taken leaves the others where they were.
         rate: ops per second of all clients together.
+        burst: how many of them are due at once; their mean rate stays.
+        is_timed: whether the workload says itself when its ops are due, as a plan does; then the rate delays none.
         time_limit_s: length of the faults phase.
         op_timeout_s: after that a client's op is recorded as `info`.
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
@@ -155,6 +158,8 @@ class Test:
     concurrency: int = 10
     placement: tuple[NodeId, ...] | None = None
     rate: float = 100.0
+    burst: int = 1
+    is_timed: bool = False
     time_limit_s: float = 30.0
     op_timeout_s: float = 2.0
     recovery_s: float = 20.0
@@ -173,6 +178,7 @@ class Test:
         for name, value, most in (
             ("concurrency", self.concurrency, CONCURRENCY_MAX),
             ("rate", self.rate, RATE_MAX),
+            ("burst", self.burst, BURST_MAX),
             ("time limit", self.time_limit_s, TIME_MAX_S),
             ("op timeout", self.op_timeout_s, TIME_MAX_S),
         ):

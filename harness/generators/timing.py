@@ -34,6 +34,8 @@ class _Paced(msgspec.Struct, frozen=True):
         next_ns: when the next one is due; None for the moment at which this is first asked.
         idle: whether the source had nothing to do although a client was free, so that nothing was due.
         source: what to do.
+        burst: how many ops are due at once; the distance to the next ones is as many intervals.
+        begun: how many of them have begun.
     """
 
     interval_ns: int
@@ -42,6 +44,8 @@ class _Paced(msgspec.Struct, frozen=True):
     next_ns: int | None
     idle: bool
     source: Generator
+    burst: int = 1
+    begun: int = 0
 
     def op(self, ctx: Context) -> Result:
         now = ctx.time_ns
@@ -54,49 +58,59 @@ class _Paced(msgspec.Struct, frozen=True):
         op, after = result
         if isinstance(op, Pending):
             return op, self._waiting(ctx, op, due, after)
-        step = int(ctx.rng.random() * 2 * self.interval_ns) if self.random else self.interval_ns
+        step = int(ctx.rng.random() * 2 * self.interval_ns) if self.random else self._step_ns()
         if not self.scheduled or op.process == NEMESIS:
-            return op, self._after(max(due, now - CATCH_UP_NS) + step, after)
+            return op, self._after(max(due, now - CATCH_UP_NS) + step, after, begun=self.begun)
         if self.idle:
             due = now
         emitted = op if op.due is not None else msgspec.structs.replace(op, due=due)
-        return emitted, self._after(due + step, after)
+        return emitted, self._after(due + step, after, begun=(self.begun + 1) % self.burst)
+
+    def _step_ns(self) -> int:
+        """From an op to the next one: nothing within a burst."""
+        return self.interval_ns * self.burst if self.begun + 1 == self.burst else 0
 
     def _waiting(self, ctx: Context, pending: Pending, due: int, source: Generator) -> Generator:
         """What remains while the source waits: for a client the schedule goes on, for a time of its own it stands."""
         if not self.scheduled:
-            return self if source is self.source else self._after(self.next_ns, source)
+            return self if source is self.source else self._after(self.next_ns, source, begun=self.begun)
         if pending.until_ns is not None and ctx.free & ~ctx.nemesis_bit:
             next_ns, idle = due, True
         else:
             next_ns, idle = (ctx.time_ns if self.idle else due), False
         if source is self.source and (next_ns, idle) == (self.next_ns, self.idle):
             return self
-        return self._after(next_ns, source, idle)
+        return self._after(next_ns, source, idle=idle, begun=self.begun)
 
-    def _after(self, next_ns: int | None, source: Generator, idle: bool = False) -> Generator:
-        return _Paced(self.interval_ns, self.random, self.scheduled, next_ns, idle, source)
+    def _after(self, next_ns: int | None, source: Generator, *, idle: bool = False, begun: int = 0) -> Generator:
+        return _Paced(self.interval_ns, self.random, self.scheduled, next_ns, idle, source, self.burst, begun)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         source = self.source.update(ctx, event)
-        return self if source is self.source else self._after(self.next_ns, source, self.idle)
+        if source is self.source:
+            return self
+        return self._after(self.next_ns, source, idle=self.idle, begun=self.begun)
 
     def idle_until(self) -> int:
         """The next op's time, once that is known."""
         return self.next_ns or 0
 
 
-def rate(hz: float, source: Source) -> Generator:
+def rate(hz: float, source: Source, *, burst: int = 1) -> Generator:
     """Ops of `source` by a schedule of `hz` a second over all threads together.
 
     An op that finds no client free begins late, and those that follow it come as soon as clients are free until the
     schedule is met again: what clients do must not depend on how slow the system is. Every op says when it was `due`
     (without that, the wait for a client would be in no latency: Tene's coordinated omission; wrk2 and YCSB do the
     same). While the source itself waits for a time of its own, nothing is due. Ops of the nemesis are as in `spaced`.
+
+    With a `burst` so many ops are due at once, and the next ones as many intervals later: their mean rate is the same.
     """
     if not 0 < hz <= _SECOND_NS:
         raise UsageError(f"a rate must be a positive number of ops per second, not {hz}.")
-    return _Paced(round(_SECOND_NS / hz), False, True, None, False, generator(source))
+    if burst < 1:
+        raise UsageError(f"a burst must be a positive number of ops, not {burst}.")
+    return _Paced(round(_SECOND_NS / hz), False, True, None, False, generator(source), burst)
 
 
 def stagger(seconds: float, source: Source) -> Generator:

@@ -275,8 +275,9 @@ def scripted(test: Test, plan: Plan) -> Test:
         nemesis=nemesis,
         concurrency=len(plan.placement),
         placement=plan.placement,
-        # The plan has the times; a lower rate would delay its ops.
+        is_timed=True,
         rate=float(RATE_MAX),
+        burst=1,
         time_limit_s=max(plan.end_ns / 1e9, LEAST),
     )
 

@@ -246,7 +246,9 @@ class _Run:
     async def _faults(self) -> None:
         test = self._test
         self._phase("faults")
-        generator: Generator = clients(time_limit(test.time_limit_s, rate(test.rate, test.workload.generator)))
+        ops = test.workload.generator
+        load = ops if test.is_timed else rate(test.rate, ops, burst=test.burst)
+        generator: Generator = clients(time_limit(test.time_limit_s, load))
         if test.nemesis.generator is not None:
             generator = beside(generator, nemesis(time_limit(test.time_limit_s, test.nemesis.generator)))
         await self._scheduler.drive(generator, lambda: 0 if self.stop.requests else None)

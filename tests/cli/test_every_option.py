@@ -143,6 +143,7 @@ TABLE: dict[str, Told] = {
         "--nodes": [([*SIM, "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
         "--concurrency": [([*SIM, "--concurrency", "9" * 5000], "concurrency must be at most 1,000")],
         "--rate": [([*SIM, "--rate", "1e-300"], "rate must be at least 1e-06")],
+        "--burst": [([*SIM, "--burst", "0"], "burst must be positive"), ([*SIM, "--burst", "10001"], "at most 10,000")],
         "--time-limit": [([*SIM, "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
             ([*SIM, "--schedule", "k.schedule", "--interval", "2"], "--interval 2.0: --schedule already says when"),
@@ -215,6 +216,7 @@ TABLE: dict[str, Told] = {
         "--world": [(["hunt", "--world", "moon"], "there is no world 'moon'")],
         "--concurrency": [(["hunt", "--nodes", "3,4,5", "--concurrency", "250n"], "concurrency must be at most 1,000")],
         "--rate": [(["hunt", "--rate", "1e-300"], "rate must be at least 1e-06")],
+        "--burst": [(["hunt", "--burst", "0"], "burst must be positive")],
         "--time-limit": [(["hunt", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
             (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: it has no effect with --nemesis none")

@@ -26,7 +26,8 @@ class Node:
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.log = Log([])
         self.role, self.term, self.leader, self.applied = "follower", 2, "n2", 0
-        clock = SimpleNamespace(wall_ns=lambda: 5, monotonic_ns=lambda: 7, call_later=self._call_later)
+        self.now_ns = 7
+        clock = SimpleNamespace(wall_ns=lambda: 5, monotonic_ns=lambda: self.now_ns, call_later=self._call_later)
         runtime = SimpleNamespace(clock=clock, telemetry=self._write, last_words=self._keep)
         sources = Sources(
             voters=lambda: ("n1", "n2"),
@@ -76,12 +77,30 @@ def test_the_first_entry_of_each_term_is_said_also_where_several_terms_come_at_o
 def test_each_entry_at_a_multiple_of_64_is_said_once_however_entries_come() -> None:
     node = Node()
     node.append(*[1] * 63)
-    assert node.said("log", "log_index") == []
+    assert node.said("log", "log_index") == [8]
     node.append(1)
     node.append(1)
     node.append(*[1] * 127)
-    assert node.said("log", "log_index", "log") == [(index, node.chain(index)) for index in (64, 128, 192)]
-    assert node.said("log", "log_term") == [1, 1, 1]
+    assert node.said("log", "log_index", "log") == [(index, node.chain(index)) for index in (8, 64, 128, 192)]
+    assert node.said("log", "log_term") == [1, 1, 1, 1]
+
+
+def test_while_a_log_grows_slowly_each_entry_at_a_multiple_of_8_is_said() -> None:
+    node = Node()
+    for _ in range(200):
+        node.append(1)
+        node.now_ns += 5_000_000
+    assert node.said("log", "log_index", "log") == [(index, node.chain(index)) for index in range(8, 201, 8)]
+
+
+def test_of_a_log_that_grows_fast_few_entries_are_said_but_each_at_a_multiple_of_64() -> None:
+    node = Node()
+    for _ in range(640):
+        node.append(1)
+        node.now_ns += 100_000
+    said = node.said("log", "log_index")
+    assert set(range(64, 641, 64)) <= set(said)
+    assert len(said) <= 10 + 64 // 20 + 1, "one more every 20 ms"
 
 
 def test_a_cut_names_the_last_entry_that_goes_and_what_stays_durable() -> None:
@@ -108,8 +127,8 @@ def test_after_a_cut_the_chain_is_that_of_the_entries_that_took_the_place() -> N
     node.log.truncate(60)
     node.telemetry.cut(59)
     node.append(*[2] * 5)
-    assert node.said("log", "log")[1] == node.chain(64)
-    assert len(set(node.said("log", "log"))) == 2
+    assert node.said("log", "log")[2] == node.chain(64)
+    assert len(set(node.said("log", "log"))) == 3
 
 
 def test_after_a_cut_it_is_so_too_where_entries_of_the_same_term_take_the_place() -> None:
@@ -120,8 +139,8 @@ def test_after_a_cut_it_is_so_too_where_entries_of_the_same_term_take_the_place(
     others = [Entry(index, 1, "command", b"other") for index in range(60, 65)]
     node.log.append(others)
     node.telemetry.appended(others)
-    assert node.said("log", "log")[1:] == [node.chain(64)]
-    assert len(set(node.said("log", "log"))) == 2
+    assert node.said("log", "log")[2:] == [node.chain(64)]
+    assert len(set(node.said("log", "log"))) == 3
 
 
 def test_who_raised_a_followers_term_is_said_once_and_only_if_the_term_rose() -> None:

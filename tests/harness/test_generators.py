@@ -152,6 +152,24 @@ def test_rate_is_fixed_and_counts_over_all_threads_together() -> None:
     assert times_ms(perfect(clients(limit(6, rate(500, READ_FOREVER))), 10)) == [0, 2, 4, 6, 8, 10]
 
 
+def test_a_burst_is_due_at_once_and_the_mean_rate_stays() -> None:
+    history = perfect(clients(limit(8, rate(500, READ_FOREVER, burst=3))), 10)
+    assert times_ms(history) == dues_ms(history) == [0, 0, 0, 6, 6, 6, 12, 12]
+
+
+def test_bursts_keep_their_schedule_while_clients_wait_for_answers() -> None:
+    """One client whose first op takes a second: all bursts meanwhile were due when they would have been without it."""
+    history = simulate(limit(60, clients(rate(100, READ_FOREVER, burst=20))), stalling(1000), 1)
+    assert dues_ms(history) == [200.0 * (number // 20) for number in range(60)]
+    assert set(times_ms(history)[1:]) == {1000}
+
+
+def test_a_burst_of_phases_waits_for_clients_and_loses_no_op() -> None:
+    source = phases(limit(2, READ_FOREVER), limit(4, READ_FOREVER))
+    history = perfect(clients(rate(100, source, burst=3)), 2)
+    assert dues_ms(history) == [0, 0, 0, 30, 30, 30]
+
+
 def dues_ms(history: list[Op]) -> list[float | None]:
     """When the ops were due, in milliseconds."""
     return [None if op.due is None else op.due / MS for op in invocations(history)]

@@ -45,7 +45,7 @@ def carry_out(test: Test, clock: VirtualClock | None = None) -> list[Op]:
     return recorder.ops
 
 
-def busy_test(clock: VirtualClock) -> Test:
+def busy_test(clock: VirtualClock, burst: int = 1) -> Test:
     """Clients that answer late, refuse and crash, while a node is killed and started."""
     network = Streams(9)["network"]
 
@@ -63,6 +63,7 @@ def busy_test(clock: VirtualClock) -> Test:
         concurrency=5,
         generator=mix(repeat(invoke("read", key="a")), each(lambda ctx: invoke("write", ctx.rng.below(5), key="b"))),
         rate=100.0,
+        burst=burst,
         time_limit_s=5.0,
         nemesis=FakeNemesis(),
         faults=repeat(
@@ -74,9 +75,10 @@ def busy_test(clock: VirtualClock) -> Test:
     )
 
 
-def test_a_recorded_run_gives_a_plan_and_the_plan_gives_the_same_run() -> None:
+@pytest.mark.parametrize("burst", [1, 4])
+def test_a_recorded_run_gives_a_plan_and_the_plan_gives_the_same_run(burst: int) -> None:
     clock = VirtualClock()
-    test = busy_test(clock)
+    test = busy_test(clock, burst)
     history = carry_out(test, clock)
     plan = plan_of(history, test)
     assert plan.options == {"seed": 1, "workload": "w"}
@@ -85,7 +87,7 @@ def test_a_recorded_run_gives_a_plan_and_the_plan_gives_the_same_run() -> None:
     assert len(plan.final_ops) >= 5
     assert [each.f for each in plan.faults] == ["kill", "start", "kill", "start"]
     again = VirtualClock()
-    replayed = carry_out(scripted(busy_test(again), plan), again)
+    replayed = carry_out(scripted(busy_test(again, burst), plan), again)
     assert replayed == history
 
 

@@ -54,9 +54,9 @@ class History:
             ]
         )
 
-    def load(self, rate: float | None = 100.0, time_limit_s: float | None = 10.0) -> Load | None:
+    def load(self, rate: float | None = 100.0, time_limit_s: float | None = 10.0, burst: int = 1) -> Load | None:
         table = self.table()
-        return load(arrivals(client_calls(table)), run_events(table), Asked(rate, time_limit_s))
+        return load(arrivals(client_calls(table)), run_events(table), Asked(rate, time_limit_s, burst))
 
     def stats(self, **options: Any) -> tuple[dict[str, Any], str]:
         verdict = Stats().check(self.table(), {"rate": 100.0, "time_limit_s": 10.0, **options})
@@ -179,6 +179,29 @@ def test_what_was_due_before_an_interrupt_and_found_no_client_is_counted() -> No
     found = history.load()
     assert found is not None
     assert (found.begun, found.never_begun) == (301, 199)
+
+
+def bursts(history: History, begin_s: float, end_s: float) -> None:
+    """Fifty ops at each half second, 100 a second."""
+    for number in range(round(begin_s * 2), round(end_s * 2)):
+        for _ in range(50):
+            history.call(number / 2, number / 2, number / 2 + 0.001)
+
+
+def test_bursts_keep_the_rate_that_they_ask_for() -> None:
+    history = History(heal_s=10.0)
+    bursts(history, 0, 10)
+    assert history.load(burst=50) == Load(100.0, 100.0, 100.0, 1000, 0, 0.0)
+
+
+def test_bursts_that_found_no_client_are_counted_with_the_rest_of_the_last_one() -> None:
+    history = History(heal_s=12.0)
+    bursts(history, 0, 5)
+    for _ in range(20):
+        history.call(5.0, 5.0, 12.0)
+    found = history.load(burst=50)
+    assert found is not None
+    assert (found.begun, found.never_begun) == (520, 480)
 
 
 def test_one_op_less_is_no_rate_that_fell_short() -> None:

@@ -18,6 +18,7 @@ from splitbrain.harness.campaigns.loads import (
     LEAST_RATES_HZ,
     MORE_TURNS,
     OPS_MIN,
+    PASSES_S,
     PATIENT_INTERVAL_S,
     PATIENT_LIMIT_S,
     PATIENT_OP_TIMEOUT_S,
@@ -25,6 +26,7 @@ from splitbrain.harness.campaigns.loads import (
 )
 from splitbrain.harness.campaigns.swarm import KINDS_MAX, LASTING, NODES, SELDOM, Asked, asked_for, draw, theme_of
 from splitbrain.harness.campaigns.themes import (
+    BURSTS,
     INTERVALS_S,
     OP_TIMEOUTS_S,
     OPEN,
@@ -38,7 +40,7 @@ from splitbrain.harness.contract.listed import names
 from splitbrain.harness.running.lifecycle import check_support
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
-from splitbrain.nemesis.catalogue import NEMESES, UNFAIR, kinds
+from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, kinds
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.workloads.catalogue import able
 
@@ -54,6 +56,7 @@ ASKED = st.builds(
     nodes=st.lists(st.integers(min_value=3, max_value=9)).map(lambda found: (*found, 9)),
     concurrency=st.none() | st.sampled_from(["4", "1n", "2n"]),
     rate=st.none() | st.sampled_from([10.0, 62.5]),
+    burst=st.none() | st.sampled_from([1, 7]),
     time_limit=st.none() | st.sampled_from([1.5, 10.0]),
     interval=st.none() | st.sampled_from([0.25, 3.0]),
     op_timeout=st.none() | st.sampled_from([0.5, 2.5]),
@@ -72,7 +75,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     assert chosen
     assert set(chosen) <= set(asked.nemeses)
     assert 1 <= len(kinds(chosen)) <= KINDS_MAX
-    for name in ("concurrency", "rate", "time_limit", "interval", "op_timeout", "settings"):
+    for name in ("concurrency", "rate", "burst", "time_limit", "interval", "op_timeout", "settings"):
         if getattr(asked, name) is not None:
             assert getattr(drawn, name) == getattr(asked, name)
 
@@ -106,6 +109,7 @@ def test_1500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.workload for each in drawn} == set(SIMULATED)
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
+    assert {each.burst for each in drawn} == set(BURSTS)
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
@@ -132,6 +136,7 @@ def test_a_theme_favours_what_exists(theme: Theme) -> None:
     assert set(theme.rates_hz) <= set(RATES_HZ)
     assert set(theme.time_limits_s) <= set(TIME_LIMITS_S)
     assert set(theme.intervals_s) <= set(INTERVALS_S)
+    assert set(theme.bursts) <= set(BURSTS)
     known = systems.build("metadata").capabilities.settings
     for name, values in theme.settings.items():
         assert all(known[name].least <= value <= known[name].most for value in values)
@@ -174,11 +179,13 @@ def test_what_was_asked_for_stays_in_a_theme_and_others_are_not_drawn(seed: int)
 def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int) -> None:
     drawn = draw(seed, EVERYTHING)
     chosen = kinds(names("--nemesis", drawn.nemesis))
+    assert drawn.interval is not None
     if not theme_of(seed, EVERYTHING).recovers_fast and not set(MORE_TURNS) & set(chosen):
-        assert drawn.interval is not None
         assert drawn.interval >= least_interval_s(chosen)
     if drawn.time_limit != PATIENT_LIMIT_S:
         assert drawn.rate >= max(LEAST_RATES_HZ.get(kind, 0.0) for kind in chosen)
+    shortest_s = min([drawn.interval / 4, *(PASSES_S for kind in chosen if KINDS[kind].over)])
+    assert drawn.burst == 1 or drawn.burst / drawn.rate <= shortest_s, "each fault meets a burst"
     load = Load(
         rate=drawn.rate,
         time_limit_s=drawn.time_limit,
