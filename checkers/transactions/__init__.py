@@ -1,0 +1,1 @@
+"""Isolation of transactions: which anomalies a history shows, and which consistency models it rules out."""
