@@ -52,7 +52,15 @@ def seen_again(order: Order, key: int, write: int, length: int) -> int:
 
 @kernel
 def flag_reads(
-    mops: Mops, table: Table, order: Order, final: Bools, aborted: I64, unwritten: I64, twice: I64, stamp: I32, flags: U8
+    mops: Mops,
+    table: Table,
+    order: Order,
+    final: Bools,
+    aborted: I64,
+    unwritten: I64,
+    twice: I64,
+    stamp: I32,
+    flags: U8,
 ) -> None:
     """Flag the reads of committed transactions that are G1a, G1b, garbage, or have an element twice."""
     for mop in range(len(mops.kind)):

@@ -15,8 +15,9 @@ from splitbrain.checkers.transactions import list_findings as findings
 from splitbrain.checkers.transactions import list_kernels as kernels
 from splitbrain.checkers.transactions.columns import COMMITTED, NIL, READ, UNKNOWN, WRITE, Transactions
 from splitbrain.checkers.transactions.graph import RW, U8, WR, WW, Bools, Edges
-from splitbrain.checkers.transactions.inference import CASES, Because, Case, Inference
-from splitbrain.checkers.transactions.list_kernels import Order, Out
+from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
+from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
+from splitbrain.checkers.transactions.list_kernels import Order
 from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
@@ -110,15 +111,15 @@ class _Lists:
         unseen = unseen[:found]
         unseen = unseen[np.argsort(mops.key[unseen], kind="stable")]
         reads = int(np.count_nonzero(mops.kind == READ))
-        out = _out(len(order.write) + 4 * reads + 4 * found + 2 * keys)
+        out = room_for(len(order.write) + 4 * reads + 4 * found + 2 * keys)
         kernels.link_order(mops, order, self.committed, following, last, out)
         kernels.link_reads(mops, table, order, self.committed, following, out)
         if found:
-            place = np.full(count, -1, np.int32)
-            nodes = kernels.link_unseen(
-                mops, order, following, last, unseen, np.cumsum(size), place, self.writes.previous, nodes, out
-            )
-        return _edges(out), nodes
+            place, start, targets = np.full(count, -1, np.int32), np.cumsum(size), mops.owner[unseen]
+            first = nodes
+            nodes = link_joints(targets, start, first, out)
+            kernels.link_unseen(mops, order, following, last, unseen, targets, start, place, first, out)
+        return edges_in(out), nodes
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class _Lists:
         if mops.kind[before] == READ or mops.kind[after] == READ or position[before] < 0:
             return None
         key = int(mops.key[before])
-        if position[after] < 0 and (self.order.crooked[key] or not self.writes.final[after]):
+        if position[after] < 0 and not self.writes.final[after]:
             return None
         if 0 <= position[after] < position[before]:
             return None
@@ -162,7 +163,7 @@ class _Lists:
         if length < 0 or order.odd[before] or mops.kind[after] == READ:
             return None
         key, position = int(mops.key[before]), int(order.position[after])
-        if 0 <= position < length or (position < 0 and (order.crooked[key] or not self.writes.final[after])):
+        if 0 <= position < length or (position < 0 and not self.writes.final[after]):
             return None
         return Because(RW, key, before, after)
 
@@ -179,14 +180,14 @@ class _Lists:
         findings.flag_reads(mops, table, order, self.writes.final, aborted, unwritten, twice, stamp, flags)
         findings.flag_internal(mops, self.writes.previous, flags)
         findings.flag_future(mops, order, self.writes.previous, flags)
-        found = _Found()
+        found = Found()
         self._flagged(flags, found)
         self._odd(found)
         self._lost(found)
         self._dirty(found)
         return found.cases, found.counts
 
-    def _flagged(self, flags: U8, found: _Found) -> None:
+    def _flagged(self, flags: U8, found: Found) -> None:
         named = {
             findings.G1A: "G1a",
             findings.G1B: "G1b",
@@ -233,7 +234,7 @@ class _Lists:
     def _write(self, key: int, value: int) -> int:
         return int(plainly(write_of, self.writes.mops, self.writes.table, key, value))
 
-    def _odd(self, found: _Found) -> None:
+    def _odd(self, found: Found) -> None:
         odd = np.flatnonzero(self.order.odd)
         cases: list[Case] = []
         for read in odd[:CASES].tolist():
@@ -243,7 +244,7 @@ class _Lists:
             cases.append(Case("incompatible-order", (int(owner[read]), int(owner[longest])), key, (read, longest)))
         found.add("incompatible-order", len(odd), cases)
 
-    def _lost(self, found: _Found) -> None:
+    def _lost(self, found: Found) -> None:
         mops, order = self.writes.mops, self.order
         first = np.full(len(order.write) + len(order.longest), NOBODY, np.int32)
         lost = np.full(len(mops.kind), NOBODY, np.int32)
@@ -260,7 +261,7 @@ class _Lists:
             mop = int(self.writes.previous[mop])
         return mop
 
-    def _dirty(self, found: _Found) -> None:
+    def _dirty(self, found: Found) -> None:
         mops, order = self.writes.mops, self.order
         dirty = np.full(len(order.longest), -1, np.int64)
         findings.find_dirty(mops, order, self.committed, dirty)
@@ -273,27 +274,3 @@ class _Lists:
             owners = (int(mops.owner[after]), int(mops.owner[aborted]))
             cases.append(Case("dirty-update", owners, key, (after, aborted, int(order.longest[key]))))
         found.add("dirty-update", len(keys), cases)
-
-
-class _Found:
-    """Cases and counts as they are found."""
-
-    def __init__(self) -> None:
-        self.cases: list[Case] = []
-        self.counts: dict[str, int] = {}
-
-    def add(self, anomaly: str, count: int, cases: list[Case]) -> None:
-        if count:
-            self.counts[anomaly] = count
-            self.cases.extend(cases)
-
-
-def _out(size: int) -> Out:
-    return Out(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8), np.zeros(1, np.int64))
-
-
-def _edges(out: Out) -> Edges:
-    count = int(out.count[0])
-    return Edges(out.source[:count], out.target[:count], out.kind[:count])
-
-
