@@ -160,7 +160,8 @@ class _Registers:
                 return Because(RW, key, before, after, rule="initial")
             first = self._first(after)
             if level == NO_G1C and first != after and self.version[first] == self.version[before]:
-                return Because(RW, key, before, after, shown=first, rule="read-modify-write")
+                written = int(self.version[before]) - len(self.transactions.key_names)
+                return Because(RW, key, before, after, shown=written, rule="read-modify-write")
         if self.versions is not None and level == 0 and base in (WW, RW):
             return self.versions.because(before, after, base)
         return None

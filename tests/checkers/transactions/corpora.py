@@ -25,7 +25,10 @@ from splitbrain.results.formats import edn_text, read_table
 from splitbrain.results.formats.edn import read_slowly
 from splitbrain.results.formats.rows import table_of
 
-DIFFERENCES: Final[Mapping[str, str]] = {}
+DIFFERENCES: Final[Mapping[str, str]] = {
+    "golden 64 checker-test G2-item transaction-order": "recorded with an order of other ops; Elle's own test says G2-item",
+    "golden 74 checker-test internal": "a key cannot have had two values that nobody wrote: garbage-read",
+}
 """Cases in which ours differs, and why; docs/transactions.md has a paragraph for each reason."""
 
 NOT_WITNESSED: Final = frozenset({"cycle-search-timeout"})
@@ -117,7 +120,7 @@ def _golden(folder: Path) -> Iterator[Case]:
                 sequential_keys=bool(options.get("sequential-keys?")),
                 linearizable_keys=bool(options.get("linearizable-keys?")),
                 wfr_keys=bool(options.get("wfr-keys?")),
-                transaction_order=_order(options.get("transaction-order")),
+                transaction_order=_order(options.get("transaction-order"), case),
             ),
             str(case["valid?"]).lower(),
             tuple(case["anomaly-types"]),
@@ -125,8 +128,12 @@ def _golden(folder: Path) -> Iterator[Case]:
         )
 
 
-def _order(given: Any) -> Mapping[int, int] | None:
-    return None if given is None else {int(row): int(place) for row, place in given.items()}
+def _order(given: Any, case: dict[str, Any]) -> Mapping[int, int] | None:
+    """The order of transactions by the index of their completion; invocations that were added later stand before."""
+    if given is None:
+        return None
+    added = len(case["history"]) // 2 if case["invokes-synthesised?"] else 0
+    return {int(row) + added: int(place) for row, place in given.items()}
 
 
 def _of_ops(ops: list[dict[str, Any]]) -> pa.Table:
