@@ -182,11 +182,13 @@ def count_unseen(mops: Mops, table: Table, order: Order, final: Bools, committed
 @kernel
 def link_unseen(
     mops: Mops, order: Order, following: I32, last: I32, unseen: I32, targets: I32, start: I64, place_of_mop: I32,
-    nodes: int, out: Out,
+    nodes: int, before: int, out: Out,
 ) -> None:  # fmt: skip
     """Edges to appends that no read shows: from the last append that is shown, and from the reads of the whole order.
 
-    `unseen` is sorted by key, `targets` has the transactions of these appends, and `start` says where each key begins.
+    `unseen` is sorted by key, `targets` has the transactions of these appends, and `start` says where each key begins. A
+    transaction that read the whole order and appends itself comes before the others, or there is a G-single: an edge of
+    the kind `before`.
     """
     for place in range(len(unseen)):
         place_of_mop[unseen[place]] = place
@@ -208,8 +210,10 @@ def link_unseen(
             write = order.write[order.start[key] + length - 1]
             if write >= 0 and mops.owner[write] == reader:
                 continue
-        own = -1
+        own, append = -1, -1
         for other in range(mops.start[reader], mops.start[reader + 1]):
             if mops.key[other] == key and place_of_mop[other] >= 0:
-                own = place_of_mop[other]
+                own, append = place_of_mop[other], other
         to_all(targets, start[key], start[key + 1], own, reader, 2, nodes, out)
+        if append > mop:
+            to_all(targets, start[key], start[key + 1], own, reader, before, nodes, out)

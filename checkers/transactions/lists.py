@@ -7,6 +7,7 @@ the longest read. Elle drops those where a key has two or more appends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,12 +15,15 @@ from splitbrain.checkers.kernels import plainly
 from splitbrain.checkers.transactions import list_findings as findings
 from splitbrain.checkers.transactions import list_kernels as kernels
 from splitbrain.checkers.transactions.columns import COMMITTED, NIL, READ, UNKNOWN, WRITE, Transactions
-from splitbrain.checkers.transactions.graph import RW, U8, WR, WW, Bools, Edges
+from splitbrain.checkers.transactions.graph import NO_G_SINGLE, RW, U8, WR, WW, Bools, Edges, derived
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.list_kernels import Order
 from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
+
+
+_BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
 
 
 def infer_lists(transactions: Transactions, source: str = "history") -> Inference:
@@ -111,21 +115,21 @@ class _Lists:
         unseen = unseen[:found]
         unseen = unseen[np.argsort(mops.key[unseen], kind="stable")]
         reads = int(np.count_nonzero(mops.kind == READ))
-        out = room_for(len(order.write) + 4 * reads + 4 * found + 2 * keys)
+        out = room_for(len(order.write) + 5 * reads + 4 * found + 2 * keys)
         kernels.link_order(mops, order, self.committed, following, last, out)
         kernels.link_reads(mops, table, order, self.committed, following, out)
         if found:
             place, start, targets = np.full(count, -1, np.int32), np.cumsum(size), mops.owner[unseen]
             first = nodes
             nodes = link_joints(targets, start, first, out)
-            kernels.link_unseen(mops, order, following, last, unseen, targets, start, place, first, out)
+            kernels.link_unseen(mops, order, following, last, unseen, targets, start, place, first, _BEFORE, out)
         return edges_in(out), nodes
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
 
     def because(self, one: int, other: int, kind: int) -> Because:
         """Why transaction `other` depends on `one` in that way."""
-        rule = {WW: self._overwritten, WR: self._read, RW: self._lacking}[kind]
+        rule = {WW: self._overwritten, WR: self._read, RW: self._lacking, _BEFORE: self._unseen}[kind]
         for before in self._mops(one):
             for after in self._mops(other):
                 if self.writes.mops.key[before] == self.writes.mops.key[after]:
@@ -156,6 +160,16 @@ class _Lists:
         if mops.elements[mops.list_start[after] + length - 1] != mops.value[before]:
             return None
         return Because(WR, int(mops.key[before]), before, after)
+
+    def _unseen(self, before: int, after: int) -> Because | None:
+        """Both appends are shown by no read, and the first transaction read what lacks the second one."""
+        mops, position = self.writes.mops, self.order.position
+        if mops.kind[before] == READ or mops.kind[after] == READ or position[before] >= 0 or position[after] >= 0:
+            return None
+        for read in self._mops(int(mops.owner[before])):
+            if mops.key[read] == mops.key[before] and read < before and self._lacking(read, after) is not None:
+                return Because(WW, int(mops.key[before]), before, after, read, "read-modify-write")
+        return None
 
     def _lacking(self, before: int, after: int) -> Because | None:
         mops, order = self.writes.mops, self.order

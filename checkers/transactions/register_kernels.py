@@ -24,7 +24,15 @@ def mark_read_from(mops: Mops, table: Table, committed: Bools) -> None:
 
 @kernel
 def find_versions(
-    mops: Mops, table: Table, final: Bools, previous: I32, committed: Bools, keys: int, version: I32, size: I32, out: Out
+    mops: Mops,
+    table: Table,
+    final: Bools,
+    previous: I32,
+    committed: Bools,
+    keys: int,
+    version: I32,
+    size: I32,
+    out: Out,
 ) -> None:
     """Fill in which version each first read of a key found, and count its readers; edges from writers to readers.
 

@@ -131,6 +131,11 @@ class _Check:
         (f, key, value), (g, other_key, later) = _op(one, step["before"]), _op(other, step["after"])
         if f not in _WRITES or g not in _WRITES or key != other_key:
             return False
+        if step.get("rule") == "read-modify-write":
+            read, read_key, found = _op(self._told[step["shown"]["transaction"]], step["shown"])
+            own = step["shown"]["transaction"] == step["from"] and step["shown"]["at"] < step["before"]["at"]
+            lacks = later not in (found or []) and value not in (found or [])
+            return own and read == "r" and read_key == key and lacks and "rests_on" in step
         if "rule" in step:
             return _assumed(step)
         reader = self._told[step["shown"]["transaction"]]
@@ -198,8 +203,10 @@ class _Check:
             else:
                 known, expected = True, _listed(value)
         found = _listed(ops[0][2])
-        return found != expected if known else found[len(found) - len(expected) :] != expected or len(found) < len(
-            expected
+        return (
+            found != expected
+            if known
+            else found[len(found) - len(expected) :] != expected or len(found) < len(expected)
         )
 
     def _future_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:

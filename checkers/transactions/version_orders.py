@@ -123,11 +123,12 @@ def _assumed(
 ) -> Iterator[tuple[str, list[Pair]]]:
     """The pairs of versions of one key that each assumption gives."""
     if assumptions.transaction_order:
-        yield "transaction-order", list(pairwise(_in_order(transactions, writes, accesses, assumptions.transaction_order)))
+        yield (
+            "transaction-order",
+            list(pairwise(_in_order(transactions, writes, accesses, assumptions.transaction_order))),
+        )
     if assumptions.wfr_keys:
-        pairs = [
-            (_first(writes, each), _last(writes, each)) for each in accesses if each.read >= 0 and each.write >= 0
-        ]
+        pairs = [(_first(writes, each), _last(writes, each)) for each in accesses if each.read >= 0 and each.write >= 0]
         yield "wfr-keys", pairs
     if assumptions.sequential_keys:
         last: dict[int, Access] = {}

@@ -157,6 +157,11 @@ class Witnesses:
                 f"{second} {does} {shown(after[2])} to {key} after {first} {does} {shown(before[2])}: "
                 f"{how['transaction']} read {shown(how['op'][2])}"
             )
+        if step["kind"] == "ww" and step.get("rule") == "read-modify-write":
+            return (
+                f"{first} read {key} as {shown(step['shown']['op'][2])} and appended {shown(before[2])}; had {second} "
+                f"appended {shown(after[2])} before that, there would be a G-single"
+            )
         if step["kind"] == "rw" and does == "appended":
             return f"{second} appended {shown(after[2])} to {key} after {first} read it as {shown(before[2])}"
         read = f"read {key} as {shown(before[2])}" if before[0] == "r" else f"{does} {key} {to} {shown(before[2])}"
