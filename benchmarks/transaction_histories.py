@@ -1,7 +1,7 @@
-"""Histories of a small database that clients use at the same time: simulated, seeded, a million transactions in seconds.
+"""Histories of a small database that clients use at the same time: simulated, seeded, and fast.
 
-Each client is idle, in a transaction, or about to be answered; at each step a random client goes on. The database keeps a
-list of committed appends for each key (a register has the last of them), at one of three levels:
+Each client is idle, in a transaction, or about to be answered; at each step a random client goes on. The database keeps
+a list of committed appends for each key (a register has the last of them), at one of three levels:
 
     serial    a transaction takes effect at one moment between its invocation and its answer
     snapshot  it reads what was committed when it began, and aborts if a key that it writes was written since (snapshot
@@ -22,6 +22,7 @@ from splitbrain.results.arrow import HISTORY_SCHEMA, MOPS
 
 LEVELS: Final = {"serial": 0, "snapshot": 1, "none": 2}
 _arrow: Any = pa
+_schema: Any = HISTORY_SCHEMA
 
 
 @dataclass(frozen=True)
@@ -125,40 +126,41 @@ def history(shape: Shape) -> pa.Table:
 
 def _table(rows: _Rows, shape: Shape) -> pa.Table:
     events, mops = int(rows.counts[0]), int(rows.counts[1])
-    kinds = pa.array(["r", "w" if shape.registers else "append"])
-    f = kinds.take(pa.array((rows.kind[:mops] != 0).astype(np.int8)))
+    kinds = _arrow.array(["r", "w" if shape.registers else "append"])
+    f = kinds.take(_arrow.array((rows.kind[:mops] != 0).astype(np.int8)))
     names = np.arange(int(rows.key[:mops].max()) + 1).astype(str)
-    key = pa.array(names.tolist()).take(pa.array(rows.key[:mops]))
+    key = _arrow.array(names.tolist()).take(_arrow.array(rows.key[:mops]))
     no_value = rows.value[:mops] == 0
-    value = pa.array(np.where(no_value, 0, rows.value[:mops]), mask=no_value)
+    value = _arrow.array(np.where(no_value, 0, rows.value[:mops]), mask=no_value)
     read = rows.length[:mops] >= 0
     ends = np.cumsum(np.where(read, rows.length[:mops], 0))
     offsets = np.concatenate([[0], ends]).astype(np.int32)
-    elements = pa.array(rows.elements[: int(offsets[-1])])
+    elements: Any = _arrow.array(rows.elements[: int(offsets[-1])])
     known = _arrow.py_buffer(np.packbits(read, bitorder="little"))
     values = _arrow.Array.from_buffers(
-        pa.list_(pa.int64()), mops, [known, _arrow.py_buffer(offsets)], children=[elements]
+        _arrow.list_(_arrow.int64()), mops, [known, _arrow.py_buffer(offsets)], children=[elements]
     )
     struct = _arrow.StructArray.from_arrays([f, key, value, values], fields=list(MOPS.value_type))
-    column = _arrow.ListArray.from_arrays(pa.array(rows.start[: events + 1]), struct, type=MOPS)
-    types = pa.array(["invoke", "ok", "fail", "info"]).take(pa.array(rows.type[:events]))
+    column = _arrow.ListArray.from_arrays(_arrow.array(rows.start[: events + 1]), struct, type=MOPS)
+    types = _arrow.array(["invoke", "ok", "fail", "info"]).take(_arrow.array(rows.type[:events]))
     order = np.arange(events)
     columns: dict[str, Any] = {
         "index": order,
         "time": order * 1_000_000,
         "process": rows.process[:events],
         "type": types,
-        "f": pa.array(["txn"]).take(pa.array(np.zeros(events, np.int8))),
+        "f": _arrow.array(["txn"]).take(_arrow.array(np.zeros(events, np.int8))),
         "mops": column,
     }
-    found: list[Any] = []
-    for field in HISTORY_SCHEMA:
-        found.append(pa.array(columns[field.name]) if field.name in columns else pa.nulls(events, field.type))
+    found: list[Any] = [
+        _arrow.array(columns[field.name]) if field.name in columns else pa.nulls(events, field.type)
+        for field in _schema
+    ]
     return pa.Table.from_arrays(found, schema=HISTORY_SCHEMA)
 
 
 @inlined
-def below(world: _World, limit: int) -> int:
+def below(world: _World, limit: int) -> Any:
     """A random number below a limit (xorshift64)."""
     x = world.random[0]
     x ^= x << np.uint64(13)
@@ -189,16 +191,16 @@ def simulate(world: _World, rows: _Rows, total: int, keys: int, writes: int, len
             open_clients += 1
         elif world.phase[client] == 1:
             if level == 2:
-                step(world, client, world.at[client], writes)
+                step(world, client, world.at[client])
                 world.at[client] += 1
                 if world.at[client] == world.size[client]:
                     world.phase[client] = 2
             elif level == 0:
                 for mop in range(world.size[client]):
-                    step(world, client, mop, writes)
+                    step(world, client, mop)
                 world.phase[client] = 2
             else:
-                commit(world, client, writes)
+                commit(world, client)
                 world.phase[client] = 2
         else:
             draw = below(world, 200)
@@ -250,7 +252,7 @@ def begin(world: _World, client: int, keys: int, writes: int, length: int, rmw: 
 
 
 @inlined
-def step(world: _World, client: int, mop: int, writes: int) -> None:
+def step(world: _World, client: Any, mop: Any) -> None:
     """One micro-operation takes effect."""
     key = world.key[client, mop]
     count = world.committed[key]
@@ -264,7 +266,7 @@ def step(world: _World, client: int, mop: int, writes: int) -> None:
 
 
 @inlined
-def commit(world: _World, client: int, writes: int) -> None:
+def commit(world: _World, client: Any) -> None:
     """Commit under snapshot isolation: reads are of the snapshot and of own appends; the first one to commit wins."""
     for mop in range(world.size[client]):
         key = world.key[client, mop]
@@ -313,5 +315,3 @@ def record(world: _World, rows: _Rows, client: int, type_: int) -> None:
     rows.counts[1] = at
     rows.counts[3] = filled
     rows.start[event + 1] = at
-
-

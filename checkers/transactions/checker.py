@@ -56,8 +56,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Isolation:
     """Judges the transactions of a run: ops of the function "txn" with micro-operations.
 
-    The options are those of `Options`. A verdict that is "false" has a witness of each anomaly in its evidence, verified by
-    `verify`; `not` and `also_not` there are the models that the history does not satisfy, the weakest ones first.
+    The options are those of `Options`. A verdict that is "false" has a verified witness of each anomaly in its
+    evidence; `not` and `also_not` there are the models that the history does not satisfy, the weakest ones first.
     """
 
     name: Workload
@@ -208,5 +208,5 @@ def _figures(found: Judged) -> dict[str, Any]:
         "edges": cycles.edges,
         "in_cycles": cycles.core,
         "open_keys": len(inference.open_keys),
-        **{each: count for each, count in sorted(inference.counts.items())},
+        **dict(sorted(inference.counts.items())),
     }

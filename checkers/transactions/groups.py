@@ -1,7 +1,7 @@
 """Edges from each of some transactions to all others of a group, without an edge for each pair.
 
-Two or more targets of a group have two chains of joints: the first targets up to each of them, and the last ones from each
-on. So a source that is a target itself takes two edges, and any other one takes one.
+Two or more targets of a group have two chains of joints: the first targets up to each of them, and the last ones from
+each on. So a source that is a target itself takes two edges, and any other one takes one.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from splitbrain.checkers.kernels import inlined, kernel
-from splitbrain.checkers.transactions.graph import I32, I64, U8, Edges
+from splitbrain.checkers.transactions.graph import I32, I64, U8, Edges, Int
 
 
 class Out(NamedTuple):
-    """Edges as they are found; `count[0]` is how many."""
+    """Edges as they are found; `found[0]` is how many."""
 
     source: I32
     target: I32
     kind: U8
-    count: I64
+    found: I64
 
 
 def room_for(edges: int) -> Out:
@@ -30,18 +30,18 @@ def room_for(edges: int) -> Out:
 
 def edges_in(out: Out) -> Edges:
     """The edges that were found."""
-    count = int(out.count[0])
+    count = int(out.found[0])
     return Edges(out.source[:count], out.target[:count], out.kind[:count])
 
 
 @inlined
-def emit(out: Out, source: int, target: int, kind: int) -> None:
+def emit(out: Out, source: Int, target: Int, kind: Int) -> None:
     """Add an edge."""
-    at = out.count[0]
+    at = out.found[0]
     out.source[at] = source
     out.target[at] = target
     out.kind[at] = kind
-    out.count[0] = at + 1
+    out.found[0] = at + 1
 
 
 @kernel
@@ -72,7 +72,7 @@ def link_joints(targets: I32, start: I64, nodes: int, out: Out) -> int:
 
 
 @inlined
-def to_all(targets: I32, first: int, end: int, own: int, source: int, kind: int, nodes: int, out: Out) -> None:
+def to_all(targets: I32, first: Int, end: Int, own: Int, source: Int, kind: Int, nodes: Int, out: Out) -> None:
     """Edges from a transaction to all targets from `first` to `end`, but to the one at `own` (-1: to all)."""
     if end == first:
         return

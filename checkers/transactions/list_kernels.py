@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitbrain.checkers.kernels import inlined, kernel
-from splitbrain.checkers.transactions.graph import I32, I64, Bools
+from splitbrain.checkers.transactions.graph import I32, I64, Bools, Int
 from splitbrain.checkers.transactions.groups import Out, emit, to_all
 from splitbrain.checkers.transactions.writes import Mops, Table, write_of
 
@@ -36,7 +36,7 @@ class Order(NamedTuple):
 
 
 @inlined
-def length_of(mops: Mops, mop: int) -> int:
+def length_of(mops: Mops, mop: Int) -> Int:
     """The length of the list that a micro-operation read, -1 if it read none, or it is not known which."""
     if mops.kind[mop] != 0 or mops.status[mops.owner[mop]] != 0:
         return -1
@@ -180,18 +180,8 @@ def count_unseen(mops: Mops, table: Table, order: Order, final: Bools, committed
 
 
 @kernel
-def link_unseen(
-    mops: Mops, order: Order, following: I32, last: I32, unseen: I32, targets: I32, start: I64, place_of_mop: I32,
-    nodes: int, before: int, out: Out,
-) -> None:  # fmt: skip
-    """Edges to appends that no read shows: from the last append that is shown, and from the reads of the whole order.
-
-    `unseen` is sorted by key, `targets` has the transactions of these appends, and `start` says where each key begins. A
-    transaction that read the whole order and appends itself comes before the others, or there is a G-single: an edge of
-    the kind `before`.
-    """
-    for place in range(len(unseen)):
-        place_of_mop[unseen[place]] = place
+def link_last(order: Order, last: I32, targets: I32, start: I64, nodes: int, out: Out) -> None:
+    """Edges from the last append that a read shows to those that none shows."""
     for key in range(len(order.longest)):
         if last[key] >= 0:
             own = -1
@@ -199,6 +189,21 @@ def link_unseen(
                 if targets[place] == last[key]:
                     own = place
             to_all(targets, start[key], start[key + 1], own, last[key], 0, nodes, out)
+
+
+@kernel
+def link_unseen(
+    mops: Mops, order: Order, following: I32, unseen: I32, targets: I32, start: I64, place_of_mop: I32,
+    nodes: int, before: int, out: Out,
+) -> None:  # fmt: skip
+    """Edges from the reads of the whole order to appends that no read shows.
+
+    `unseen` is sorted by key, `targets` has the transactions of these appends, and `start` says where each key begins.
+    A transaction that read the whole order and appends itself comes before the others, or there is a G-single: an edge
+    of the kind `before`.
+    """
+    for place in range(len(unseen)):
+        place_of_mop[unseen[place]] = place
     for mop in range(len(mops.kind)):
         length = length_of(mops, mop)
         if length < 0 or order.odd[mop]:

@@ -22,7 +22,6 @@ from splitbrain.checkers.transactions.list_kernels import Order
 from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
-
 _BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
 
 
@@ -122,7 +121,8 @@ class _Lists:
             place, start, targets = np.full(count, -1, np.int32), np.cumsum(size), mops.owner[unseen]
             first = nodes
             nodes = link_joints(targets, start, first, out)
-            kernels.link_unseen(mops, order, following, last, unseen, targets, start, place, first, _BEFORE, out)
+            kernels.link_last(order, last, targets, start, first, out)
+            kernels.link_unseen(mops, order, following, unseen, targets, start, place, first, _BEFORE, out)
         return edges_in(out), nodes
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class _Lists:
             return None
         return Because(RW, key, before, after)
 
-    # --- what is wrong without a cycle ----------------------------------------------------------------------------------
+    # --- what is wrong without a cycle --------------------------------------------------------------------------------
 
     def cases(self) -> tuple[list[Case], dict[str, int]]:
         """Anomalies of single reads and updates, and how many there are of each type."""
@@ -264,7 +264,7 @@ class _Lists:
         lost = np.full(len(mops.kind), NOBODY, np.int32)
         count = findings.find_lost(mops, order, self.writes.final, self.writes.previous, first, lost)
         cases: list[Case] = []
-        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist() if count else []:
+        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist():
             other, reads = int(lost[mop]), [self._first(mop), self._first(int(lost[mop]))]
             owners = (int(mops.owner[mop]), int(mops.owner[other]))
             cases.append(Case("lost-update", owners, int(mops.key[mop]), (reads[0], mop, reads[1], other)))

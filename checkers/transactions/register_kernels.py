@@ -100,8 +100,8 @@ def link_versions(
 ) -> None:  # fmt: skip
     """Edges from the readers of each version to the transactions that overwrite it.
 
-    `overwriting` has the writes, sorted by version, `targets` their transactions, `start` where each version begins. Edges
-    are of kind `derived`, but observed ones where the version is the initial one: all others come after that.
+    `overwriting` has the writes, sorted by version, `targets` their transactions, `start` where each version begins.
+    Edges are of kind `derived`, but observed ones where the version is the initial one: all others come after that.
     """
     for place in range(len(overwriting)):
         place_of_mop[overwriting[place]] = place

@@ -4,8 +4,8 @@ Who read from whom is known. The order of versions is not; what is known of it:
 
 *   The initial version comes before all others.
 *   A transaction that reads a version and then writes the key overwrites that version or a later one. Was it an earlier
-    one, there would be a G1c: it reads from the writer that overwrites it (MTC, ICDE 2025). So this rests on the absence
-    of G1c, and gives antidependencies of other readers only.
+    one, there would be a G1c: it reads from the writer that overwrites it (MTC, ICDE 2025). So this rests on the
+    absence of G1c, and gives antidependencies of other readers only.
 *   What `saturation` finds.
 *   What the user says may be assumed (`Assumptions`), see `version_orders`.
 """
@@ -171,7 +171,7 @@ class _Registers:
             mop = int(self.writes.previous[mop])
         return mop
 
-    # --- what is wrong without a cycle ----------------------------------------------------------------------------------
+    # --- what is wrong without a cycle --------------------------------------------------------------------------------
 
     def cases(self) -> Found:
         """Anomalies of single reads and updates, and how many there are of each type."""
@@ -201,7 +201,7 @@ class _Registers:
         return Case(anomaly, owners, key, (read, write), (value,))
 
     def _garbage(self, flags: U8, found: Found) -> None:
-        """A key can have had one value before the history began: two that nobody wrote, or one and nil, are too many."""
+        """Find keys with two values that nobody wrote, nil being one: only one can be from before the history."""
         mops = self.writes.mops
         places = np.flatnonzero(flags & findings.GARBAGE)
         if not len(places):
@@ -226,11 +226,15 @@ class _Registers:
 
     def _lost(self, found: Found) -> None:
         mops = self.writes.mops
+        return (mops.kind == READ) & (mops.value == NIL) & (self.writes.previous < 0)
+
+    def _lost(self, found: Found) -> None:
+        mops = self.writes.mops
         first = np.full(len(self.transactions.key_names) + len(mops.kind) + self.unwritten, NOBODY, np.int32)
         lost = np.full(len(mops.kind), NOBODY, np.int32)
         count = kernels.find_lost(mops, self.writes.final, self.writes.previous, self.version, first, lost)
         cases: list[Case] = []
-        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist() if count else []:
+        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist():
             other = int(lost[mop])
             owners = (int(mops.owner[mop]), int(mops.owner[other]))
             cases.append(

@@ -72,14 +72,16 @@ class _Check:
         return int(np.searchsorted(self._index, index))
 
     def _ops(self, row: int) -> Iterator[tuple[str, str, Any]]:
-        typed = self._history.column("mops")[row].as_py()
+        typed: Any = self._history.column("mops")[row].as_py()
         if typed is not None:
             for mop in typed:
-                yield mop["f"], mop["key"], mop["value"] if mop["values"] is None else mop["values"]
+                found: Any = mop["value"] if mop["values"] is None else mop["values"]
+                yield str(mop["f"]), str(mop["key"]), found
             return
-        for mop in msgspec.json.decode(self._history.column("value")[row].as_py()):
+        text: Any = self._history.column("value")[row].as_py()
+        for mop in msgspec.json.decode(text):
             f, key, value = [*mop, None][:3]
-            yield f, key if isinstance(key, str) else msgspec.json.encode(key).decode(), value
+            yield str(f), key if isinstance(key, str) else msgspec.json.encode(key).decode(), value
 
     def _committed(self, name: str) -> bool:
         """Whether a transaction committed: it says so, or a committed one read what it wrote."""
@@ -125,7 +127,8 @@ class _Check:
         (f, key, value), (g, read_key, found) = _op(one, step["before"]), _op(other, step["after"])
         if f not in _WRITES or g != "r" or key != read_key or other["type"] != "ok":
             return False
-        return found[-1] == value if isinstance(found, list) and found else found == value
+        listed = _listed(found)
+        return bool(listed) and listed[-1] == value
 
     def _ww(self, step: Told, one: Told, other: Told) -> bool:
         (f, key, value), (g, other_key, later) = _op(one, step["before"]), _op(other, step["after"])
@@ -159,7 +162,7 @@ class _Check:
             return _assumed(step)
         return later not in (found or [])
 
-    # --- anomalies that are no cycles -----------------------------------------------------------------------------------
+    # --- anomalies that are no cycles ---------------------------------------------------------------------------------
 
     def _case(self) -> Iterator[str]:
         anomaly, key = self._witness["anomaly"], self._witness["key"]
@@ -194,7 +197,8 @@ class _Check:
     def _internal(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
         """Follow the transaction: what it must find, or, before its first read of a list, with what that must end."""
         key, at = ops[0][1], cited[0][1]["at"]
-        known, expected = False, []
+        known = False
+        expected: list[Any] = []
         for f, each, value in who[0]["ops"][:at]:
             if each != key:
                 continue

@@ -72,7 +72,7 @@ def assumed_versions(
     rules: dict[tuple[int, int, int], str] = {}
     cyclic: list[Case] = []
     for key, accesses in enumerate(by_key):
-        known: dict[Pair, str] = {pair: "initial" for pair in _initial(writes, accesses)}
+        known: dict[Pair, str] = dict.fromkeys(_initial(writes, accesses), "initial")
         for rule, pairs in _assumed(transactions, writes, accesses, assumptions):
             more = {**dict.fromkeys(pairs, rule), **known}
             cycle = _cycle(list(more))
@@ -132,7 +132,7 @@ def _assumed(
         yield "wfr-keys", pairs
     if assumptions.sequential_keys:
         last: dict[int, Access] = {}
-        pairs = []
+        pairs = list[Pair]()
         for each in accesses:
             process = int(transactions.process[each.transaction])
             if process in last:

@@ -7,7 +7,7 @@ was written, read or timed so that one transaction comes before the next. `verif
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -115,10 +115,7 @@ class Witnesses:
         return -1
 
     def _step(self, names: _Names, one: int, other: int, kind: int) -> dict[str, Any]:
-        if kind in (PROCESS, REALTIME):
-            because = Because(kind)
-        else:
-            because = self._inference.reasons.because(one, other, kind)
+        because = Because(kind) if kind in (PROCESS, REALTIME) else self._inference.reasons.because(one, other, kind)
         base, level, tag = parts(kind)
         step: dict[str, Any] = {"from": names.of(one), "to": names.of(other), "kind": NAMES[base]}
         if because.key >= 0:
@@ -236,8 +233,7 @@ class _Names:
 
 def shown(value: Any) -> str:
     """A value as in Jepsen's histories, shortened where it is long."""
+    text = "nil" if value is None else str(value)
     if isinstance(value, list):
-        text = f"[{' '.join(map(str, value))}]"  # pyright: ignore[reportUnknownArgumentType]
-    else:
-        text = "nil" if value is None else str(value)
+        text = f"[{' '.join(map(str, cast('list[Any]', value)))}]"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 2 :]}"

@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from splitbrain.checkers import kernels
 from splitbrain.checkers.transactions.assumptions import Assumptions
@@ -21,13 +21,16 @@ from splitbrain.checkers.transactions.judging import Expected, Workload
 from splitbrain.checkers.transactions.models import impossible
 from splitbrain.checkers.transactions.report import judged
 from splitbrain.results.arrow import to_table
-from splitbrain.results.history import Mop, Op
+from splitbrain.results.history import Mop, Op, OpType
 
 SERIAL: Final = ("serializable", "strong-session-serializable", "strict-serializable")
 """Models that are decided by trying serial orders: of any kind, that respect processes, that respect real time."""
 
 LEVELS: Final = ("read-uncommitted", "read-committed", "consistent-view", "snapshot-isolation", "repeatable-read")
 """Models that are decided by trying orders of versions."""
+
+
+_ENDS: Final[list[OpType]] = ["ok", "info", "fail"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Txn:
     process: int
     invoked: int
     completed: int
-    type: str
+    type: OpType
     mops: tuple[tuple[str, str, Any], ...]
 
 
@@ -45,7 +48,7 @@ class Txn:
 
 
 def random_history(rng: random.Random, workload: Workload) -> list[Txn]:
-    """A few transactions on a database that is sometimes right: they take effect in an order, and reads may be stale."""
+    """A few transactions on a database that is sometimes right: they take effect in turn, and reads may be stale."""
     count, keys = rng.randint(2, 5), rng.randint(1, 3)
     times = _times(rng, count)
     order = sorted(range(count), key=lambda each: rng.uniform(*times[each][1:]) if rng.random() < 0.9 else rng.random())
@@ -55,7 +58,7 @@ def random_history(rng: random.Random, workload: Workload) -> list[Txn]:
     value = itertools.count(1)
     for txn in order:
         process, invoked, completed = times[txn]
-        kind = rng.choices(["ok", "info", "fail"], [0.84, 0.1, 0.06])[0]
+        kind: OpType = rng.choices(_ENDS, [0.84, 0.1, 0.06])[0]
         seen = dict(states[-1] if rng.random() >= flaws else rng.choice(states))
         written: list[tuple[str, int]] = []
         mops: list[tuple[str, str, Any]] = []
@@ -87,9 +90,7 @@ def _typed(txn: Txn, workload: Workload) -> Txn:
     if workload == "list-append":
         known = txn.mops if txn.type == "ok" else tuple((f, k, None if f == "r" else v) for f, k, v in txn.mops)
         return Txn(txn.process, txn.invoked, txn.completed, txn.type, known)
-    known = tuple(
-        (f, k, (v[-1] if v and txn.type == "ok" else None) if f == "r" else v) for f, k, v in txn.mops
-    )
+    known = tuple((f, k, (v[-1] if v and txn.type == "ok" else None) if f == "r" else v) for f, k, v in txn.mops)
     return Txn(txn.process, txn.invoked, txn.completed, txn.type, known)
 
 
@@ -126,7 +127,10 @@ def ops_of(history: Sequence[Txn]) -> list[Op]:
         found = tuple(_mop(f, k, v) for f, k, v in txn.mops)
         rows[txn.invoked] = Op(process=txn.process, type="invoke", f="txn", mops=asked)
         rows[txn.completed] = Op(
-            process=txn.process, type=txn.type, f="txn", mops=found if txn.type == "ok" else asked  # pyright: ignore[reportArgumentType]
+            process=txn.process,
+            type=txn.type,
+            f="txn",
+            mops=found if txn.type == "ok" else asked,  # pyright: ignore[reportArgumentType]
         )
     return [_indexed(rows[at], at) for at in sorted(rows)]
 
@@ -136,7 +140,7 @@ def _indexed(op: Op, index: int) -> Op:
 
 
 def _mop(f: str, key: str, value: Any) -> Mop:
-    return Mop(f, key, values=value) if isinstance(value, tuple) else Mop(f, key, value)
+    return Mop(f, key, values=cast("tuple[int, ...]", value)) if isinstance(value, tuple) else Mop(f, key, value)
 
 
 # --- serial orders ----------------------------------------------------------------------------------------------------
@@ -216,7 +220,7 @@ def is_sound(history: Sequence[Txn]) -> bool:
 
 def satisfied(history: Sequence[Txn]) -> dict[str, bool]:
     """For each of LEVELS, whether some order of versions satisfies it. The history is sound."""
-    found = dict.fromkeys(LEVELS, False)
+    found: dict[str, bool] = dict.fromkeys(LEVELS, False)
     for committed in _outcomes(history):
         for order in _orders(committed):
             for level in LEVELS:
@@ -246,7 +250,8 @@ def _orders(committed: list[Txn]) -> Iterator[dict[str, tuple[int, ...]]]:
         reads = [v for txn in committed if txn.type == "ok" for f, k, v in txn.mops if f == "r" and k == key]
         longest = max(reads, key=len, default=())
         rest = [each for each in appends if each not in longest]
-        options.append([longest + tail for tail in itertools.permutations(rest) if _in_turn(committed, key, longest + tail)])
+        whole = (longest + tail for tail in itertools.permutations(rest))
+        options.append([order for order in whole if _in_turn(committed, key, order)])
     for chosen in itertools.product(*options):
         yield dict(zip(keys, chosen, strict=True))
 
