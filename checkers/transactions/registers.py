@@ -226,10 +226,6 @@ class _Registers:
 
     def _lost(self, found: Found) -> None:
         mops = self.writes.mops
-        return (mops.kind == READ) & (mops.value == NIL) & (self.writes.previous < 0)
-
-    def _lost(self, found: Found) -> None:
-        mops = self.writes.mops
         first = np.full(len(self.transactions.key_names) + len(mops.kind) + self.unwritten, NOBODY, np.int32)
         lost = np.full(len(mops.kind), NOBODY, np.int32)
         count = kernels.find_lost(mops, self.writes.final, self.writes.previous, self.version, first, lost)
