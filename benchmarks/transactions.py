@@ -102,7 +102,8 @@ def main() -> None:
         workload = "rw-register" if registers else "list-append"
         print(
             f"{count:12,}  {level:8}  {workload}  {source:8}  {found['seconds']:5.2f}  {found['reading']:7.2f}  "
-            f"{found['peak_mb']:7,} ({found['made_mb']:7,})  {found['valid']:7}  {growth:5}  {len(found['anomalies'])} types"
+            f"{found['peak_mb']:7,} ({found['made_mb']:7,})  {found['valid']:7}  {growth:5}  "
+            f"{len(found['anomalies'])} types of anomalies"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.graph import Bools, Edges
+from splitbrain.checkers.transactions.saturation import Key
 
 CASES: int = 8
 """How many cases of one anomaly are kept; all are counted."""
@@ -89,6 +90,7 @@ class Inference:
         reasons: why there is which edge.
         open_keys: numbers of keys of whose versions the order is not known.
         figures: counts, for the verdict.
+        keys: the versions of the open keys, of registers.
     """
 
     transactions: Transactions
@@ -100,3 +102,4 @@ class Inference:
     reasons: Reasons
     open_keys: tuple[int, ...] = ()
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
+    keys: tuple[Key, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from splitbrain.checkers.transactions import models
@@ -15,6 +15,7 @@ from splitbrain.checkers.transactions.inference import Inference
 from splitbrain.checkers.transactions.lists import infer_lists
 from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
+from splitbrain.checkers.transactions.saturation import Derivation, saturate
 from splitbrain.checkers.verdict import Valid
 
 Workload: TypeAlias = Literal["list-append", "rw-register"]
@@ -56,6 +57,7 @@ class Findings:
         also_ruled_out: stronger ones.
         inference: what it was inferred from.
         cycles: those that were found.
+        derivation: what derived edges follow from.
     """
 
     valid: Valid
@@ -65,7 +67,7 @@ class Findings:
     also_ruled_out: tuple[str, ...]
     inference: Inference
     cycles: Cycles
-    figures: dict[str, int] = field(default_factory=dict[str, int])
+    derivation: Derivation
 
 
 def judge_transactions(
@@ -90,8 +92,14 @@ def judge_transactions(
         edges.append(realtime)
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
+    observed = tuple(edges)
+    saturated = saturate(len(transactions), nodes, observed, inference.keys, tag)
+    if saturated.premises:
+        edges.append(saturated.edges)
     found = cycles_of(len(transactions), nodes, edges, tag)
-    return _findings(inference, found, proscribed)
+    closed = frozenset(saturated.closed)
+    inference = replace(inference, open_keys=tuple(key for key in inference.open_keys if key not in closed))
+    return _findings(inference, found, proscribed, Derivation(observed, nodes, saturated))
 
 
 def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
@@ -106,7 +114,7 @@ def _tag(proscribed: frozenset[str]) -> int:
     return max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
 
 
-def _findings(inference: Inference, cycles: Cycles, proscribed: frozenset[str]) -> Findings:
+def _findings(inference: Inference, cycles: Cycles, proscribed: frozenset[str], derivation: Derivation) -> Findings:
     shown = [*inference.counts, *cycles.named]
     impossible = models.impossible(shown)
     shown += [f"{model}{models.EXISTS}" for model in cycles.ruled_out if model not in impossible]
@@ -121,6 +129,7 @@ def _findings(inference: Inference, cycles: Cycles, proscribed: frozenset[str]) 
         also_ruled_out=tuple(stronger),
         inference=inference,
         cycles=cycles,
+        derivation=derivation,
     )
 
 

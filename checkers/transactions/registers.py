@@ -24,6 +24,7 @@ from splitbrain.checkers.transactions.columns import APPEND, COMMITTED, NIL, REA
 from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, U8, WR, WW, Bools, Edges, derived, parts
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
+from splitbrain.checkers.transactions.saturation import Key
 from splitbrain.checkers.transactions.version_orders import Versions, assumed_versions
 from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
@@ -64,6 +65,7 @@ def infer_registers(transactions: Transactions, assumptions: Assumptions, source
         counts=found.counts,
         reasons=registers,
         open_keys=registers.open_keys,
+        keys=tuple(registers.keys()),
         figures=figures,
     )
 
@@ -131,6 +133,24 @@ class _Registers:
     unwritten: int
     open_keys: tuple[int, ...]
     versions: Versions | None = None
+
+    def keys(self) -> list[Key]:
+        """The versions of the open keys."""
+        mops, count = self.writes.mops, len(self.transactions.key_names)
+        is_open = np.zeros(count, np.bool_)
+        is_open[list(self.open_keys)] = True
+        keys = {key: Key(key) for key in self.open_keys}
+        number: dict[int, int] = {}
+        for write in np.flatnonzero(self.writes.final & is_open[mops.key] & self.committed[mops.owner]).tolist():
+            key = keys[int(mops.key[write])]
+            number[write] = len(key.writes)
+            key.writes.append((write, int(mops.owner[write])))
+            key.reads.append([])
+        for read in np.flatnonzero((self.version >= count) & is_open[mops.key]).tolist():
+            write = int(self.version[read]) - count
+            if write in number:
+                keys[int(mops.key[read])].reads[number[write]].append((read, int(mops.owner[read])))
+        return [key for key in keys.values() if key.writes]
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def judged(
     findings = judge_transactions(transactions_of(history, source), workload, expected, assumptions, source)
     inference, cycles = findings.inference, findings.cycles
     index: np.ndarray[tuple[int], np.dtype[np.int64]] = numbers(history.column("index")).astype(np.int64)
-    make = Witnesses(inference, index)
+    make = Witnesses(inference, findings.derivation, index)
     shown = [make.of_case(case) for case in inference.cases]
     shown += [make.of_cycle(anomaly, cycle) for anomaly, cycle in cycles.named.items()]
     witnesses: dict[str, list[dict[str, Any]]] = {}

@@ -111,11 +111,43 @@ class _Check:
             if not self._committed(name):
                 yield f"{name} did not commit"
         for step in steps:
-            if not getattr(self, f"_{step['kind']}")(step, self._told[step["from"]], self._told[step["to"]]):
+            if not self._follows(step):
                 yield f"it does not follow that {step['sentence']}"
         name = _named(steps)
         if name != self._witness["anomaly"]:
             yield f"this cycle is {name}"
+
+    def _follows(self, step: Told) -> bool:
+        check = getattr(self, f"_{step['kind']}")
+        return bool(check(step, self._told[step["from"]], self._told[step["to"]]))
+
+    def _version_order(self, step: Told, one: Told, other: Told) -> bool:
+        """Whether one version comes before another one.
+
+        It does if its writer comes before a transaction that wrote or read the other one, unless there is a G-single,
+        or, where the way there has antidependencies, a G2.
+        """
+        first, last = (self._told[step[each]["transaction"]] for each in ("earlier", "later"))
+        (f, key, earlier), (g, other_key, later) = _op(first, step["earlier"]), _op(last, step["later"])
+        (h, one_key, known), (i, to_key, written) = _op(one, step["before"]), _op(other, step["after"])
+        if {other_key, one_key, to_key} != {key} or (f, i) != ("w", "w") or (known, written) != (earlier, later):
+            return False
+        if earlier == later or (g == "w" and last is not other) or (h == "w" and one is not first):
+            return False
+        if (h == "r") != (step["kind"] == "rw") or not all(self._committed(each["name"]) for each in (first, last)):
+            return False
+        way = step["way"]
+        at = first["name"]
+        for each in way:
+            if each["from"] != at or not self._committed(each["to"]) or not self._follows(each):
+                return False
+            at = each["to"]
+        weak = step["rests_on"] == "no G2" or all(
+            each["kind"] != "rw" and each.get("rests_on") in (None, "no G1c", "no G-single") for each in way
+        )
+        orders = [each.get("order", each["kind"]) for each in way]
+        tagged = [each for each in orders if each in ("process", "realtime")]
+        return bool(way) and at == last["name"] and weak and all(each == step.get("order") for each in tagged)
 
     def _process(self, step: Told, one: Told, other: Told) -> bool:
         return one["process"] == other["process"] and one["invoked"] < other["invoked"]
@@ -140,7 +172,7 @@ class _Check:
             lacks = later not in (found or []) and value not in (found or [])
             return own and read == "r" and read_key == key and lacks and "rests_on" in step
         if "rule" in step:
-            return _assumed(step)
+            return self._version_order(step, one, other) if step["rule"] == "version-order" else _assumed(step)
         reader = self._told[step["shown"]["transaction"]]
         read, read_key, found = _op(reader, step["shown"])
         if read != "r" or read_key != key or reader["type"] != "ok" or value not in found:
@@ -159,7 +191,7 @@ class _Check:
             writer = _op(self._told[step["shown"]["transaction"]], step["shown"])
             return list(first) == ["r", key, found] and list(writer) == ["w", key, found] and "rests_on" in step
         if rule:
-            return _assumed(step)
+            return self._version_order(step, one, other) if rule == "version-order" else _assumed(step)
         return later not in (found or [])
 
     # --- anomalies that are no cycles ---------------------------------------------------------------------------------

@@ -12,12 +12,16 @@ from typing import Any, Final, cast
 import numpy as np
 
 from splitbrain.checkers.transactions.columns import ABORTED, COMMITTED, MAYBE, OPEN, READ, Transactions
-from splitbrain.checkers.transactions.graph import NAMES, PROCESS, REALTIME, parts
+from splitbrain.checkers.transactions.graph import NAMES, PROCESS, REALTIME, RW, parts
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
+from splitbrain.checkers.transactions.saturation import Derivation, Edge, Premise
 from splitbrain.checkers.transactions.search import Cycle
 
 _ENDS: Final = {COMMITTED: "ok", MAYBE: "info", ABORTED: "fail"}
 _FUNCTIONS: Final = {0: "r", 1: "w", 2: "append"}
+RESTS_ON: Final = ("", "no G1c", "no G-single", "no G2")
+"""What a derived edge rests on, by its level."""
+
 _SHOWN: Final = 40
 """Characters of a value in a sentence."""
 
@@ -27,11 +31,15 @@ class Witnesses:
 
     Args:
         inference: what was inferred from it.
+        derivation: what derived edges follow from.
         index: of each row of the history the op's index.
     """
 
-    def __init__(self, inference: Inference, index: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    def __init__(
+        self, inference: Inference, derivation: Derivation, index: np.ndarray[tuple[int], np.dtype[np.int64]]
+    ) -> None:
         self._inference = inference
+        self._derivation = derivation
         self._transactions = inference.transactions
         self._index = index
 
@@ -115,6 +123,9 @@ class Witnesses:
         return -1
 
     def _step(self, names: _Names, one: int, other: int, kind: int) -> dict[str, Any]:
+        premise = self._derivation.premise((one, other, kind))
+        if premise is not None:
+            return self._derived(names, (one, other, kind), premise)
         because = Because(kind) if kind in (PROCESS, REALTIME) else self._inference.reasons.because(one, other, kind)
         base, level, tag = parts(kind)
         step: dict[str, Any] = {"from": names.of(one), "to": names.of(other), "kind": NAMES[base]}
@@ -128,11 +139,48 @@ class Witnesses:
         if because.rule:
             step["rule"] = because.rule
         if level:
-            step["rests_on"] = ("", "no G1c", "no G-single", "no G2")[level]
+            step["rests_on"] = RESTS_ON[level]
         if tag and base not in (PROCESS, REALTIME):
             step["order"] = ("", "process", "realtime")[tag]
         step["sentence"] = f"{names.of(one)} < {names.of(other)}, because {self._why(step, names, one, other)}."
         return step
+
+    def _derived(self, names: _Names, edge: Edge, premise: Premise) -> dict[str, Any]:
+        """The step of an edge that follows from the order of two versions."""
+        one, other, kind = edge
+        base, level, tag = parts(kind)
+        ends = (self._owner(premise.earlier), self._owner(premise.later))
+        steps = self._derivation.way(len(self._transactions), premise, ends, (level, tag))
+        step: dict[str, Any] = {
+            "from": names.of(one),
+            "to": names.of(other),
+            "kind": NAMES[base],
+            "key": self._transactions.key_names[int(self._transactions.mop_key[premise.after])],
+            "before": {"at": self._at(premise.before), "op": self._mop(premise.before)},
+            "after": {"at": self._at(premise.after), "op": self._mop(premise.after)},
+            "rule": "version-order",
+            "earlier": self._cited(names, premise.earlier),
+            "later": self._cited(names, premise.later),
+            "way": [self._step(names, *each) for each in steps],
+            "rests_on": RESTS_ON[level],
+        }
+        if tag:
+            step["order"] = NAMES[PROCESS if tag == 1 else REALTIME]
+        earlier, later = step["before"]["op"][2], step["after"]["op"][2]
+        path = " < ".join([names.of(ends[0]), *(each["to"] for each in step["way"])])
+        step["sentence"] = (
+            f"{names.of(one)} < {names.of(other)}, because {step['key']} was {shown(earlier)}, which {names.of(one)} "
+            f"{'read' if base == RW else 'wrote'}, before {names.of(other)} wrote {shown(later)}: "
+            f"{names.of(ends[0])} wrote {shown(earlier)}, {path}, and {names.of(ends[1])} "
+            f"{'read' if step['later']['op'][0] == 'r' else 'wrote'} {shown(later)} ({RESTS_ON[level]})."
+        )
+        return step
+
+    def _cited(self, names: _Names, mop: int) -> dict[str, Any]:
+        return {"transaction": names.of_mop(mop), "at": self._at(mop), "op": self._mop(mop)}
+
+    def _owner(self, mop: int) -> int:
+        return int(np.searchsorted(self._transactions.mop_start, mop, side="right")) - 1
 
     def _why(self, step: dict[str, Any], names: _Names, one: int, other: int) -> str:
         first, second = names.of(one), names.of(other)

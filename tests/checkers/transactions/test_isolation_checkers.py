@@ -114,6 +114,56 @@ def test_read_modify_writes_order_the_versions_of_a_register() -> None:
     assert judge(REGISTERS, "rw-register", consistency_models=["read-committed"]).valid == "true"
 
 
+def test_an_edge_that_follows_from_the_order_of_a_process_is_no_edge_of_data() -> None:
+    """T1, T3, T2 is a serial order, but process 1 made T2 before T3: that is no G1c, and a G-single of processes."""
+    text = """
+    0 invoke [[:w :x 1] [:w :y 1]]
+    0 ok     [[:w :x 1] [:w :y 1]]
+    1 invoke [[:r :y nil] [:w :x 2]]
+    1 ok     [[:r :y 1] [:w :x 2]]
+    1 invoke [[:r :x nil]]
+    1 ok     [[:r :x 1]]
+    """
+    assert judge(text, "rw-register", consistency_models=["serializable"]).valid == "true"
+    found = judge(text, "rw-register", consistency_models=["strong-session-serializable"])
+    assert found.anomalies == ("G-single-item-process",)
+
+
+SATURATED = """
+0 invoke [[:w :x 1] [:w :y 1]]
+1 invoke [[:r :y nil] [:w :x 2] [:w :z 2]]
+2 invoke [[:r :z nil] [:r :x nil]]
+0 ok     [[:w :x 1] [:w :y 1]]
+1 ok     [[:r :y 1] [:w :x 2] [:w :z 2]]
+2 ok     [[:r :z 2] [:r :x 1]]
+"""
+
+
+def test_versions_are_ordered_by_who_comes_before_whom_although_nobody_read_both() -> None:
+    """T2 wrote x after T1 did, T3 read from T2 and then x as T1 wrote it."""
+    found = judge(SATURATED, "rw-register", consistency_models=["serializable"])
+    assert "G-single-item" in found.anomalies
+    steps = found.evidence["anomalies"]["G-single-item"][0]["steps"]
+    [step] = [each for each in steps if each.get("rule") == "version-order"]
+    assert step["rests_on"] == "no G-single"
+    assert judge(SATURATED, "rw-register", consistency_models=["read-committed"]).valid == "true"
+    assert "open_keys" not in found.evidence
+
+
+def test_a_step_that_follows_from_a_way_does_not_pass_with_another_way() -> None:
+    table = history(SATURATED)
+    found = judge(SATURATED, "rw-register", consistency_models=["serializable"])
+    witness = found.evidence["anomalies"]["G-single-item"][0]
+    place = next(at for at, step in enumerate(witness["steps"]) if step.get("rule") == "version-order")
+    assert problems_of(witness, table) == []
+    for name, value in (("way", []), ("rests_on", ""), ("earlier", witness["steps"][place]["later"])):
+        changed = copy.deepcopy(witness)
+        changed["steps"][place][name] = value
+        if name == "rests_on":
+            changed["steps"][place]["way"] = changed["steps"][place]["way"][:-1]
+        assert problems_of(changed, table), name
+
+
 def test_keys_whose_versions_stayed_open_are_listed() -> None:
     text = """
     0 invoke [[:w :x 1]]
@@ -123,10 +173,11 @@ def test_keys_whose_versions_stayed_open_are_listed() -> None:
     2 invoke [[:r :x nil]]
     2 ok     [[:r :x 2]]
     """
-    found = judge(text, "rw-register")
+    found = judge(text, "rw-register", consistency_models=["serializable"])
     assert found.valid == "true"
     assert found.evidence["open_keys"] == ["x"]
     assert "the order of versions stayed open: x" in found.sentence
+    assert "open_keys" not in judge(text, "rw-register").evidence  # in real time the read says which write was the last
 
 
 def test_assumptions_are_off_unless_asked_for() -> None:
