@@ -54,7 +54,7 @@ I8: TypeAlias = npt.NDArray[np.int8]
 Edge: TypeAlias = tuple[int, int, int]
 """From whom, to whom, and of which kind."""
 
-WORK: Final = 3_000_000
+WORK: Final = 2_000_000
 """How many nodes and edges may be looked at: about two seconds."""
 
 

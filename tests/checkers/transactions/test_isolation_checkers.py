@@ -156,7 +156,8 @@ def test_a_step_that_follows_from_a_way_does_not_pass_with_another_way() -> None
     witness = found.evidence["anomalies"]["G-single-item"][0]
     place = next(at for at, step in enumerate(witness["steps"]) if step.get("rule") == "version-order")
     assert problems_of(witness, table) == []
-    for name, value in (("way", []), ("rests_on", ""), ("earlier", witness["steps"][place]["later"])):
+    changes: list[tuple[str, Any]] = [("way", []), ("rests_on", ""), ("earlier", witness["steps"][place]["later"])]
+    for name, value in changes:
         changed = copy.deepcopy(witness)
         changed["steps"][place][name] = value
         if name == "rests_on":
