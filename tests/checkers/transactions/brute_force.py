@@ -380,7 +380,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 1
         print(
             f"{workload}: {figures.histories} histories, {figures.broken} verdicts against a serial model, "
-            f"{figures.missed} of them not inferred; {figures.levels} compared with orders of versions, {figures.unordered} levels not ruled out"
+            f"{figures.missed} of them not inferred; {figures.levels} compared with orders of versions, "
+            f"{figures.unordered} levels not ruled out"
         )
     return 0
 
