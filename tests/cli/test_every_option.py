@@ -238,6 +238,27 @@ TABLE: dict[str, Told] = {
         "--model": [
             (["check", "history.jsonl", "--checker", "stats", "--model", "cas-register"], "--model cas-register")
         ],
+        "--workload": [
+            (["check", "history.jsonl", "--checker", "set", "--workload", "list-append"], "exclude each other"),
+            (["check", "history.jsonl", "--workload", "bank"], "Invalid value for '--workload'"),
+        ],
+        "--consistency-model": [
+            (
+                ["check", "history.jsonl", "--consistency-model", "serializable"],
+                "it is for transactions: add --workload",
+            ),
+            (
+                ["check", "history.jsonl", "--workload", "list-append", "--consistency-model", "serialisable"],
+                "there is no consistency model 'serialisable'",
+            ),
+        ],
+        "--assume": [
+            (["check", "history.jsonl", "--assume", "wfr-keys"], "it is for transactions: add --workload"),
+            (
+                ["check", "history.jsonl", "--workload", "rw-register", "--assume", "wfr"],
+                "there is no assumption 'wfr'",
+            ),
+        ],
         "--format": [
             (["check", RUN, "--format", "parquet"], "--format parquet is for files, and this is a folder"),
             (["check", "history.jsonl", "--format", "moon"], "there is no format 'moon'"),

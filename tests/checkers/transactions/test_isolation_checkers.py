@@ -1,0 +1,323 @@
+"""The checkers list-append and rw-register: verdicts, evidence, what is inconclusive, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from splitbrain.checkers import engine
+from splitbrain.checkers.transactions.columns import transactions_of
+from splitbrain.checkers.transactions.verify import problems_of
+from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, outcome
+from splitbrain.results.arrow import MOPS
+from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.formats.edn import read_slowly
+from splitbrain.results.formats.rows import table_of
+
+SKEW = """
+0 invoke [[:r :x nil] [:append :y 1]]
+1 invoke [[:r :y nil] [:append :x 2]]
+0 ok     [[:r :x []] [:append :y 1]]
+1 ok     [[:r :y []] [:append :x 2]]
+2 invoke [[:r :x nil] [:r :y nil]]
+2 ok     [[:r :x [2]] [:r :y [1]]]
+"""
+
+STALE = """
+0 invoke [[:append :x 5]]
+0 ok     [[:append :x 5]]
+0 invoke [[:append :x 6]]
+0 ok     [[:append :x 6]]
+1 invoke [[:r :x nil]]
+1 ok     [[:r :x []]]
+"""
+
+
+def history(text: str) -> Any:
+    """Lines "process type value" as a table."""
+    rows = [line.split(maxsplit=2) for line in text.strip().splitlines()]
+    ops = [f"{{:process {p}, :type :{t}, :f :txn, :value {v}}}" for p, t, v in rows]
+    return table_of(read_slowly("\n".join(ops), "history"), "history", "no")
+
+
+def judge(text: str, checker: str = "list-append", **options: Any) -> Verdict:
+    [verdict] = engine.judge(history(text), [CheckerSpec(checker, options)])
+    assert "crashes" not in verdict.evidence, verdict.evidence["crashes"]
+    return verdict
+
+
+def test_a_write_skew_is_not_serializable_and_says_why() -> None:
+    found = judge(SKEW, consistency_models=["serializable"])
+    assert (found.valid, found.anomalies) == ("false", ("G2-item",))
+    assert found.sentence == (
+        "Not serializable: G2-item. T1 < T2, because T2 appended 2 to x after T1 read it as []. T2 < T1, because T1 "
+        "appended 1 to y after T2 read it as []. So T1 would come before itself."
+    )
+    assert found.evidence["not"] == ["repeatable-read"]
+    [witness] = found.evidence["anomalies"]["G2-item"]
+    assert [each["name"] for each in witness["transactions"]] == ["T1", "T2"]
+    assert witness["transactions"][0]["ops"] == [["r", "x", []], ["append", "y", 1]]
+
+
+def test_a_write_skew_is_tolerated_under_snapshot_isolation() -> None:
+    found = judge(SKEW, consistency_models=["snapshot-isolation"])
+    assert found.valid == "true"
+    assert found.evidence == {"tolerated": ["G2-item"]}
+
+
+def test_an_acknowledged_append_that_a_later_read_lacks_is_found_although_no_read_shows_it() -> None:
+    found = judge(STALE)
+    assert found.valid == "false"
+    assert "G-single-item-realtime" in found.anomalies
+    assert "T2 completed (op" in found.sentence or "T1 completed (op" in found.sentence
+    assert judge(STALE, consistency_models=["serializable"]).valid == "true"
+
+
+def test_a_transaction_of_unknown_outcome_committed_if_it_was_read_from() -> None:
+    text = """
+    0 invoke [[:append :x 1] [:append :y 1]]
+    0 info   [[:append :x 1] [:append :y 1]]
+    1 invoke [[:r :x nil] [:r :y nil]]
+    1 ok     [[:r :x [1]] [:r :y []]]
+    """
+    found = judge(text, consistency_models=["serializable"])
+    assert found.anomalies == ("G-single-item",)
+    witness = found.evidence["anomalies"]["G-single-item"][0]
+    unknown = next(each for each in witness["transactions"] if each["type"] == "info")
+    assert unknown["committed_because_read_by"] in ("T1", "T2")
+    unread = text.replace("[:r :x [1]]", "[:r :x []]")
+    assert judge(unread, consistency_models=["serializable"]).valid != "false"
+
+
+REGISTERS = """
+0 invoke [[:r :x nil] [:w :x 1]]
+0 ok     [[:r :x nil] [:w :x 1]]
+1 invoke [[:r :x nil] [:w :x 2]]
+2 invoke [[:r :x nil] [:r :y nil]]
+3 invoke [[:r :x nil] [:w :y 3]]
+1 ok     [[:r :x 1] [:w :x 2]]
+3 ok     [[:r :x 2] [:w :y 3]]
+2 ok     [[:r :x 1] [:r :y 3]]
+"""
+
+
+def test_read_modify_writes_order_the_versions_of_a_register() -> None:
+    """T2 read x as 1 and overwrote it; the reader of 1 therefore comes before what follows, and read from that."""
+    found = judge(REGISTERS, "rw-register", consistency_models=["serializable"])
+    assert found.anomalies == ("G-single-item",)
+    rests = [step.get("rests_on") for step in found.evidence["anomalies"]["G-single-item"][0]["steps"]]
+    assert "no G1c" in rests
+    assert judge(REGISTERS, "rw-register", consistency_models=["read-committed"]).valid == "true"
+
+
+def test_an_edge_that_follows_from_the_order_of_a_process_is_no_edge_of_data() -> None:
+    """T1, T3, T2 is a serial order, but process 1 made T2 before T3: that is no G1c, and a G-single of processes."""
+    text = """
+    0 invoke [[:w :x 1] [:w :y 1]]
+    0 ok     [[:w :x 1] [:w :y 1]]
+    1 invoke [[:r :y nil] [:w :x 2]]
+    1 ok     [[:r :y 1] [:w :x 2]]
+    1 invoke [[:r :x nil]]
+    1 ok     [[:r :x 1]]
+    """
+    assert judge(text, "rw-register", consistency_models=["serializable"]).valid == "true"
+    found = judge(text, "rw-register", consistency_models=["strong-session-serializable"])
+    assert found.anomalies == ("G-single-item-process",)
+
+
+SATURATED = """
+0 invoke [[:w :x 1] [:w :y 1]]
+1 invoke [[:r :y nil] [:w :x 2] [:w :z 2]]
+2 invoke [[:r :z nil] [:r :x nil]]
+0 ok     [[:w :x 1] [:w :y 1]]
+1 ok     [[:r :y 1] [:w :x 2] [:w :z 2]]
+2 ok     [[:r :z 2] [:r :x 1]]
+"""
+
+
+def test_versions_are_ordered_by_who_comes_before_whom_although_nobody_read_both() -> None:
+    """T2 wrote x after T1 did, T3 read from T2 and then x as T1 wrote it."""
+    found = judge(SATURATED, "rw-register", consistency_models=["serializable"])
+    assert "G-single-item" in found.anomalies
+    steps = found.evidence["anomalies"]["G-single-item"][0]["steps"]
+    [step] = [each for each in steps if each.get("rule") == "version-order"]
+    assert step["rests_on"] == "no G-single"
+    assert judge(SATURATED, "rw-register", consistency_models=["read-committed"]).valid == "true"
+    assert "open_keys" not in found.evidence
+
+
+def test_a_step_that_follows_from_a_way_does_not_pass_with_another_way() -> None:
+    table = history(SATURATED)
+    found = judge(SATURATED, "rw-register", consistency_models=["serializable"])
+    witness = found.evidence["anomalies"]["G-single-item"][0]
+    place = next(at for at, step in enumerate(witness["steps"]) if step.get("rule") == "version-order")
+    assert problems_of(witness, table) == []
+    changes: list[tuple[str, Any]] = [("way", []), ("rests_on", ""), ("earlier", witness["steps"][place]["later"])]
+    for name, value in changes:
+        changed = copy.deepcopy(witness)
+        changed["steps"][place][name] = value
+        if name == "rests_on":
+            changed["steps"][place]["way"] = changed["steps"][place]["way"][:-1]
+        assert problems_of(changed, table), name
+
+
+def test_keys_whose_versions_stayed_open_are_listed() -> None:
+    text = """
+    0 invoke [[:w :x 1]]
+    1 invoke [[:w :x 2]]
+    0 ok     [[:w :x 1]]
+    1 ok     [[:w :x 2]]
+    2 invoke [[:r :x nil]]
+    2 ok     [[:r :x 2]]
+    """
+    found = judge(text, "rw-register", consistency_models=["serializable"])
+    assert found.valid == "true"
+    assert found.evidence["open_keys"] == ["x"]
+    assert "the order of versions stayed open: x" in found.sentence
+    assert "open_keys" not in judge(text, "rw-register").evidence  # in real time the read says which write was the last
+
+
+def test_assumptions_are_off_unless_asked_for() -> None:
+    text = """
+    0 invoke [[:w :x 1]]
+    0 ok     [[:w :x 1]]
+    0 invoke [[:w :x 2]]
+    0 ok     [[:w :x 2]]
+    0 invoke [[:r :x nil]]
+    0 ok     [[:r :x 1]]
+    """
+    assert judge(text, "rw-register", consistency_models=["read-committed"]).valid == "true"
+    found = judge(text, "rw-register", consistency_models=["read-committed"], sequential_keys=True)
+    assert found.anomalies == ("cyclic-versions",)
+
+
+def test_a_history_that_could_not_have_shown_an_anomaly_is_inconclusive() -> None:
+    alone = "0 invoke [[:append :x 1]]\n0 ok [[:append :x 1]]"
+    found = judge(alone)
+    assert found.valid == "unknown"
+    assert outcome([found]) is Outcome.INCONCLUSIVE
+    no_rw = """
+    0 invoke [[:append :x 1]]
+    0 ok     [[:append :x 1]]
+    1 invoke [[:r :x nil]]
+    1 ok     [[:r :x [1]]]
+    """
+    found = judge(no_rw)
+    assert found.valid == "true"
+    assert [each.code.value for each in found.inconclusive] == ["not-exercised"]
+    no_wr = """
+    0 invoke [[:r :x nil]]
+    0 ok     [[:r :x []]]
+    1 invoke [[:append :x 1]]
+    1 ok     [[:append :x 1]]
+    """
+    assert [each.code.value for each in judge(no_wr).inconclusive] == ["reads-saw-nothing"]
+
+
+def test_keys_and_values_of_any_kind_can_be_judged() -> None:
+    text = SKEW.replace("1]", '"one"]').replace(" 2]", " [7 8]]").replace("[2]", "[[7 8]]").replace(":x", '["k" 1]')
+    found = judge(text, consistency_models=["serializable"])
+    assert found.anomalies == ("G2-item",)
+    assert "[7 8]" in found.sentence
+
+
+def test_typed_and_textual_transactions_are_the_same() -> None:
+    table = history(SKEW)
+    place = table.schema.get_field_index("mops")
+    textual = transactions_of(table.set_column(place, "mops", pa.nulls(table.num_rows, MOPS)))
+    typed = transactions_of(table)
+    assert [typed.read(mop) for mop in range(typed.mop_count)] == [
+        textual.read(mop) for mop in range(textual.mop_count)
+    ]
+    assert typed.key_names == textual.key_names
+
+
+@pytest.mark.parametrize(
+    ("checker", "options", "error"),
+    [
+        ("list-append", {"consistency_models": ["serialisable"]}, UnknownNameError),
+        ("list-append", {"anomalies": ["G7"]}, UnknownNameError),
+        ("list-append", {"consistency_model": "serializable"}, UsageError),
+        ("rw-register", {}, HistoryFormatError),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(checker: str, options: dict[str, Any], error: type[UsageError]) -> None:
+    with pytest.raises(error):
+        engine.judge(history(SKEW), [CheckerSpec(checker, options)])
+
+
+def test_a_write_of_nothing_is_refused() -> None:
+    with pytest.raises(HistoryFormatError, match="a write of nothing"):
+        transactions_of(history("0 invoke [[:append :x nil]]\n0 ok [[:append :x nil]]"))
+
+
+# --- verification -----------------------------------------------------------------------------------------------------
+
+
+def tampered(witness: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The witness with one thing changed."""
+    for place, step in enumerate(witness["steps"]):
+        for name, value in (("to", "T9"), ("kind", "ww"), ("from", step["to"])):
+            if step[name] != value:
+                changed = copy.deepcopy(witness)
+                changed["steps"][place][name] = value
+                yield f"step {place} {name}", changed
+        changed = copy.deepcopy(witness)
+        changed["steps"][place]["after"]["at"] = 0
+        yield f"step {place} at", changed
+    for place in range(len(witness["transactions"])):
+        changes: list[tuple[str, Any]] = [
+            ("invoked", 4),
+            ("completed", 5),
+            ("process", 2),
+            ("type", "fail"),
+            ("ops", []),
+        ]
+        for name, value in changes:
+            changed = copy.deepcopy(witness)
+            changed["transactions"][place][name] = value
+            yield f"transaction {place} {name}", changed
+    for name in ("G-single-item", "G0"):
+        yield name, {**witness, "anomaly": name}
+
+
+def test_a_witness_of_which_anything_is_changed_does_not_pass() -> None:
+    table = history(SKEW)
+    [witness] = judge(SKEW, consistency_models=["serializable"]).evidence["anomalies"]["G2-item"]
+    assert problems_of(witness, table) == []
+    for what, changed in tampered(witness):
+        try:
+            found = problems_of(changed, table)
+        except (KeyError, StopIteration, IndexError):
+            continue
+        assert found, what
+
+
+CASES = {
+    "G1a": "0 invoke [[:append :x 1]]\n0 fail [[:append :x 1]]\n1 invoke [[:r :x nil]]\n1 ok [[:r :x [1]]]",
+    "G1b": "0 invoke [[:append :x 1] [:append :x 2]]\n0 ok [[:append :x 1] [:append :x 2]]\n"
+    "1 invoke [[:r :x nil]]\n1 ok [[:r :x [1]]]",
+    "internal": "0 invoke [[:append :x 1] [:r :x nil]]\n0 ok [[:append :x 1] [:r :x []]]",
+    "future-read": "0 invoke [[:r :x nil] [:append :x 1]]\n0 ok [[:r :x [1]] [:append :x 1]]",
+    "garbage-read": "0 invoke [[:r :x nil]]\n0 ok [[:r :x [7]]]",
+    "duplicate-elements": "0 invoke [[:append :x 1]]\n0 ok [[:append :x 1]]\n"
+    "1 invoke [[:r :x nil]]\n1 ok [[:r :x [1 1]]]",
+    "incompatible-order": "0 invoke [[:append :x 1]]\n1 invoke [[:append :x 2]]\n0 ok [[:append :x 1]]\n"
+    "1 ok [[:append :x 2]]\n2 invoke [[:r :x nil]]\n2 ok [[:r :x [1 2]]]\n2 invoke [[:r :x nil]]\n2 ok [[:r :x [2 1]]]",
+    "dirty-update": "0 invoke [[:append :x 1]]\n0 fail [[:append :x 1]]\n1 invoke [[:append :x 2]]\n"
+    "1 ok [[:append :x 2]]\n2 invoke [[:r :x nil]]\n2 ok [[:r :x [1 2]]]",
+    "lost-update": "0 invoke [[:r :x nil] [:append :x 1]]\n1 invoke [[:r :x nil] [:append :x 2]]\n"
+    "0 ok [[:r :x []] [:append :x 1]]\n1 ok [[:r :x []] [:append :x 2]]",
+}
+
+
+@pytest.mark.parametrize("anomaly", CASES)
+def test_an_anomaly_without_a_cycle_is_found_and_proven(anomaly: str) -> None:
+    found = judge(CASES[anomaly])
+    assert anomaly in found.anomalies
+    assert "unverified" not in found.evidence
+    assert found.evidence["anomalies"][anomaly]
