@@ -1,0 +1,88 @@
+"""What was inferred from a history: dependencies between transactions, and what is wrong without a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from splitbrain.checkers.transactions.columns import Transactions
+from splitbrain.checkers.transactions.graph import Bools, Edges
+
+CASES: int = 8
+"""How many cases of one anomaly are kept; all are counted."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An anomaly that is no cycle.
+
+    Attributes:
+        anomaly: its type, e.g. "G1a".
+        transactions: those that show it; the first one is where it is seen.
+        key: number of the key.
+        mops: the micro-operations that show it, in the order in which its sentence has them.
+        values: values that its sentence names.
+    """
+
+    anomaly: str
+    transactions: tuple[int, ...]
+    key: int
+    mops: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Because:
+    """Why one transaction depends on another.
+
+    Attributes:
+        kind: WW, WR, RW, PROCESS or REALTIME.
+        key: number of the key; -1 for PROCESS and REALTIME.
+        before: micro-operation of the first transaction; -1 where there is none.
+        after: micro-operation of the second one.
+        shown: micro-operation that read a list in which both are; -1 where none is needed.
+        premises: edges from which a derived edge follows, as (one, other, kind).
+        reader: of a derived edge the micro-operation that read what the first one wrote, or lacks it; else -1.
+    """
+
+    kind: int
+    key: int = -1
+    before: int = -1
+    after: int = -1
+    shown: int = -1
+
+
+class Reasons(Protocol):
+    """Says why there is an edge."""
+
+    def because(self, one: int, other: int, kind: int) -> Because:
+        """Why transaction `other` depends on `one` in that way (a kind of `graph`)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Dependencies of a history.
+
+    Attributes:
+        transactions: the history.
+        committed: which transactions committed: those of unknown outcome too whose writes were read.
+        edges: by data; from and to committed transactions.
+        nodes: transactions, and joints behind them.
+        cases: anomalies that are no cycles, up to CASES of each type.
+        counts: how many of each type there are.
+        reasons: why there is which edge.
+        open_keys: numbers of keys of whose versions the order is not known.
+        figures: counts, for the verdict.
+    """
+
+    transactions: Transactions
+    committed: Bools
+    edges: tuple[Edges, ...]
+    nodes: int
+    cases: tuple[Case, ...]
+    counts: Mapping[str, int]
+    reasons: Reasons
+    open_keys: tuple[int, ...] = ()
+    figures: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -1,0 +1,138 @@
+"""From transactions to findings: which anomalies a history shows, and what follows for consistency models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from splitbrain.checkers.transactions import models
+from splitbrain.checkers.transactions.anomalies import BY_NAME
+from splitbrain.checkers.transactions.columns import Transactions
+from splitbrain.checkers.transactions.cycles import Cycles, cycles_of
+from splitbrain.checkers.transactions.inference import Inference
+from splitbrain.checkers.transactions.lists import infer_lists
+from splitbrain.checkers.transactions.order import process_edges, realtime_edges
+from splitbrain.checkers.verdict import Valid
+
+Workload: TypeAlias = Literal["list-append", "rw-register"]
+
+DEFAULT_MODELS: Final = ("strict-serializable",)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a history should satisfy.
+
+    Attributes:
+        models: consistency models.
+        anomalies: further anomalies that it should not have.
+    """
+
+    models: tuple[str, ...] = DEFAULT_MODELS
+    anomalies: tuple[str, ...] = ()
+
+    @property
+    def proscribed(self) -> frozenset[str]:
+        """All anomalies that it should not have.
+
+        Raises:
+            UnknownNameError: a model or an anomaly has an unknown name.
+        """
+        return models.proscribed_by(self.models, self.anomalies)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What may be assumed of registers beyond what follows from the models; off unless asked for.
+
+    Attributes:
+        sequential_keys: each key is sequentially consistent: a process sees its versions in order.
+        linearizable_keys: each key is linearizable: real time orders its versions.
+        wfr_keys: a transaction that reads a key and writes it overwrites what it read.
+    """
+
+    sequential_keys: bool = False
+    linearizable_keys: bool = False
+    wfr_keys: bool = False
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a history shows.
+
+    Attributes:
+        valid: "false" if it has an anomaly that it should not have; "unknown" if nothing depends on anything.
+        anomaly_types: those that it has and should not have, sorted.
+        tolerated: those that it has and may have, sorted.
+        ruled_out: the weakest models that it does not satisfy ("not").
+        also_ruled_out: stronger ones.
+        inference: what it was inferred from.
+        cycles: those that were found.
+    """
+
+    valid: Valid
+    anomaly_types: tuple[str, ...]
+    tolerated: tuple[str, ...]
+    ruled_out: tuple[str, ...]
+    also_ruled_out: tuple[str, ...]
+    inference: Inference
+    cycles: Cycles
+    figures: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def judge_transactions(
+    transactions: Transactions,
+    workload: Workload,
+    expected: Expected,
+    assumptions: Assumptions | None = None,
+    source: str = "history",
+) -> Findings:
+    """Infer dependencies, look for anomalies, and compare with what is expected.
+
+    Raises:
+        UnknownNameError: a model or an anomaly has an unknown name.
+        HistoryFormatError: the history is not of that workload.
+    """
+    proscribed = expected.proscribed
+    inference = infer(transactions, workload, assumptions or Assumptions(), source)
+    tag = _tag(proscribed)
+    edges, nodes = list(inference.edges), inference.nodes
+    if tag == 2:
+        realtime, nodes = realtime_edges(transactions, inference.committed, nodes)
+        edges.append(realtime)
+    elif tag == 1:
+        edges.append(process_edges(transactions, inference.committed))
+    found = cycles_of(len(transactions), nodes, edges, tag)
+    return _findings(inference, found, proscribed)
+
+
+def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
+    """The dependencies of a history of one workload."""
+    return infer_lists(transactions, source)
+
+
+def _tag(proscribed: frozenset[str]) -> int:
+    """Which order matters: 2 real time, 1 that of processes, 0 none. Real time includes that of processes."""
+    return max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
+
+
+def _findings(inference: Inference, cycles: Cycles, proscribed: frozenset[str]) -> Findings:
+    shown = [*inference.counts, *cycles.named]
+    impossible = models.impossible(shown)
+    shown += [f"{model}{models.EXISTS}" for model in cycles.ruled_out if model not in impossible]
+    bad = sorted(each for each in shown if each in proscribed)
+    empty = not cycles.edges
+    weakest, stronger = models.boundary(shown) if bad or empty else ([], [])
+    return Findings(
+        valid="false" if bad else "unknown" if empty else "true",
+        anomaly_types=tuple([*bad, models.EMPTY_GRAPH] if empty else bad),
+        tolerated=tuple(sorted(each for each in shown if each not in proscribed)),
+        ruled_out=tuple(weakest),
+        also_ruled_out=tuple(stronger),
+        inference=inference,
+        cycles=cycles,
+    )
+
+
+__all__: Sequence[str] = ("Assumptions", "Expected", "Findings", "infer", "judge_transactions")

@@ -1,0 +1,178 @@
+"""Lists: what is wrong with single reads and updates, without a cycle."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools
+from splitbrain.checkers.transactions.list_kernels import Order, length_of
+from splitbrain.checkers.transactions.writes import Mops, Table, write_of
+
+G1A: Final = 1
+G1B: Final = 2
+INTERNAL: Final = 4
+FUTURE: Final = 8
+GARBAGE: Final = 16
+DUPLICATE: Final = 32
+
+
+@kernel
+def first_flaws(mops: Mops, order: Order, aborted: I64, unwritten: I64, twice: I64, seen: I32) -> None:
+    """Of each key, how long a read must be to hold an aborted append, an element never appended, and one twice.
+
+    Each is the length of the order plus one where no read does.
+    """
+    for key in range(len(order.longest)):
+        length = order.start[key + 1] - order.start[key]
+        aborted[key], unwritten[key], twice[key] = length + 1, length + 1, length + 1
+        for place in range(length - 1, -1, -1):
+            write = order.write[order.start[key] + place]
+            if write == -1:
+                unwritten[key] = place + 1
+            elif write >= 0:
+                if mops.status[mops.owner[write]] == 2:
+                    aborted[key] = place + 1
+                if seen[write] == 1:
+                    twice[key] = seen_again(order, key, write, length)
+                seen[write] = 1
+
+
+@inlined
+def seen_again(order: Order, key: int, write: int, length: int) -> int:
+    """How long a read must be to hold an append twice."""
+    count = 0
+    for place in range(length):
+        if order.write[order.start[key] + place] == write:
+            count += 1
+            if count == 2:
+                return place + 1
+    return length + 1
+
+
+@kernel
+def flag_reads(
+    mops: Mops, table: Table, order: Order, final: Bools, aborted: I64, unwritten: I64, twice: I64, stamp: I32, flags: U8
+) -> None:
+    """Flag the reads of committed transactions that are G1a, G1b, garbage, or have an element twice."""
+    for mop in range(len(mops.kind)):
+        length = length_of(mops, mop)
+        if length <= 0:
+            continue
+        key = mops.key[mop]
+        if order.odd[mop]:
+            last = flag_odd(mops, table, mop, length, stamp, flags)
+        else:
+            last = order.write[order.start[key] + length - 1]
+            if length >= aborted[key]:
+                flags[mop] |= 1
+            if length >= unwritten[key]:
+                flags[mop] |= 16
+            if length >= twice[key]:
+                flags[mop] |= 32
+        if last >= 0 and mops.owner[last] != mops.owner[mop] and not final[last]:
+            flags[mop] |= 2
+
+
+@inlined
+def flag_odd(mops: Mops, table: Table, mop: int, length: int, stamp: I32, flags: U8) -> int:
+    """Look at every element of a read that is no prefix; who appended the last one."""
+    begin, last = mops.list_start[mop], -1
+    for place in range(length):
+        last = write_of(mops, table, mops.key[mop], mops.elements[begin + place])
+        if last == -1:
+            flags[mop] |= 16
+        elif last >= 0:
+            if mops.status[mops.owner[last]] == 2:
+                flags[mop] |= 1
+            if stamp[last] == mop:
+                flags[mop] |= 32
+            stamp[last] = mop
+    return last
+
+
+@kernel
+def flag_internal(mops: Mops, previous: I32, flags: U8) -> None:
+    """Flag reads that contradict what their own transaction has read or appended before."""
+    for mop in range(len(mops.kind)):
+        length = length_of(mops, mop)
+        if length < 0 or previous[mop] < 0:
+            continue
+        at, end = previous[mop], mops.list_start[mop] + length
+        while at >= 0 and mops.kind[at] != 0:
+            end -= 1
+            if end < mops.list_start[mop] or mops.elements[end] != mops.value[at]:
+                flags[mop] |= 4
+                break
+            at = previous[at]
+        if flags[mop] & 4 or at < 0:
+            continue
+        before = length_of(mops, at)
+        if before != end - mops.list_start[mop]:
+            flags[mop] |= 4
+            continue
+        for place in range(before):
+            if mops.elements[mops.list_start[at] + place] != mops.elements[mops.list_start[mop] + place]:
+                flags[mop] |= 4
+                break
+
+
+@kernel
+def flag_future(mops: Mops, order: Order, previous: I32, flags: U8) -> None:
+    """Flag reads of an element that their own transaction appends only later."""
+    for mop in range(len(mops.kind)):
+        if mops.kind[mop] == 0 or mops.status[mops.owner[mop]] != 0:
+            continue
+        at = previous[mop]
+        while at >= 0:
+            if mops.kind[at] == 0:
+                length = length_of(mops, at)
+                if order.odd[at]:
+                    for place in range(length):
+                        if mops.elements[mops.list_start[at] + place] == mops.value[mop]:
+                            flags[at] |= 8
+                elif 0 <= order.position[mop] < length:
+                    flags[at] |= 8
+            at = previous[at]
+
+
+@kernel
+def find_lost(mops: Mops, order: Order, final: Bools, previous: I32, first: I32, lost: I32) -> int:
+    """Find committed transactions that read the same list of a key first, and then appended to it.
+
+    `first` has for each key and length the first such transaction; `lost` for each later one's append that of the first.
+    """
+    found = 0
+    for mop in range(len(mops.kind)):
+        if mops.kind[mop] == 0 or not final[mop] or mops.status[mops.owner[mop]] != 0:
+            continue
+        at = mop
+        while previous[at] >= 0:
+            at = previous[at]
+        length = length_of(mops, at)
+        if length < 0 or order.odd[at]:
+            continue
+        place = order.start[mops.key[mop]] + mops.key[mop] + length
+        if first[place] < 0:
+            first[place] = mop
+        else:
+            lost[mop] = first[place]
+            found += 1
+    return found
+
+
+@kernel
+def find_dirty(mops: Mops, order: Order, committed: Bools, dirty: I64) -> None:
+    """Of each key, the place of an aborted append that a committed one follows, or -1."""
+    for key in range(len(order.longest)):
+        dirty[key] = -1
+        held = -1
+        for place in range(order.start[key + 1] - order.start[key]):
+            write = order.write[order.start[key] + place]
+            if write < 0:
+                continue
+            if mops.status[mops.owner[write]] == 2:
+                held = place
+            elif held >= 0 and committed[mops.owner[write]]:
+                dirty[key] = held
+                break
