@@ -41,6 +41,14 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.leader_reads:LeaderReads",
             "while one leader leads all the time, its reads are linearizable",
         ),
+        "list-append": (
+            "splitbrain.checkers.transactions:ListAppend",
+            "transactions that append to lists have no anomaly that a consistency model proscribes",
+        ),
+        "rw-register": (
+            "splitbrain.checkers.transactions:RwRegister",
+            "transactions that write registers have no anomaly that a consistency model proscribes",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": (

@@ -117,7 +117,8 @@ _BEGIN: Final = _State(False, False, 0, False, False, False, False, False)
 def usable(type_: Type) -> Bools:
     """The kinds of edges that cycles of a type may have."""
     table = np.zeros(KINDS, np.bool_)
-    table[[WW, WR, WWP, WRP, LINK]] = True
+    table[[WW, WWP, LINK]] = True
+    table[[WR, WRP]] = type_.wr or type_.rw != "none"
     table[PROCESS] = type_.tag == 1
     table[REALTIME] = type_.tag == 2
     table[RW] = type_.rw != "none"

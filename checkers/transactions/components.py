@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from splitbrain.checkers.kernels import kernel
-from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools, Edges, Graph, graph_of
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools, Edges, Graph, Int, graph_of
 
 TRIVIAL: Final = -1
 """The component of a node that is on no cycle."""
@@ -79,8 +79,8 @@ def tarjan(
 ) -> int:  # fmt: skip
     """Number the components of more than one node; how many there are.
 
-    `rank` is the order of discovery, from 1, 0 for nodes not seen yet, and -1 for those of finished components. `edge` is
-    the next edge of each node that is to be looked at.
+    `rank` is the order of discovery, from 1, 0 for nodes not seen yet, and -1 for those of finished components. `edge`
+    is the next edge of each node that is to be looked at.
     """
     found, seen, height, depth = 0, 0, 0, 0
     for root in range(len(rank)):
@@ -118,19 +118,24 @@ def tarjan(
             if depth > 0:
                 low[path[depth - 1]] = min(low[path[depth - 1]], low[node])
             if low[node] == rank[node]:
-                if stack[height - 1] == node:
-                    height -= 1
-                    rank[node] = -1
-                    continue
-                while True:
-                    height -= 1
-                    other = stack[height]
-                    rank[other] = -1
-                    component[other] = found
-                    if other == node:
-                        break
-                found += 1
+                below = close(node, found, height, rank, stack, component)
+                found += below < height - 1
+                height = below
     return found
+
+
+@inlined
+def close(node: Int, number: Int, height: Int, rank: I32, stack: I32, component: I32) -> Int:
+    """Take a component off the stack, and number it if it has more than one node; the height that is left."""
+    first = height
+    while True:
+        height -= 1
+        other = stack[height]
+        rank[other] = -1
+        if height < first - 1 or other != node:
+            component[other] = number
+        if other == node:
+            return height
 
 
 def core_of(graph: Graph, component: I32) -> tuple[Graph, I32]:

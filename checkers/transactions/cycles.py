@@ -1,7 +1,7 @@
 """The cycles of a history: one witness of each type that can be named, and the models that components rule out.
 
-The order is that of the cost: sources are peeled off; a history without anomalies ends there. What is left is reduced to
-its strong components. The ladder says exactly which models they rule out; then types are looked for that the models
+The order is that of the cost: sources are peeled off; a history without anomalies ends there. What is left is reduced
+to its strong components. The ladder says exactly which models they rule out; then types are looked for that the models
 that are left do not exclude, by searches that are polynomial. Nothing here has a time limit.
 """
 

@@ -42,8 +42,7 @@ class Because:
         before: micro-operation of the first transaction; -1 where there is none.
         after: micro-operation of the second one.
         shown: micro-operation that read a list in which both are; -1 where none is needed.
-        premises: edges from which a derived edge follows, as (one, other, kind).
-        reader: of a derived edge the micro-operation that read what the first one wrote, or lacks it; else -1.
+        rule: what it rests on, if not on what was observed.
     """
 
     kind: int
@@ -51,6 +50,21 @@ class Because:
     before: int = -1
     after: int = -1
     shown: int = -1
+    rule: str = ""
+
+
+class Found:
+    """Cases and counts of anomalies as they are found."""
+
+    def __init__(self) -> None:
+        self.cases: list[Case] = []
+        self.counts: dict[str, int] = {}
+
+    def add(self, anomaly: str, count: int, cases: list[Case]) -> None:
+        """Add cases of one type; `count` is how many there are in all."""
+        if count:
+            self.counts[anomaly] = count
+            self.cases.extend(cases)
 
 
 class Reasons(Protocol):

@@ -8,11 +8,13 @@ from typing import Final, Literal, TypeAlias
 
 from splitbrain.checkers.transactions import models
 from splitbrain.checkers.transactions.anomalies import BY_NAME
+from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.cycles import Cycles, cycles_of
 from splitbrain.checkers.transactions.inference import Inference
 from splitbrain.checkers.transactions.lists import infer_lists
 from splitbrain.checkers.transactions.order import process_edges, realtime_edges
+from splitbrain.checkers.transactions.registers import infer_registers
 from splitbrain.checkers.verdict import Valid
 
 Workload: TypeAlias = Literal["list-append", "rw-register"]
@@ -40,21 +42,6 @@ class Expected:
             UnknownNameError: a model or an anomaly has an unknown name.
         """
         return models.proscribed_by(self.models, self.anomalies)
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """What may be assumed of registers beyond what follows from the models; off unless asked for.
-
-    Attributes:
-        sequential_keys: each key is sequentially consistent: a process sees its versions in order.
-        linearizable_keys: each key is linearizable: real time orders its versions.
-        wfr_keys: a transaction that reads a key and writes it overwrites what it read.
-    """
-
-    sequential_keys: bool = False
-    linearizable_keys: bool = False
-    wfr_keys: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +96,9 @@ def judge_transactions(
 
 def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
     """The dependencies of a history of one workload."""
-    return infer_lists(transactions, source)
+    if workload == "list-append":
+        return infer_lists(transactions, source)
+    return infer_registers(transactions, assumptions, source)
 
 
 def _tag(proscribed: frozenset[str]) -> int:

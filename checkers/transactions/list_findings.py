@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from splitbrain.checkers.kernels import inlined, kernel
-from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools
+from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools, Int
 from splitbrain.checkers.transactions.list_kernels import Order, length_of
 from splitbrain.checkers.transactions.writes import Mops, Table, write_of
 
@@ -39,7 +39,7 @@ def first_flaws(mops: Mops, order: Order, aborted: I64, unwritten: I64, twice: I
 
 
 @inlined
-def seen_again(order: Order, key: int, write: int, length: int) -> int:
+def seen_again(order: Order, key: Int, write: Int, length: Int) -> Int:
     """How long a read must be to hold an append twice."""
     count = 0
     for place in range(length):
@@ -52,7 +52,15 @@ def seen_again(order: Order, key: int, write: int, length: int) -> int:
 
 @kernel
 def flag_reads(
-    mops: Mops, table: Table, order: Order, final: Bools, aborted: I64, unwritten: I64, twice: I64, stamp: I32, flags: U8
+    mops: Mops,
+    table: Table,
+    order: Order,
+    final: Bools,
+    aborted: I64,
+    unwritten: I64,
+    twice: I64,
+    stamp: I32,
+    flags: U8,
 ) -> None:
     """Flag the reads of committed transactions that are G1a, G1b, garbage, or have an element twice."""
     for mop in range(len(mops.kind)):
@@ -75,7 +83,7 @@ def flag_reads(
 
 
 @inlined
-def flag_odd(mops: Mops, table: Table, mop: int, length: int, stamp: I32, flags: U8) -> int:
+def flag_odd(mops: Mops, table: Table, mop: Int, length: Int, stamp: I32, flags: U8) -> Int:
     """Look at every element of a read that is no prefix; who appended the last one."""
     begin, last = mops.list_start[mop], -1
     for place in range(length):
@@ -140,7 +148,8 @@ def flag_future(mops: Mops, order: Order, previous: I32, flags: U8) -> None:
 def find_lost(mops: Mops, order: Order, final: Bools, previous: I32, first: I32, lost: I32) -> int:
     """Find committed transactions that read the same list of a key first, and then appended to it.
 
-    `first` has for each key and length the first such transaction; `lost` for each later one's append that of the first.
+    `first` has for each key and length the first such transaction; `lost` for each later one's append that of the
+    first.
     """
     found = 0
     for mop in range(len(mops.kind)):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitbrain.checkers.kernels import inlined, kernel
-from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools
+from splitbrain.checkers.transactions.graph import I32, I64, Bools, Int
+from splitbrain.checkers.transactions.groups import Out, emit, to_all
 from splitbrain.checkers.transactions.writes import Mops, Table, write_of
 
 
@@ -23,7 +24,7 @@ class Order(NamedTuple):
         position: of each micro-operation that appends its place in the order of its key, -1 if no read shows it.
         longest: of each key the longest read, -1 if there is none.
         odd: of each micro-operation, whether it is a read that is no prefix of the longest.
-        crooked: of each key, whether it has odd reads, or one with an element twice: nothing follows from what they lack.
+        crooked: of each key, whether it has odd reads, or one with an element twice.
     """
 
     start: I64
@@ -34,27 +35,8 @@ class Order(NamedTuple):
     crooked: Bools
 
 
-class Out(NamedTuple):
-    """Edges as they are found; `count[0]` is how many."""
-
-    source: I32
-    target: I32
-    kind: U8
-    count: I64
-
-
 @inlined
-def emit(out: Out, source: int, target: int, kind: int) -> None:
-    """Add an edge."""
-    at = out.count[0]
-    out.source[at] = source
-    out.target[at] = target
-    out.kind[at] = kind
-    out.count[0] = at + 1
-
-
-@inlined
-def length_of(mops: Mops, mop: int) -> int:
+def length_of(mops: Mops, mop: Int) -> Int:
     """The length of the list that a micro-operation read, -1 if it read none, or it is not known which."""
     if mops.kind[mop] != 0 or mops.status[mops.owner[mop]] != 0:
         return -1
@@ -189,7 +171,7 @@ def count_unseen(mops: Mops, table: Table, order: Order, final: Bools, committed
         if mops.kind[mop] == 0 or not final[mop] or order.position[mop] >= 0:
             continue
         key = mops.key[mop]
-        if table.repeated[mop] or not committed[mops.owner[mop]] or order.crooked[key]:
+        if table.repeated[mop] or not committed[mops.owner[mop]]:
             continue
         unseen[found] = mop
         size[key + 1] += 1
@@ -198,72 +180,45 @@ def count_unseen(mops: Mops, table: Table, order: Order, final: Bools, committed
 
 
 @kernel
-def link_unseen(
-    mops: Mops, order: Order, following: I32, last: I32, unseen: I32, start: I64, place_of_mop: I32, previous: I32,
-    nodes: int, out: Out,
-) -> int:  # fmt: skip
-    """Edges to appends that no read shows; the number of nodes with the joints that they need.
-
-    `unseen` is sorted by key, and `start` says where each key begins. Two or more of one key have two chains of joints:
-    the first ones up to each, and the last ones from each on. So all but one take two edges.
-    """
-    joints = nodes
+def link_last(order: Order, last: I32, targets: I32, start: I64, nodes: int, out: Out) -> None:
+    """Edges from the last append that a read shows to those that none shows."""
     for key in range(len(order.longest)):
-        first, count = start[key], start[key + 1] - start[key]
-        for place in range(count):
-            place_of_mop[unseen[first + place]] = place
-        if count < 2:
-            continue
-        for place in range(count):
-            owner = mops.owner[unseen[first + place]]
-            up, down = nodes + 2 * (first + place), nodes + 2 * (first + place) + 1
-            emit(out, up, owner, 8)
-            emit(out, down, owner, 8)
-            if place > 0:
-                emit(out, up, up - 2, 8)
-            if place < count - 1:
-                emit(out, down, down + 2, 8)
-        joints = nodes + 2 * (first + count)
-    for key in range(len(order.longest)):
-        first, count = start[key], start[key + 1] - start[key]
-        if count > 0 and last[key] >= 0:
+        if last[key] >= 0:
             own = -1
-            for place in range(count):
-                if mops.owner[unseen[first + place]] == last[key]:
+            for place in range(start[key], start[key + 1]):
+                if targets[place] == last[key]:
                     own = place
-            _to_all(mops, unseen, first, count, own, last[key], 0, nodes, out)
+            to_all(targets, start[key], start[key + 1], own, last[key], 0, nodes, out)
+
+
+@kernel
+def link_unseen(
+    mops: Mops, order: Order, following: I32, unseen: I32, targets: I32, start: I64, place_of_mop: I32,
+    nodes: int, before: int, out: Out,
+) -> None:  # fmt: skip
+    """Edges from the reads of the whole order to appends that no read shows.
+
+    `unseen` is sorted by key, `targets` has the transactions of these appends, and `start` says where each key begins.
+    A transaction that read the whole order and appends itself comes before the others, or there is a G-single: an edge
+    of the kind `before`.
+    """
+    for place in range(len(unseen)):
+        place_of_mop[unseen[place]] = place
     for mop in range(len(mops.kind)):
         length = length_of(mops, mop)
         if length < 0 or order.odd[mop]:
             continue
         key, reader = mops.key[mop], mops.owner[mop]
-        count = start[key + 1] - start[key]
-        if count == 0 or following[order.start[key] + key + length] >= 0:
+        if start[key] == start[key + 1] or following[order.start[key] + key + length] >= 0:
             continue
         if length > 0:
             write = order.write[order.start[key] + length - 1]
             if write >= 0 and mops.owner[write] == reader:
                 continue
-        own = -1
+        own, append = -1, -1
         for other in range(mops.start[reader], mops.start[reader + 1]):
             if mops.key[other] == key and place_of_mop[other] >= 0:
-                own = place_of_mop[other]
-        _to_all(mops, unseen, start[key], count, own, reader, 2, nodes, out)
-    return joints
-
-
-@inlined
-def _to_all(
-    mops: Mops, unseen: I32, first: int, count: int, own: int, source: int, kind: int, nodes: int, out: Out
-) -> None:
-    """Edges from a transaction to all unseen appends of a key but its own."""
-    if count == 1:
-        if own < 0:
-            emit(out, source, mops.owner[unseen[first]], kind)
-    elif own < 0:
-        emit(out, source, nodes + 2 * (first + count - 1), kind)
-    else:
-        if own > 0:
-            emit(out, source, nodes + 2 * (first + own - 1), kind)
-        if own < count - 1:
-            emit(out, source, nodes + 2 * (first + own + 1) + 1, kind)
+                own, append = place_of_mop[other], other
+        to_all(targets, start[key], start[key + 1], own, reader, 2, nodes, out)
+        if append > mop:
+            to_all(targets, start[key], start[key + 1], own, reader, before, nodes, out)

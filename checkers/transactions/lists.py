@@ -7,6 +7,7 @@ the longest read. Elle drops those where a key has two or more appends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,11 +15,14 @@ from splitbrain.checkers.kernels import plainly
 from splitbrain.checkers.transactions import list_findings as findings
 from splitbrain.checkers.transactions import list_kernels as kernels
 from splitbrain.checkers.transactions.columns import COMMITTED, NIL, READ, UNKNOWN, WRITE, Transactions
-from splitbrain.checkers.transactions.graph import RW, U8, WR, WW, Bools, Edges
-from splitbrain.checkers.transactions.inference import CASES, Because, Case, Inference
-from splitbrain.checkers.transactions.list_kernels import Order, Out
+from splitbrain.checkers.transactions.graph import NO_G_SINGLE, RW, U8, WR, WW, Bools, Edges, derived
+from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
+from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
+from splitbrain.checkers.transactions.list_kernels import Order
 from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
+
+_BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
 
 
 def infer_lists(transactions: Transactions, source: str = "history") -> Inference:
@@ -110,21 +114,22 @@ class _Lists:
         unseen = unseen[:found]
         unseen = unseen[np.argsort(mops.key[unseen], kind="stable")]
         reads = int(np.count_nonzero(mops.kind == READ))
-        out = _out(len(order.write) + 4 * reads + 4 * found + 2 * keys)
+        out = room_for(len(order.write) + 5 * reads + 4 * found + 2 * keys)
         kernels.link_order(mops, order, self.committed, following, last, out)
         kernels.link_reads(mops, table, order, self.committed, following, out)
         if found:
-            place = np.full(count, -1, np.int32)
-            nodes = kernels.link_unseen(
-                mops, order, following, last, unseen, np.cumsum(size), place, self.writes.previous, nodes, out
-            )
-        return _edges(out), nodes
+            place, start, targets = np.full(count, -1, np.int32), np.cumsum(size), mops.owner[unseen]
+            first = nodes
+            nodes = link_joints(targets, start, first, out)
+            kernels.link_last(order, last, targets, start, first, out)
+            kernels.link_unseen(mops, order, following, unseen, targets, start, place, first, _BEFORE, out)
+        return edges_in(out), nodes
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
 
     def because(self, one: int, other: int, kind: int) -> Because:
         """Why transaction `other` depends on `one` in that way."""
-        rule = {WW: self._overwritten, WR: self._read, RW: self._lacking}[kind]
+        rule = {WW: self._overwritten, WR: self._read, RW: self._lacking, _BEFORE: self._unseen}[kind]
         for before in self._mops(one):
             for after in self._mops(other):
                 if self.writes.mops.key[before] == self.writes.mops.key[after]:
@@ -141,7 +146,7 @@ class _Lists:
         if mops.kind[before] == READ or mops.kind[after] == READ or position[before] < 0:
             return None
         key = int(mops.key[before])
-        if position[after] < 0 and (self.order.crooked[key] or not self.writes.final[after]):
+        if position[after] < 0 and not self.writes.final[after]:
             return None
         if 0 <= position[after] < position[before]:
             return None
@@ -156,17 +161,27 @@ class _Lists:
             return None
         return Because(WR, int(mops.key[before]), before, after)
 
+    def _unseen(self, before: int, after: int) -> Because | None:
+        """Both appends are shown by no read, and the first transaction read what lacks the second one."""
+        mops, position = self.writes.mops, self.order.position
+        if mops.kind[before] == READ or mops.kind[after] == READ or position[before] >= 0 or position[after] >= 0:
+            return None
+        for read in self._mops(int(mops.owner[before])):
+            if mops.key[read] == mops.key[before] and read < before and self._lacking(read, after) is not None:
+                return Because(WW, int(mops.key[before]), before, after, read, "read-modify-write")
+        return None
+
     def _lacking(self, before: int, after: int) -> Because | None:
         mops, order = self.writes.mops, self.order
         length = plainly(kernels.length_of, mops, before)
         if length < 0 or order.odd[before] or mops.kind[after] == READ:
             return None
         key, position = int(mops.key[before]), int(order.position[after])
-        if 0 <= position < length or (position < 0 and (order.crooked[key] or not self.writes.final[after])):
+        if 0 <= position < length or (position < 0 and not self.writes.final[after]):
             return None
         return Because(RW, key, before, after)
 
-    # --- what is wrong without a cycle ----------------------------------------------------------------------------------
+    # --- what is wrong without a cycle --------------------------------------------------------------------------------
 
     def cases(self) -> tuple[list[Case], dict[str, int]]:
         """Anomalies of single reads and updates, and how many there are of each type."""
@@ -179,14 +194,14 @@ class _Lists:
         findings.flag_reads(mops, table, order, self.writes.final, aborted, unwritten, twice, stamp, flags)
         findings.flag_internal(mops, self.writes.previous, flags)
         findings.flag_future(mops, order, self.writes.previous, flags)
-        found = _Found()
+        found = Found()
         self._flagged(flags, found)
         self._odd(found)
         self._lost(found)
         self._dirty(found)
         return found.cases, found.counts
 
-    def _flagged(self, flags: U8, found: _Found) -> None:
+    def _flagged(self, flags: U8, found: Found) -> None:
         named = {
             findings.G1A: "G1a",
             findings.G1B: "G1b",
@@ -233,7 +248,7 @@ class _Lists:
     def _write(self, key: int, value: int) -> int:
         return int(plainly(write_of, self.writes.mops, self.writes.table, key, value))
 
-    def _odd(self, found: _Found) -> None:
+    def _odd(self, found: Found) -> None:
         odd = np.flatnonzero(self.order.odd)
         cases: list[Case] = []
         for read in odd[:CASES].tolist():
@@ -243,13 +258,13 @@ class _Lists:
             cases.append(Case("incompatible-order", (int(owner[read]), int(owner[longest])), key, (read, longest)))
         found.add("incompatible-order", len(odd), cases)
 
-    def _lost(self, found: _Found) -> None:
+    def _lost(self, found: Found) -> None:
         mops, order = self.writes.mops, self.order
         first = np.full(len(order.write) + len(order.longest), NOBODY, np.int32)
         lost = np.full(len(mops.kind), NOBODY, np.int32)
         count = findings.find_lost(mops, order, self.writes.final, self.writes.previous, first, lost)
         cases: list[Case] = []
-        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist() if count else []:
+        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist():
             other, reads = int(lost[mop]), [self._first(mop), self._first(int(lost[mop]))]
             owners = (int(mops.owner[mop]), int(mops.owner[other]))
             cases.append(Case("lost-update", owners, int(mops.key[mop]), (reads[0], mop, reads[1], other)))
@@ -260,7 +275,7 @@ class _Lists:
             mop = int(self.writes.previous[mop])
         return mop
 
-    def _dirty(self, found: _Found) -> None:
+    def _dirty(self, found: Found) -> None:
         mops, order = self.writes.mops, self.order
         dirty = np.full(len(order.longest), -1, np.int64)
         findings.find_dirty(mops, order, self.committed, dirty)
@@ -273,27 +288,3 @@ class _Lists:
             owners = (int(mops.owner[after]), int(mops.owner[aborted]))
             cases.append(Case("dirty-update", owners, key, (after, aborted, int(order.longest[key]))))
         found.add("dirty-update", len(keys), cases)
-
-
-class _Found:
-    """Cases and counts as they are found."""
-
-    def __init__(self) -> None:
-        self.cases: list[Case] = []
-        self.counts: dict[str, int] = {}
-
-    def add(self, anomaly: str, count: int, cases: list[Case]) -> None:
-        if count:
-            self.counts[anomaly] = count
-            self.cases.extend(cases)
-
-
-def _out(size: int) -> Out:
-    return Out(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8), np.zeros(1, np.int64))
-
-
-def _edges(out: Out) -> Edges:
-    count = int(out.count[0])
-    return Edges(out.source[:count], out.target[:count], out.kind[:count])
-
-

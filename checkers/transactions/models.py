@@ -1,8 +1,8 @@
 """Consistency models and the anomalies that they proscribe: which anomaly implies which, and which model which.
 
 The relations are those of Elle's `consistency_model`, which cites for each of them Adya (1999), Adya, Liskov and O'Neil
-(2000), Bailis et al. (2013), Cerone, Bernardi and Gotsman (2015), Daudjee and Salem (2004, 2006), Liu et al. (2018), and
-Bernstein, Hadzilacos and Goodman (1987). Added is "garbage-read", a read of what nobody wrote: nobody committed it.
+(2000), Bailis et al. (2013), Cerone, Bernardi and Gotsman (2015), Daudjee and Salem (2004, 2006), Liu et al. (2018),
+and Bernstein, Hadzilacos and Goodman (1987). Added is "garbage-read", a read of what nobody wrote: nobody committed it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def flat_mops(column: Any, rows: Ints, source: str) -> Flat:
     Raises:
         HistoryFormatError: one is of an unknown function, or writes nothing.
     """
-    chunks: list[Any] = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    chunks = cast("list[Any]", column.chunks if isinstance(column, pa.ChunkedArray) else [column])
     begins: list[Ints] = []
     ends: list[Ints] = []
     fields: list[list[Any]] = []

@@ -50,9 +50,7 @@ def realtime_edges(transactions: Transactions, committed: Bools, nodes: int) -> 
     size = 2 * len(transactions) + len(ended)
     source, target, kind = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8)
     counts = np.zeros(2, np.int64)
-    link_barriers(
-        transactions.invoked, transactions.completed, committed, ended, nodes, source, target, kind, counts
-    )
+    link_barriers(transactions.invoked, transactions.completed, committed, ended, nodes, source, target, kind, counts)
     count = int(counts[0])
     return Edges(source[:count], target[:count], kind[:count]), nodes + int(counts[1])
 
@@ -88,5 +86,3 @@ def link_barriers(
             count += 1
     counts[0] = count
     counts[1] = barriers
-
-

@@ -123,7 +123,7 @@ def search(graph: Searched, first: I8, step: I8, final: Bools, begins: I64, room
         room.state[3] += 1
         pair = search_from(graph, first, step, final, begin, room, states)
         if pair >= 0:
-            keep_simple(graph, begin, pair, room, states)
+            keep_simple(graph, pair, room)
 
 
 @kernel
@@ -177,7 +177,7 @@ def search_from(graph: Searched, first: I8, step: I8, final: Bools, begin: int, 
 
 
 @kernel
-def keep_simple(graph: Searched, begin: int, pair: int, room: Room, states: int) -> None:
+def keep_simple(graph: Searched, pair: int, room: Room) -> None:
     """Keep the walk that ends at a pair as the best one, unless a transaction occurs twice in it."""
     stamp, count, length = room.state[3], 0, room.distance[pair]
     while pair >= 0:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from splitbrain.checkers.kernels import inlined, kernel
 from splitbrain.checkers.transactions.columns import ABORTED, READ, Transactions
-from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools
+from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools, Int
 
 N = TypeVar("N", bound=np.generic)
 
@@ -136,7 +136,7 @@ def mark_final(mops: Mops, last: I32, final: Bools) -> None:
 
 
 @inlined
-def place_of(key: int, value: int, size: int) -> int:
+def place_of(key: Int, value: Int, size: Int) -> Int:
     """Where in a table of that size the write of a value to a key is looked for first."""
     mixed = (np.uint64(value) * _MIX) ^ (np.uint64(key) * _MIX_KEY)
     mixed = (mixed ^ (mixed >> _SHIFT)) * _MIX
@@ -168,7 +168,7 @@ def index_writes(mops: Mops, table: Table) -> None:
 
 
 @inlined
-def write_of(mops: Mops, table: Table, key: int, value: int) -> int:
+def write_of(mops: Mops, table: Table, key: Int, value: Int) -> Int:
     """The micro-operation that wrote a value to a key, NOBODY, or SEVERAL."""
     size = len(table.slot)
     at = place_of(key, value, size)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from splitbrain.results.formats.rows import Independent
 
 
+WORKLOADS: Final = ("list-append", "rw-register")
+"""Checkers of transactions, which have the names of their workloads."""
+
+ASSUMPTIONS: Final = ("sequential-keys", "linearizable-keys", "wfr-keys")
+
 MEMORY_MAX_MB: Final = 1 << 30
 """A petabyte: more than any machine has."""
 
@@ -42,6 +47,25 @@ MEMORY_MAX_MB: Final = 1 << 30
     show_default=True,
     metavar="NAME|MODULE:CLASS",
     help="For linearizable: the model of a correct object (splitbrain list models).",
+)
+@click.option(
+    "--workload",
+    type=click.Choice(WORKLOADS),
+    default=None,
+    help="For transactions: what they do; names the checker.",
+)
+@click.option(
+    "--consistency-model",
+    default="strict-serializable",
+    show_default=True,
+    metavar="NAME,...",
+    help="For transactions: the consistency models that the history should satisfy.",
+)
+@click.option(
+    "--assume",
+    default=None,
+    metavar="NAME,...",
+    help="For rw-register: what else orders versions: sequential-keys, linearizable-keys, wfr-keys.",
 )
 @options.history_format
 @options.independent
@@ -78,6 +102,9 @@ def command(
     files: tuple[str, ...],
     checker_name: str,
     model: str,
+    workload: str | None,
+    consistency_model: str,
+    assume: str | None,
     format_name: str | None,
     independent: Independent,
     time_limit: float,
@@ -98,6 +125,7 @@ def command(
       splitbrain check --model cas-register history.edn
       splitbrain check --format porcupine --model kv c10-ok.txt
       splitbrain check --checker set history.jsonl
+      splitbrain check --workload list-append --consistency-model snapshot-isolation history.edn
     """
     from splitbrain.checkers.verdict import CheckerSpec, outcome, worst
     from splitbrain.harness.cli.histories import refuse_missing
@@ -110,15 +138,18 @@ def command(
     if no_picture and picture is not None:
         raise UsageError("--picture and --no-picture exclude each other: remove one of them.")
     refuse_missing(files, format_name, independent)
-    _refuse_settings(ctx)
+    checker_name = _checker(ctx, checker_name, workload)
+    _refuse_settings(ctx, checker_name)
     pictures = None if picture is None else counterexample.Pictures(picture, files)
-    settings = {
+    settings: dict[str, Any] = {
         "model": model,
         "time_limit_s": time_limit,
         "memory_limit_mb": memory_limit,
         "witness_time_s": witness_time,
     }
-    spec = CheckerSpec(checker_name, settings if checker_name == "linearizable" else {})
+    if checker_name in WORKLOADS:
+        settings = _isolation(consistency_model, assume)
+    spec = CheckerSpec(checker_name, settings if checker_name in ("linearizable", *WORKLOADS) else {})
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
     problems: list[SplitbrainError] = []
@@ -149,13 +180,49 @@ def command(
     ctx.exit(_exit_code(worst(outcomes), problems))
 
 
-def _refuse_settings(ctx: click.Context) -> None:
+def _checker(ctx: click.Context, checker_name: str, workload: str | None) -> str:
+    """The checker, which a workload of transactions names too.
+
+    Raises:
+        UsageError: both are given, and differ.
+    """
+    if workload is None or workload == checker_name:
+        return checker_name
+    if options.given(ctx, "checker_name"):
+        raise UsageError(f"--checker {checker_name} and --workload {workload} exclude each other: remove one of them.")
+    return workload
+
+
+def _isolation(consistency_model: str, assume: str | None) -> dict[str, Any]:
+    """The options of a checker of transactions.
+
+    Raises:
+        UsageError: a model or an assumption has an unknown name.
+    """
+    from splitbrain.checkers.transactions.models import canonical
+
+    names = [each.strip() for each in consistency_model.split(",") if each.strip()]
+    for each in names:
+        canonical(each)
+    assumed = [each.strip() for each in (assume or "").split(",") if each.strip()]
+    for each in assumed:
+        if each not in ASSUMPTIONS:
+            raise UnknownNameError("assumption", each, ASSUMPTIONS)
+    return {"consistency_models": names, **{each.replace("-", "_"): True for each in assumed}}
+
+
+def _refuse_settings(ctx: click.Context, checker: str) -> None:
     """Refuse settings of the checker "linearizable" for another checker, and settings that no check can run with.
 
     Raises:
         UsageError: there is such a setting.
     """
-    checker = ctx.params["checker_name"]
+    for each in ("consistency_model", "assume"):
+        if options.given(ctx, each) and checker not in WORKLOADS:
+            raise UsageError(
+                f"{options.written(each)} {ctx.params[each]}: it is for transactions: add --workload list-append or "
+                f"--workload rw-register."
+            )
     settings = [each for each in ("model", "time_limit", "memory_limit", "witness_time") if options.given(ctx, each)]
     for name in [*settings, *(["picture"] if options.given(ctx, "picture") else [])]:
         if checker != "linearizable":

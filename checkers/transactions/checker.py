@@ -1,0 +1,212 @@
+"""The checkers `list-append` and `rw-register`: isolation of transactions, as Elle judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from splitbrain.checkers.kernels import cpu_s
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.graph import RW, WR, parts
+from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
+from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS
+from splitbrain.checkers.transactions.report import Judged, judged
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+ALGORITHM: Final = "dependency graph"
+_LISTED: Final = 20
+"""The largest number of keys that a sentence or the evidence lists."""
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a history should satisfy, and what may be assumed of it.
+
+    Attributes:
+        consistency_models: names of consistency models.
+        anomalies: further anomalies that it should not have.
+        sequential_keys, linearizable_keys, wfr_keys: see `Assumptions`; for registers.
+        transaction_order: see `Assumptions`; the indexes are texts, as JSON has them.
+    """
+
+    consistency_models: tuple[str, ...] = DEFAULT_MODELS
+    anomalies: tuple[str, ...] = ()
+    sequential_keys: bool = False
+    linearizable_keys: bool = False
+    wfr_keys: bool = False
+    transaction_order: dict[str, int] | None = None
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """What may be assumed."""
+        order = self.transaction_order
+        return Assumptions(
+            self.sequential_keys,
+            self.linearizable_keys,
+            self.wfr_keys,
+            None if order is None else {int(index): place for index, place in order.items()},
+        )
+
+
+class _Isolation:
+    """Judges the transactions of a run: ops of the function "txn" with micro-operations.
+
+    The options are those of `Options`. A verdict that is "false" has a verified witness of each anomaly in its
+    evidence; `not` and `also_not` there are the models that the history does not satisfy, the weakest ones first.
+    """
+
+    name: Workload
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge a history.
+
+        Raises:
+            UsageError: an option is wrong, or names an unknown model or anomaly.
+            HistoryFormatError: the history is not of this workload.
+        """
+        chosen = _options(self.name, options)
+        expected = Expected(chosen.consistency_models, chosen.anomalies)
+        began_s = cpu_s()
+        found = judged(history, self.name, expected, chosen.assumptions)
+        return _verdict(self.name, found, expected, round(cpu_s() - began_s, 6))
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The one verdict."""
+        [verdict] = verdicts
+        return verdict
+
+
+class ListAppend(_Isolation):
+    """Appends to lists, and reads of whole lists."""
+
+    name: Workload = "list-append"
+
+
+class RwRegister(_Isolation):
+    """Writes of unique values to registers, and reads of them."""
+
+    name: Workload = "rw-register"
+
+
+def _options(checker: str, options: Mapping[str, Any]) -> Options:
+    """The options.
+
+    Raises:
+        UsageError: one is unknown, or of the wrong type.
+    """
+    try:
+        return msgspec.convert(dict(options), Options)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"checker {checker}: {error}; it takes {', '.join(Options.__struct_fields__)}.") from error
+
+
+def _verdict(name: Workload, found: Judged, expected: Expected, seconds: float) -> Verdict:
+    findings = found.findings
+    bad = [each for each in findings.anomaly_types if each != EMPTY_GRAPH]
+    proven = tuple(each for each in bad if each in found.witnesses or each.endswith(EXISTS))
+    valid: Valid = "false" if proven else "unknown" if bad or findings.valid == "unknown" else "true"
+    return Verdict(
+        checker=name,
+        valid=valid,
+        algorithm=ALGORITHM,
+        sentence=_sentence(valid, found, proven, expected),
+        anomalies=proven,
+        inconclusive=() if valid == "false" else tuple(_untested(found, bad)),
+        evidence=_evidence(found, proven),
+        figures=_figures(found),
+        seconds=seconds,
+    )
+
+
+def _sentence(valid: Valid, found: Judged, proven: tuple[str, ...], expected: Expected) -> str:
+    findings, models = found.findings, " and ".join(expected.models) or "what was asked"
+    if valid == "false":
+        worst = next((each for each in found.witnesses if each in proven), None)
+        if worst is None:
+            return f"Not {models}: {counted(findings.cycles.core, 'transaction')} depend on each other in a cycle."
+        return f"Not {models}: {worst}. {found.witnesses[worst][0]['sentence']}"
+    if valid == "unknown":
+        return "Unknown: no transaction depends on another one, so nothing was tested."
+    count = counted(findings.inference.figures["transactions"], "transaction")
+    said = f"Nothing in {count} contradicts {models}: {findings.cycles.edges} dependencies without a cycle."
+    keys = findings.inference.open_keys
+    if keys:
+        said += f" Of {counted(len(keys), 'key')} the order of versions stayed open: {_names(found, 5)}."
+    return said
+
+
+def _names(found: Judged, limit: int) -> str:
+    inference = found.findings.inference
+    names = [inference.transactions.key_names[key] for key in inference.open_keys[:limit]]
+    return ", ".join(names) + (", ..." if len(inference.open_keys) > limit else "")
+
+
+def _untested(found: Judged, bad: list[str]) -> Iterable[Reason]:
+    """Why the history proves too little."""
+    kinds = _kinds(found)
+    if bad:
+        yield Reason(Code.UNDECIDED, f"The witnesses of {', '.join(bad)} could not be verified: {found.unverified[0]}.")
+    if not kinds["wr"]:
+        yield Reason(
+            Code.READS_SAW_NOTHING,
+            "No committed transaction read what another one wrote.",
+            "Read keys after they are written: use fewer keys, or longer runs.",
+        )
+    elif not kinds["rw"]:
+        yield Reason(
+            Code.NOT_EXERCISED,
+            "No transaction overwrote what another one had read: no write skew, and no stale read, could have shown.",
+            "Write keys after they are read: use fewer keys, or more clients.",
+        )
+
+
+def _kinds(found: Judged) -> dict[str, int]:
+    """How many dependencies there are of each kind; those through joints count once for each edge to a joint."""
+    counts = {"ww": 0, "wr": 0, "rw": 0}
+    for edges in found.findings.inference.edges:
+        for kind in range(64):
+            base = parts(kind)[0]
+            if kind < 16 and base > RW:
+                continue
+            name = "rw" if base == RW else "wr" if base == WR else "ww"
+            counts[name] += int((edges.kind == kind).sum())
+    return counts
+
+
+def _evidence(found: Judged, proven: tuple[str, ...]) -> dict[str, Any]:
+    findings = found.findings
+    evidence: dict[str, Any] = {}
+    if findings.anomaly_types:
+        evidence = {
+            "anomaly_types": list(findings.anomaly_types),
+            "anomalies": {each: found.witnesses[each] for each in proven if each in found.witnesses},
+            "not": list(findings.ruled_out),
+            "also_not": list(findings.also_ruled_out),
+        }
+    if findings.tolerated:
+        evidence["tolerated"] = list(findings.tolerated)
+    if found.unverified:
+        evidence["unverified"] = list(found.unverified)
+    if findings.inference.open_keys:
+        evidence["open_keys"] = [
+            findings.inference.transactions.key_names[key] for key in findings.inference.open_keys[:_LISTED]
+        ]
+    return evidence
+
+
+def _figures(found: Judged) -> dict[str, Any]:
+    inference, cycles = found.findings.inference, found.findings.cycles
+    return {
+        **inference.figures,
+        **_kinds(found),
+        "edges": cycles.edges,
+        "in_cycles": cycles.core,
+        "open_keys": len(inference.open_keys),
+        **dict(sorted(inference.counts.items())),
+    }

@@ -1,0 +1,239 @@
+"""Inference for rw-register: writes of unique values to registers, and reads of one value.
+
+Who read from whom is known. The order of versions is not; what is known of it:
+
+*   The initial version comes before all others.
+*   A transaction that reads a version and then writes the key overwrites that version or a later one. Was it an earlier
+    one, there would be a G1c: it reads from the writer that overwrites it (MTC, ICDE 2025). So this rests on the
+    absence of G1c, and gives antidependencies of other readers only.
+*   What `saturation` finds.
+*   What the user says may be assumed (`Assumptions`), see `version_orders`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from splitbrain.checkers.kernels import plainly
+from splitbrain.checkers.transactions import list_findings as findings
+from splitbrain.checkers.transactions import register_kernels as kernels
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.columns import APPEND, COMMITTED, NIL, READ, Transactions
+from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, U8, WR, WW, Bools, Edges, derived, parts
+from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
+from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
+from splitbrain.checkers.transactions.version_orders import Versions, assumed_versions
+from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
+from splitbrain.results.errors import HistoryFormatError
+
+
+def infer_registers(transactions: Transactions, assumptions: Assumptions, source: str = "history") -> Inference:
+    """The dependencies of a history of rw-register.
+
+    Raises:
+        HistoryFormatError: there is an append, or a read of a list.
+    """
+    _refuse_lists(transactions, source)
+    writes = writes_of(transactions)
+    committed = transactions.status == COMMITTED
+    kernels.mark_read_from(writes.mops, writes.table, committed)
+    registers, edges, nodes = _inferred(transactions, writes, committed)
+    found = registers.cases()
+    extra: list[Edges] = []
+    if assumptions.any:
+        versions = assumed_versions(transactions, writes, committed, assumptions)
+        registers = replace(registers, versions=versions)
+        extra.append(versions.edges)
+        found.add("cyclic-versions", len(versions.cyclic), list(versions.cyclic)[:CASES])
+    read = writes.mops.kind == READ
+    figures = {
+        "transactions": len(transactions),
+        "keys": len(transactions.key_names),
+        "reads": int(np.count_nonzero(read)),
+        "writes": int(np.count_nonzero(~read)),
+        "repeated_writes": writes.repeated,
+    }
+    return Inference(
+        transactions=transactions,
+        committed=committed,
+        edges=(edges, *extra),
+        nodes=nodes,
+        cases=tuple(found.cases),
+        counts=found.counts,
+        reasons=registers,
+        open_keys=registers.open_keys,
+        figures=figures,
+    )
+
+
+def _refuse_lists(transactions: Transactions, source: str) -> None:
+    wrong = (transactions.mop_kind == APPEND) | (transactions.list_length >= 0)
+    if wrong.any():
+        mop = int(np.argmax(wrong))
+        txn = int(np.searchsorted(transactions.mop_start, mop, side="right")) - 1
+        found = "an append" if transactions.mop_kind[mop] == APPEND else "a read of a list"
+        raise HistoryFormatError(
+            source,
+            f"op {transactions.invoked[txn]}: rw-register has writes and reads of single values, found {found}. Is the "
+            f"workload list-append?",
+        )
+
+
+def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> tuple[_Registers, Edges, int]:
+    """What was read and overwritten; the edges, and the number of nodes with joints."""
+    mops, keys, count = writes.mops, len(transactions.key_names), transactions.mop_count
+    version, size = np.full(count, NOBODY, np.int32), np.zeros(keys + count, np.int32)
+    reads = int(np.count_nonzero(mops.kind == READ))
+    out = room_for(3 * reads + 4 * (count - reads) + 1)
+    kernels.find_versions(mops, writes.table, writes.final, writes.previous, committed, keys, version, size, out)
+    unwritten = _number_unwritten(writes, version, keys + count)
+    overwriting, group = np.empty(count - reads, np.int32), np.empty(count - reads, np.int32)
+    roots, overwriters = np.zeros(keys, np.int32), np.zeros(count, np.int32)
+    found = kernels.find_overwritten(
+        mops, writes.final, writes.previous, committed, version, size, overwriting, group, roots, overwriters
+    )
+    by_version = np.argsort(group[:found], kind="stable")
+    overwriting, group = overwriting[:found][by_version], group[:found][by_version]
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(group, minlength=keys + count))])
+    targets, place = mops.owner[overwriting], np.full(count, -1, np.int32)
+    first = len(transactions)
+    nodes = link_joints(targets, start, first, out)
+    rmw = derived(RW, NO_G1C, 0)
+    kernels.link_versions(mops, version, overwriting, targets, start, place, keys, first, rmw, out)
+    forks = np.flatnonzero(overwriters > 1)
+    is_open = roots > 1
+    is_open[mops.key[forks]] = True
+    open_keys = tuple(np.flatnonzero(is_open).tolist())
+    return _Registers(transactions, writes, committed, version, unwritten, open_keys), edges_in(out), nodes
+
+
+def _number_unwritten(writes: Writes, version: I32, first: int) -> int:
+    """Number the versions that were read and that nobody wrote, from `first` on; how many there are."""
+    reads = np.flatnonzero(version == -2)
+    if not len(reads):
+        return 0
+    pairs = np.stack([writes.mops.key[reads].astype(np.int64), writes.mops.value[reads]], axis=1)
+    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+    version[reads] = first + number.reshape(-1)
+    return len(distinct)
+
+
+@dataclass(frozen=True)
+class _Registers:
+    """The registers of a history, and what is known of their versions."""
+
+    transactions: Transactions
+    writes: Writes
+    committed: Bools
+    version: I32
+    unwritten: int
+    open_keys: tuple[int, ...]
+    versions: Versions | None = None
+
+    # --- why there is an edge -----------------------------------------------------------------------------------------
+
+    def because(self, one: int, other: int, kind: int) -> Because:
+        """Why transaction `other` depends on `one` in that way."""
+        for before in self._mops(one):
+            for after in self._mops(other):
+                if self.writes.mops.key[before] == self.writes.mops.key[after]:
+                    found = self._rule(before, after, kind)
+                    if found is not None:
+                        return found
+        raise AssertionError(f"nothing explains the edge of kind {kind} from transaction {one} to {other}")
+
+    def _mops(self, transaction: int) -> range:
+        return range(int(self.writes.mops.start[transaction]), int(self.writes.mops.start[transaction + 1]))
+
+    def _rule(self, before: int, after: int, kind: int) -> Because | None:
+        mops, key = self.writes.mops, int(self.writes.mops.key[before])
+        base, level, _ = parts(kind)
+        if base == WR:
+            reads = mops.kind[before] != READ and mops.kind[after] == READ and mops.value[before] == mops.value[after]
+            return Because(WR, key, before, after) if reads and self.writes.previous[after] < 0 else None
+        if not self.writes.final[after]:
+            return None
+        if base == RW and self.version[before] >= 0:
+            if level == 0 and self.version[before] < len(self.transactions.key_names):
+                return Because(RW, key, before, after, rule="initial")
+            first = self._first(after)
+            if level == NO_G1C and first != after and self.version[first] == self.version[before]:
+                written = int(self.version[before]) - len(self.transactions.key_names)
+                return Because(RW, key, before, after, shown=written, rule="read-modify-write")
+        if self.versions is not None and level == 0 and base in (WW, RW):
+            return self.versions.because(before, after, base)
+        return None
+
+    def _first(self, mop: int) -> int:
+        while self.writes.previous[mop] >= 0:
+            mop = int(self.writes.previous[mop])
+        return mop
+
+    # --- what is wrong without a cycle --------------------------------------------------------------------------------
+
+    def cases(self) -> Found:
+        """Anomalies of single reads and updates, and how many there are of each type."""
+        mops, found = self.writes.mops, Found()
+        flags = np.zeros(len(mops.kind), np.uint8)
+        kernels.flag_reads(mops, self.writes.table, self.writes.final, self.writes.previous, flags)
+        named = {
+            findings.G1A: "G1a",
+            findings.G1B: "G1b",
+            findings.INTERNAL: "internal",
+            findings.FUTURE: "future-read",
+        }
+        for bit, anomaly in named.items():
+            places = np.flatnonzero(flags & bit)
+            found.add(anomaly, len(places), [self._case(anomaly, int(mop)) for mop in places[:CASES]])
+        self._garbage(flags, found)
+        self._lost(found)
+        return found
+
+    def _case(self, anomaly: str, read: int) -> Case:
+        mops, reader = self.writes.mops, int(self.writes.mops.owner[read])
+        key, value = int(mops.key[read]), int(mops.value[read])
+        if anomaly == "internal":
+            return Case(anomaly, (reader,), key, (read, int(self.writes.previous[read])))
+        write = int(plainly(write_of, mops, self.writes.table, key, value))
+        owners = (reader,) if anomaly == "future-read" else (reader, int(mops.owner[write]))
+        return Case(anomaly, owners, key, (read, write), (value,))
+
+    def _garbage(self, flags: U8, found: Found) -> None:
+        """Find keys with two values that nobody wrote, nil being one: only one can be from before the history."""
+        mops = self.writes.mops
+        places = np.flatnonzero(flags & findings.GARBAGE)
+        if not len(places):
+            return
+        unwritten: dict[int, int] = {}
+        for mop in np.flatnonzero(self._reads_nil()).tolist():
+            unwritten.setdefault(int(mops.key[mop]), mop)
+        cases: list[Case] = []
+        count = 0
+        for mop in places.tolist():
+            key = int(mops.key[mop])
+            other = unwritten.setdefault(key, mop)
+            if mops.value[other] != mops.value[mop]:
+                count += 1
+                owners = (int(mops.owner[mop]), int(mops.owner[other]))
+                cases.append(Case("garbage-read", owners, key, (mop, other), (int(mops.value[mop]),)))
+        found.add("garbage-read", count, cases[:CASES])
+
+    def _reads_nil(self) -> Bools:
+        mops = self.writes.mops
+        return (mops.kind == READ) & (mops.value == NIL) & (self.writes.previous < 0)
+
+    def _lost(self, found: Found) -> None:
+        mops = self.writes.mops
+        first = np.full(len(self.transactions.key_names) + len(mops.kind) + self.unwritten, NOBODY, np.int32)
+        lost = np.full(len(mops.kind), NOBODY, np.int32)
+        count = kernels.find_lost(mops, self.writes.final, self.writes.previous, self.version, first, lost)
+        cases: list[Case] = []
+        for mop in np.flatnonzero(lost >= 0)[:CASES].tolist():
+            other = int(lost[mop])
+            owners = (int(mops.owner[mop]), int(mops.owner[other]))
+            cases.append(
+                Case("lost-update", owners, int(mops.key[mop]), (self._first(mop), mop, self._first(other), other))
+            )
+        found.add("lost-update", count, cases)

@@ -1,0 +1,63 @@
+"""Findings on a history with their witnesses, each verified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.columns import transactions_of
+from splitbrain.checkers.transactions.judging import Expected, Findings, Workload, judge_transactions
+from splitbrain.checkers.transactions.verify import problems_of
+from splitbrain.checkers.transactions.witness import Witnesses
+from splitbrain.results.columns import numbers
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Findings on a history.
+
+    Attributes:
+        findings: what it shows.
+        witnesses: by type of anomaly, the worst first; up to `inference.CASES` of each.
+        unverified: what `verify` found wrong with witnesses; those are left out.
+    """
+
+    findings: Findings
+    witnesses: dict[str, list[dict[str, Any]]]
+    unverified: tuple[str, ...]
+
+
+def judged(
+    history: pa.Table, workload: Workload, expected: Expected, assumptions: Assumptions, source: str = "history"
+) -> Judged:
+    """Judge a history, and prove what is found.
+
+    Args:
+        history: rows of `splitbrain.results.arrow.HISTORY_SCHEMA`, sorted by index.
+        workload: of the history.
+        expected: models and anomalies that it is judged by.
+        assumptions: of registers.
+        source: names the history in errors.
+
+    Raises:
+        UnknownNameError: a model or an anomaly has an unknown name.
+        HistoryFormatError: the history is not of that workload.
+    """
+    findings = judge_transactions(transactions_of(history, source), workload, expected, assumptions, source)
+    inference, cycles = findings.inference, findings.cycles
+    index: np.ndarray[tuple[int], np.dtype[np.int64]] = numbers(history.column("index")).astype(np.int64)
+    make = Witnesses(inference, index)
+    shown = [make.of_case(case) for case in inference.cases]
+    shown += [make.of_cycle(anomaly, cycle) for anomaly, cycle in cycles.named.items()]
+    witnesses: dict[str, list[dict[str, Any]]] = {}
+    unverified: list[str] = []
+    for witness in shown:
+        problems = problems_of(witness, history)
+        unverified += problems
+        if not problems:
+            witnesses.setdefault(witness["anomaly"], []).append(witness)
+    return Judged(findings, witnesses, tuple(unverified))

@@ -1,0 +1,287 @@
+"""Whether a witness proves what it says: checked step by step against the history, and against nothing else.
+
+Plain Python, on purpose: it shares no code with what finds witnesses. It reads the ops that the witness cites from the
+history's rows, and follows each step by its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+Told = Mapping[str, Any]
+
+_WRITES: Final = ("w", "append")
+
+
+def problems_of(witness: Told, history: pa.Table) -> list[str]:
+    """What is wrong with a witness; nothing if it proves its anomaly.
+
+    Args:
+        witness: as `witness.Witnesses` makes it.
+        history: rows of `splitbrain.results.arrow.HISTORY_SCHEMA`, sorted by index.
+    """
+    check = _Check(witness, history)
+    return [f"{witness['anomaly']}: {problem}" for problem in check.problems()]
+
+
+class _Check:
+    def __init__(self, witness: Told, history: pa.Table) -> None:
+        self._witness = witness
+        self._history = history
+        self._index = np.asarray(history.column("index").to_numpy())
+        self._told: dict[str, Told] = {each["name"]: each for each in witness["transactions"]}
+
+    def problems(self) -> Iterator[str]:
+        for each in self._told.values():
+            yield from self._cited(each)
+        if "steps" in self._witness:
+            yield from self._cycle()
+        else:
+            yield from self._case()
+
+    # --- what is cited ------------------------------------------------------------------------------------------------
+
+    def _cited(self, told: Told) -> Iterator[str]:
+        """Whether a transaction is in the history as the witness has it."""
+        invoke = self._row(told["invoked"])
+        process = self._history.column("process")
+        if process[invoke].as_py() != told["process"] or self._history.column("type")[invoke].as_py() != "invoke":
+            yield f"{told['name']} was not invoked in op {told['invoked']} of process {told['process']}"
+        row = invoke
+        if "completed" in told:
+            complete = self._row(told["completed"])
+            found = self._history.column("type")[complete].as_py()
+            if process[complete].as_py() != told["process"] or found != told["type"]:
+                yield f"{told['name']} did not complete as {told['type']} in op {told['completed']}"
+            between = process.slice(invoke + 1, complete - invoke - 1).to_pylist()
+            if told["process"] in between:
+                yield f"op {told['completed']} does not complete op {told['invoked']}"
+            row = complete if found == "ok" else invoke
+        elif told["type"] != "info":
+            yield f"{told['name']} has no completion, and is said to be {told['type']}"
+        ops = [[f, key, None if f == "r" and told["type"] != "ok" else value] for f, key, value in self._ops(row)]
+        if ops != [list(each) for each in told["ops"]]:
+            yield f"{told['name']} is {ops} in the history, not {told['ops']}"
+
+    def _row(self, index: int) -> int:
+        return int(np.searchsorted(self._index, index))
+
+    def _ops(self, row: int) -> Iterator[tuple[str, str, Any]]:
+        typed: Any = self._history.column("mops")[row].as_py()
+        if typed is not None:
+            for mop in typed:
+                found: Any = mop["value"] if mop["values"] is None else mop["values"]
+                yield str(mop["f"]), str(mop["key"]), found
+            return
+        text: Any = self._history.column("value")[row].as_py()
+        for mop in msgspec.json.decode(text):
+            f, key, value = [*mop, None][:3]
+            yield str(f), key if isinstance(key, str) else msgspec.json.encode(key).decode(), value
+
+    def _committed(self, name: str) -> bool:
+        """Whether a transaction committed: it says so, or a committed one read what it wrote."""
+        told = self._told[name]
+        if told["type"] == "ok":
+            return True
+        reader = self._told.get(told.get("committed_because_read_by", ""))
+        if told["type"] != "info" or reader is None or reader["type"] != "ok":
+            return False
+        written = [(key, value) for f, key, value in told["ops"] if f in _WRITES]
+        return any(
+            f == "r" and read_key == key and (value == found or (isinstance(found, list) and value in found))
+            for f, read_key, found in reader["ops"]
+            for key, value in written
+        )
+
+    # --- cycles -------------------------------------------------------------------------------------------------------
+
+    def _cycle(self) -> Iterator[str]:
+        steps = self._witness["steps"]
+        ring = [step["from"] for step in steps]
+        if [step["to"] for step in steps] != [*ring[1:], ring[0]]:
+            yield "the steps are no cycle"
+        if len(set(ring)) < len(ring):
+            yield "a transaction is on the cycle twice"
+        for name in ring:
+            if not self._committed(name):
+                yield f"{name} did not commit"
+        for step in steps:
+            if not getattr(self, f"_{step['kind']}")(step, self._told[step["from"]], self._told[step["to"]]):
+                yield f"it does not follow that {step['sentence']}"
+        name = _named(steps)
+        if name != self._witness["anomaly"]:
+            yield f"this cycle is {name}"
+
+    def _process(self, step: Told, one: Told, other: Told) -> bool:
+        return one["process"] == other["process"] and one["invoked"] < other["invoked"]
+
+    def _realtime(self, step: Told, one: Told, other: Told) -> bool:
+        return one["type"] == "ok" and one["completed"] < other["invoked"]
+
+    def _wr(self, step: Told, one: Told, other: Told) -> bool:
+        (f, key, value), (g, read_key, found) = _op(one, step["before"]), _op(other, step["after"])
+        if f not in _WRITES or g != "r" or key != read_key or other["type"] != "ok":
+            return False
+        listed = _listed(found)
+        return bool(listed) and listed[-1] == value
+
+    def _ww(self, step: Told, one: Told, other: Told) -> bool:
+        (f, key, value), (g, other_key, later) = _op(one, step["before"]), _op(other, step["after"])
+        if f not in _WRITES or g not in _WRITES or key != other_key:
+            return False
+        if step.get("rule") == "read-modify-write":
+            read, read_key, found = _op(self._told[step["shown"]["transaction"]], step["shown"])
+            own = step["shown"]["transaction"] == step["from"] and step["shown"]["at"] < step["before"]["at"]
+            lacks = later not in (found or []) and value not in (found or [])
+            return own and read == "r" and read_key == key and lacks and "rests_on" in step
+        if "rule" in step:
+            return _assumed(step)
+        reader = self._told[step["shown"]["transaction"]]
+        read, read_key, found = _op(reader, step["shown"])
+        if read != "r" or read_key != key or reader["type"] != "ok" or value not in found:
+            return False
+        return later not in found or found.index(value) < found.index(later)
+
+    def _rw(self, step: Told, one: Told, other: Told) -> bool:
+        (f, key, found), (g, other_key, later) = _op(one, step["before"]), _op(other, step["after"])
+        if f != "r" or g not in _WRITES or key != other_key or one["type"] != "ok":
+            return False
+        rule = step.get("rule", "")
+        if rule == "initial":
+            return found is None
+        if rule == "read-modify-write":
+            first = next(op for op in other["ops"] if op[1] == key)
+            writer = _op(self._told[step["shown"]["transaction"]], step["shown"])
+            return list(first) == ["r", key, found] and list(writer) == ["w", key, found] and "rests_on" in step
+        if rule:
+            return _assumed(step)
+        return later not in (found or [])
+
+    # --- anomalies that are no cycles ---------------------------------------------------------------------------------
+
+    def _case(self) -> Iterator[str]:
+        anomaly, key = self._witness["anomaly"], self._witness["key"]
+        cited = [(self._told[each["transaction"]], each) for each in self._witness["mops"]]
+        for told, each in cited:
+            if list(_op(told, each)) != list(each["op"]) or each["op"][1] != key:
+                yield f"{told['name']} has no {each['op']} there"
+        holds = {
+            "G1a": self._aborted_read,
+            "G1b": self._intermediate_read,
+            "internal": self._internal,
+            "future-read": self._future_read,
+            "garbage-read": self._garbage_read,
+            "duplicate-elements": self._duplicate,
+            "incompatible-order": self._incompatible,
+            "lost-update": self._lost_update,
+            "dirty-update": self._dirty_update,
+            "cyclic-versions": self._cyclic_versions,
+        }.get(anomaly)
+        if holds is None:
+            yield "there is no such anomaly"
+        elif not holds([told for told, _ in cited], [each["op"] for _, each in cited], cited):
+            yield f"it does not follow that {self._witness['sentence']}"
+
+    def _aborted_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        return who[0]["type"] == "ok" and who[1]["type"] == "fail" and ops[1][2] in _listed(ops[0][2])
+
+    def _intermediate_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        later = [op for op in who[1]["ops"][cited[1][1]["at"] + 1 :] if op[0] in _WRITES and op[1] == ops[1][1]]
+        return who[0]["name"] != who[1]["name"] and bool(later) and _listed(ops[0][2])[-1] == ops[1][2]
+
+    def _internal(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        """Follow the transaction: what it must find, or, before its first read of a list, with what that must end."""
+        key, at = ops[0][1], cited[0][1]["at"]
+        known = False
+        expected: list[Any] = []
+        for f, each, value in who[0]["ops"][:at]:
+            if each != key:
+                continue
+            if f == "append":
+                expected = [*expected, value]
+            else:
+                known, expected = True, _listed(value)
+        found = _listed(ops[0][2])
+        return (
+            found != expected
+            if known
+            else found[len(found) - len(expected) :] != expected or len(found) < len(expected)
+        )
+
+    def _future_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        return who[0] is who[1] and cited[0][1]["at"] < cited[1][1]["at"] and ops[1][2] in _listed(ops[0][2])
+
+    def _garbage_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        [value], key = self._witness["values"], self._witness["key"]
+        if len(ops) > 1 and ops[0][2] == ops[1][2]:
+            return False
+        written = any(
+            f in _WRITES and each == key and found == value
+            for row, f_row in enumerate(self._history.column("f").to_pylist())
+            if f_row == "txn" and self._history.column("type")[row].as_py() == "invoke"
+            for f, each, found in self._ops(row)
+        )
+        return value in _listed(ops[0][2]) and not written
+
+    def _duplicate(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        return list(ops[0][2]).count(self._witness["values"][0]) > 1
+
+    def _incompatible(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        one, other = _listed(ops[0][2]), _listed(ops[1][2])
+        size = min(len(one), len(other))
+        return one[:size] != other[:size] and all(each["type"] == "ok" for each in who)
+
+    def _lost_update(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        firsts = [next(list(op) for op in each["ops"] if op[1] == ops[0][1]) for each in (who[1], who[3])]
+        reads = [list(ops[0]), list(ops[2])]
+        same = _listed(ops[0][2]) == _listed(ops[2][2])
+        writes = ops[1][0] in _WRITES and ops[3][0] in _WRITES
+        return firsts == reads and same and writes and who[1] is not who[3] and who[1]["type"] == who[3]["type"] == "ok"
+
+    def _dirty_update(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        read = _listed(ops[2][2])
+        return who[1]["type"] == "fail" and read.index(ops[1][2]) < read.index(ops[0][2])
+
+    def _cyclic_versions(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+        key = self._witness["key"]
+        touched = [value for each in self._told.values() for _, k, value in each["ops"] if k == key]
+        return len(self._witness["values"]) > 1 and all(each in touched for each in self._witness["values"])
+
+
+def _op(told: Told, where: Told) -> tuple[str, str, Any]:
+    f, key, value = told["ops"][where["at"]]
+    return f, key, value
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list, or a register's value as one; nothing for nil."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _assumed(step: Told) -> bool:
+    return step["rule"] in ("wfr-keys", "sequential-keys", "linearizable-keys", "transaction-order")
+
+
+def _named(steps: list[Told]) -> str:
+    """The type of a cycle by its definition."""
+    kinds = [step["kind"] for step in steps]
+    rw = [kind == "rw" for kind in kinds]
+    assumes = [step.get("rests_on", "") for step in steps]
+    order = [step.get("order", step["kind"]) for step in steps]
+    adjacent = any(rw[place] and rw[place - 1] for place in range(len(rw)))
+    if "no G2" in assumes or (sum(rw) > 1 and adjacent):
+        name = "G2-item"
+    elif sum(rw) > 1:
+        name = "G-nonadjacent-item"
+    elif sum(rw) == 1 or "no G-single" in assumes:
+        name = "G-single-item"
+    else:
+        name = "G1c" if "wr" in kinds else "G0"
+    return name + ("-realtime" if "realtime" in order else "-process" if "process" in order else "")

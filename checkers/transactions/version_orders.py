@@ -1,0 +1,223 @@
+"""Orders of the versions of registers that follow from what the user says may be assumed.
+
+Each assumption gives, for each key, pairs of versions of which one comes before the other. If the pairs of a key make a
+cycle, the versions are cyclic: the assumption does not hold there, and is left out for that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.columns import COMMITTED, NIL, OPEN, READ, UNKNOWN, Transactions
+from splitbrain.checkers.transactions.components import TRIVIAL, components
+from splitbrain.checkers.transactions.graph import KINDS, RW, WW, Bools, Edges, graph_of
+from splitbrain.checkers.transactions.inference import Because, Case
+from splitbrain.checkers.transactions.writes import Writes
+
+Pair: TypeAlias = tuple[int, int]
+"""Two values of a key, the earlier one first."""
+
+
+class Access(NamedTuple):
+    """What a transaction did to one key.
+
+    Attributes:
+        transaction: which.
+        read: micro-operation of its first read, before any write of its own; -1 for none.
+        write: micro-operation of its last write; -1 for none.
+    """
+
+    transaction: int
+    read: int
+    write: int
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Pairs of versions, and what follows.
+
+    Attributes:
+        edges: ww and rw edges between transactions.
+        cyclic: a case for each key with cyclic versions.
+        rules: by key and pair which assumption gave it.
+        values: of micro-operations.
+    """
+
+    edges: Edges
+    cyclic: tuple[Case, ...]
+    rules: dict[tuple[int, int, int], str]
+    writes: Writes
+
+    def because(self, before: int, after: int, base: int) -> Because | None:
+        """Why the second micro-operation's write overwrites what the first one wrote or read."""
+        mops = self.writes.mops
+        if (mops.kind[before] == READ) != (base == RW) or mops.kind[after] == READ:
+            return None
+        key = int(mops.key[before])
+        rule = self.rules.get((key, int(mops.value[before]), int(mops.value[after])))
+        return None if rule is None else Because(base, key, before, after, rule=rule)
+
+
+def assumed_versions(
+    transactions: Transactions, writes: Writes, committed: Bools, assumptions: Assumptions
+) -> Versions:
+    """The orders that follow from some assumptions."""
+    by_key = _accesses(writes, committed, len(transactions.key_names))
+    rules: dict[tuple[int, int, int], str] = {}
+    cyclic: list[Case] = []
+    for key, accesses in enumerate(by_key):
+        known: dict[Pair, str] = dict.fromkeys(_initial(writes, accesses), "initial")
+        for rule, pairs in _assumed(transactions, writes, accesses, assumptions):
+            more = {**dict.fromkeys(pairs, rule), **known}
+            cycle = _cycle(list(more))
+            if cycle:
+                cyclic.append(Case("cyclic-versions", _touching(writes, accesses, cycle), key, (), cycle))
+            else:
+                known = more
+        rules.update({(key, *pair): rule for pair, rule in known.items() if rule != "initial"})
+    return Versions(_edges(writes, by_key, rules), tuple(cyclic), rules, writes)
+
+
+def _accesses(writes: Writes, committed: Bools, keys: int) -> list[list[Access]]:
+    """Of each key the accesses of committed transactions, in order of invocation."""
+    mops = writes.mops
+    found: list[list[Access]] = [[] for _ in range(keys)]
+    for transaction in np.flatnonzero(committed).tolist():
+        begin, end = int(mops.start[transaction]), int(mops.start[transaction + 1])
+        mine: dict[int, Access] = {}
+        for mop in range(begin, end):
+            key = int(mops.key[mop])
+            before = mine.get(key, Access(transaction, -1, -1))
+            if mops.kind[mop] != READ:
+                mine[key] = before._replace(write=mop)
+            elif before == (transaction, -1, -1) and mops.value[mop] != UNKNOWN:
+                mine[key] = before._replace(read=mop)
+        for key, access in mine.items():
+            found[key].append(access)
+    return found
+
+
+def _last(writes: Writes, access: Access) -> int:
+    return int(writes.mops.value[access.write if access.write >= 0 else access.read])
+
+
+def _first(writes: Writes, access: Access) -> int:
+    return int(writes.mops.value[access.read if access.read >= 0 else access.write])
+
+
+def _initial(writes: Writes, accesses: list[Access]) -> Iterator[Pair]:
+    for access in accesses:
+        for mop in (access.read, access.write):
+            if mop >= 0 and writes.mops.value[mop] != NIL:
+                yield NIL, int(writes.mops.value[mop])
+
+
+def _assumed(
+    transactions: Transactions, writes: Writes, accesses: list[Access], assumptions: Assumptions
+) -> Iterator[tuple[str, list[Pair]]]:
+    """The pairs of versions of one key that each assumption gives."""
+    if assumptions.transaction_order:
+        yield (
+            "transaction-order",
+            list(pairwise(_in_order(transactions, writes, accesses, assumptions.transaction_order))),
+        )
+    if assumptions.wfr_keys:
+        pairs = [(_first(writes, each), _last(writes, each)) for each in accesses if each.read >= 0 and each.write >= 0]
+        yield "wfr-keys", pairs
+    if assumptions.sequential_keys:
+        last: dict[int, Access] = {}
+        pairs = list[Pair]()
+        for each in accesses:
+            process = int(transactions.process[each.transaction])
+            if process in last:
+                pairs.append((_last(writes, last[process]), _first(writes, each)))
+            last[process] = each
+        yield "sequential-keys", [(one, other) for one, other in pairs if one != other]
+    if assumptions.linearizable_keys:
+        pairs = [(_last(writes, one), _first(writes, other)) for one, other in _in_real_time(transactions, accesses)]
+        yield "linearizable-keys", [(one, other) for one, other in pairs if one != other]
+
+
+def _in_order(
+    transactions: Transactions, writes: Writes, accesses: list[Access], order: Mapping[int, int]
+) -> list[int]:
+    """What was written, in the order that the system says it used."""
+    places = [(order.get(int(transactions.completed[each.transaction])), each) for each in accesses if each.write >= 0]
+    known = sorted((place, each.transaction, _last(writes, each)) for place, each in places if place is not None)
+    return [value for _, _, value in known]
+
+
+def _in_real_time(transactions: Transactions, accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
+    """Pairs of which one completed before the other began, without those that follow from others."""
+    events: list[tuple[int, int, Access]] = []
+    for each in accesses:
+        events.append((int(transactions.invoked[each.transaction]), 0, each))
+        done = int(transactions.completed[each.transaction])
+        if transactions.status[each.transaction] == COMMITTED and done != OPEN:
+            events.append((done, 1, each))
+    before: dict[int, list[Access]] = {}
+    recent: list[Access] = []
+    for _, completes, access in sorted(events):
+        if not completes:
+            before[access.transaction] = list(recent)
+            for other in recent:
+                yield other, access
+            continue
+        covered = before[access.transaction]
+        recent = [each for each in recent if each not in covered]
+        recent.append(access)
+
+
+def _cycle(pairs: list[Pair]) -> tuple[int, ...]:
+    """The versions of one key in the first cycle, in order; none if there is no cycle."""
+    number: dict[int, int] = {}
+    for pair in pairs:
+        for value in pair:
+            number.setdefault(value, len(number))
+    source = np.array([number[one] for one, _ in pairs], np.int32)
+    target = np.array([number[other] for _, other in pairs], np.int32)
+    graph = graph_of(len(number), len(number), [Edges(source, target, np.zeros(len(pairs), np.uint8))])
+    component = components(graph, np.ones(KINDS, np.bool_))
+    if (component == TRIVIAL).all():
+        return ()
+    mine = component == component[component != TRIVIAL][0]
+    return tuple(value for value, place in number.items() if mine[place])
+
+
+def _touching(writes: Writes, accesses: list[Access], values: tuple[int, ...]) -> tuple[int, ...]:
+    """The transactions that read or wrote some versions of a key."""
+    mops = writes.mops
+    return tuple(
+        each.transaction
+        for each in accesses
+        if any(mop >= 0 and int(mops.value[mop]) in values for mop in (each.read, each.write))
+    )
+
+
+def _edges(writes: Writes, by_key: list[list[Access]], rules: dict[tuple[int, int, int], str]) -> Edges:
+    """From writers and readers of the earlier version of each pair to the writer of the later one."""
+    readers: dict[Pair, list[int]] = {}
+    writers: dict[Pair, int] = {}
+    for key, accesses in enumerate(by_key):
+        for each in accesses:
+            if each.read >= 0:
+                readers.setdefault((key, int(writes.mops.value[each.read])), []).append(each.transaction)
+            if each.write >= 0:
+                writers[(key, int(writes.mops.value[each.write]))] = each.transaction
+    rows: list[tuple[int, int, int]] = []
+    for key, one, other in rules:
+        writer = writers.get((key, other))
+        if writer is None:
+            continue
+        earlier = [(each, RW) for each in readers.get((key, one), [])]
+        if (key, one) in writers:
+            earlier.append((writers[(key, one)], WW))
+        rows.extend((each, writer, kind) for each, kind in earlier if each != writer)
+    columns = np.array(rows, np.int64).reshape(-1, 3)
+    return Edges(columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2].astype(np.uint8))
