@@ -88,12 +88,14 @@ class Witness(msgspec.Struct, frozen=True, omit_defaults=True):
         sentence: what happened, whole.
         transactions: that take part, in the order of the cycle.
         edges: why one comes before the other; of a cycle in its order.
+        premises: further edges, on which reasons of `edges` rest.
     """
 
     anomaly: str
     sentence: str
     transactions: tuple[Transaction, ...]
     edges: tuple[Edge, ...] = ()
+    premises: tuple[Edge, ...] = ()
 
 
 def evidence_of(witnesses: Iterable[Witness]) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def witnesses_of(evidence: Any) -> list[Witness]:
         except msgspec.ValidationError:
             continue
         names = {transaction.name for transaction in witness.transactions}
-        if all(edge.source in names and edge.target in names for edge in witness.edges):
+        if all(edge.source in names and edge.target in names for edge in (*witness.edges, *witness.premises)):
             found.append(witness)
     return found
 
