@@ -104,22 +104,81 @@ def evidence_of(witnesses: Iterable[Witness]) -> dict[str, Any]:
 
 
 def witnesses_of(evidence: Any) -> list[Witness]:
-    """The witnesses among the findings of a piece of evidence; findings of another form are left out."""
+    """The witnesses among the findings of a piece of evidence, also those under `anomalies` by their names.
+
+    Findings of another form are left out.
+    """
     if not isinstance(evidence, Mapping):
         return []
-    listed: Any = cast("Mapping[str, Any]", evidence).get(FINDINGS)
-    if not isinstance(listed, list):
-        return []
+    known = cast("Mapping[str, Any]", evidence)
+    by_name: Any = known.get("anomalies")
+    named = list(cast("Mapping[str, Any]", by_name).values()) if isinstance(by_name, Mapping) else []
+    listed = [
+        each for part in (known.get(FINDINGS), *named) if isinstance(part, list) for each in cast("list[Any]", part)
+    ]
     found: list[Witness] = []
-    for each in cast("list[Any]", listed):
+    for each in listed:
         try:
-            witness = msgspec.convert(each, Witness)
+            witness = msgspec.convert(_with_edges(each), Witness)
         except msgspec.ValidationError:
             continue
         names = {transaction.name for transaction in witness.transactions}
         if all(edge.source in names and edge.target in names for edge in (*witness.edges, *witness.premises)):
             found.append(witness)
     return found
+
+
+def _with_edges(finding: Any) -> Any:
+    """A finding as a witness, where its edges are `steps` with `from`, `to` and `sentence`."""
+    if not isinstance(finding, dict):
+        return None
+    known = cast("dict[str, Any]", finding)
+    if "steps" not in known:
+        return known
+    try:
+        transactions = [
+            {
+                "name": each["name"],
+                "index": each["invoked"],
+                "completed_index": each.get("completed"),
+                "process": each["process"],
+                "ended": each["type"],
+                "ops": [_mop_words(mop, each["type"] == "ok") for mop in each["ops"]],
+            }
+            for each in known["transactions"]
+        ]
+        edges = [
+            {
+                "source": each["from"],
+                "target": each["to"],
+                "kind": str(each["kind"]).removesuffix("p"),
+                "key": each.get("key"),
+                "reason": each["sentence"],
+            }
+            for each in known["steps"]
+        ]
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return {**known, "transactions": transactions, "edges": edges}
+
+
+def located(witness: Witness, history: pa.Table) -> Witness:
+    """A witness with the nodes and times of its transactions as a history has them, whose row is each op's index."""
+
+    def filled(transaction: Transaction) -> Transaction:
+        completed = transaction.completed_index
+        if max(transaction.index, completed or 0) >= history.num_rows:
+            return transaction
+        times = history.column("time")
+        invoked_ns = times[transaction.index].as_py()
+        return msgspec.structs.replace(
+            transaction,
+            node=history.column("node")[transaction.index].as_py(),
+            invoked_ns=invoked_ns if invoked_ns >= 0 else None,
+            completed_ns=None if completed is None or invoked_ns < 0 else times[completed].as_py(),
+        )
+
+    return msgspec.structs.replace(witness, transactions=tuple(map(filled, witness.transactions)))
 
 
 def transaction_of(history: pa.Table, name: str, invoked: int, completed: int | None) -> Transaction:
