@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from splitbrain.results import listreads
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.columns import Column, array, codes, numbers, valid
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError
@@ -28,17 +29,19 @@ from splitbrain.results.values import canonical_json
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_MOP: Final = pa.struct(
-    [
-        pa.field("f", pa.string()),
-        pa.field("key", pa.string()),
-        pa.field("value", pa.int64()),
-        pa.field("values", pa.list_(pa.int64())),
-    ]
+_MOP_FIELDS: Final[tuple[Any, ...]] = (
+    pa.field("f", pa.string()),
+    pa.field("key", pa.string()),
+    pa.field("value", pa.int64()),
+    pa.field("values", pa.list_(pa.int64())),
 )
 
-MOPS: Final[Any] = pa.list_(_MOP)
-"""The type of the column of micro-operations."""
+PLAIN_MOPS: Final[Any] = pa.list_(pa.struct(list(_MOP_FIELDS)))
+"""The type of the column of micro-operations in files of format 1."""
+
+MOPS: Final[Any] = pa.list_(pa.struct([*_MOP_FIELDS, *listreads.FIELDS]))
+"""The type of the column of micro-operations, with summaries of the lists that were read
+(`splitbrain.results.listreads`)."""
 
 HISTORY_SCHEMA: Final = pa.schema(
     [
@@ -126,7 +129,7 @@ def to_table(ops: Sequence[Op]) -> pa.Table:
                 [op.f for op in ops],
                 [op.key for op in ops],
                 [None if op.value is None else canonical_json(op.value) for op in ops],
-                [None if op.mops is None else [_mop_row(mop) for mop in op.mops] for op in ops],
+                mops_column([op.mops for op in ops]),
                 [op.node for op in ops],
                 [op.term for op in ops],
                 [op.error for op in ops],
@@ -207,12 +210,25 @@ def _conform(table: pa.Table, schema: pa.Schema, kind: str, source: str) -> pa.T
         if column.null_count and not field.nullable:
             raise HistoryFormatError(source, f"column {field.name!r} has {column.null_count} nulls, expected none")
         try:
-            columns.append(column.cast(field.type))
+            columns.append(_summarized(column) if _is_plain(column.type) else column.cast(field.type))
         except pa.ArrowException as error:
             raise HistoryFormatError(
                 source, f"column {field.name!r} is {column.type}, expected {field.type}: {_first_line(error)}"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema.with_metadata(table.schema.metadata))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a column is of micro-operations without summaries of lists."""
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return False
+    fields: list[Any] = list(kind.value_type)
+    return [field.name for field in fields] == [field.name for field in _MOP_FIELDS]
+
+
+def _summarized(column: Any) -> Column:
+    chunks = [listreads.with_summaries(chunk, MOPS) for chunk in column.cast(PLAIN_MOPS).chunks]
+    return cast(Any, pa).chunked_array(chunks, MOPS)
 
 
 def client_ops(history: pa.Table) -> int:
@@ -225,7 +241,7 @@ def client_ops(history: pa.Table) -> int:
 def mops_column(transactions: Sequence[Sequence[Mop] | None]) -> Column:
     """Micro-operations as a column; None for an op that is no transaction."""
     rows = [None if mops is None else [_mop_row(mop) for mop in mops] for mops in transactions]
-    return array(rows, MOPS)
+    return listreads.with_summaries(array(rows, PLAIN_MOPS), MOPS)
 
 
 def _mop_row(mop: Mop) -> tuple[str, str, int | None, tuple[int, ...] | None]:
@@ -287,12 +303,13 @@ def storable(op: Op) -> str | None:
             op.f,
             op.key,
             None,
-            None if op.mops is None else [_mop_row(mop) for mop in op.mops],
+            None,
             op.node,
             op.term,
             op.error,
             op.due,
         ]
+        mops_column([op.mops])
         for field, cell in zip(_FIELDS, row, strict=True):
             if cell is None and not field.nullable:
                 return f"{field.name} is missing"
@@ -436,13 +453,14 @@ def history_hash(table: pa.Table) -> str:
     """A hash of what a history says: 64 hex digits (SHA-256), the same for equal rows in equal order.
 
     Independent of how the columns are encoded, compressed, sliced or split into chunks. A history in which no op was
-    due by a schedule has the hash that it has without the column.
+    due by a schedule has the hash that it has without the column. Summaries of lists say nothing of their own, and are
+    not part of it.
 
     Raises:
         HistoryFormatError: the table is not a history.
     """
     table = conform(table)
-    digest = hashlib.sha256(f"history {FORMAT_VERSION} {table.num_rows}".encode())
+    digest = hashlib.sha256(f"history {_HASHED_VERSION} {table.num_rows}".encode())
     for field in _FIELDS:
         if field.name == "due" and table.column("due").null_count == table.num_rows:
             continue
@@ -452,12 +470,16 @@ def history_hash(table: pa.Table) -> str:
     return digest.hexdigest()
 
 
+_HASHED_VERSION: Final = 1
+"""A constant of the hash: a format that only adds what follows from the rest keeps it."""
+
+
 def _canonical(array: Any) -> Iterator[bytes | memoryview]:
     """Validity, lengths and contents of an Arrow array, without the values that lie under its nulls."""
     yield np.packbits(valid(array)).tobytes()
     kind = array.type
     if pa.types.is_struct(kind):
-        for child in array.flatten():
+        for child in array.flatten()[: len(_MOP_FIELDS)]:
             yield from _canonical(child)
     elif pa.types.is_list(kind):
         yield _integers(array.value_lengths())

@@ -20,7 +20,8 @@ from splitbrain.results.errors import HistoryFormatError
 
 OpType = Literal["invoke", "ok", "fail", "info"]
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""Of `history.parquet` and `telemetry.parquet`. 1: micro-operations without summaries of the lists that they read."""
 
 NEMESIS: Final = -1
 """The process of the fault injector."""

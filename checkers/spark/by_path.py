@@ -21,7 +21,7 @@ from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.jobs import collect
 from splitbrain.checkers.stored import Ready, Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, read_parquet_head
+from splitbrain.results.arrow import HISTORY_SCHEMA, PLAIN_MOPS, TELEMETRY_SCHEMA, read_parquet_head
 from splitbrain.results.errors import EngineError
 from splitbrain.results.soundness import check_history_file, check_telemetry_file
 from splitbrain.results.store import RunDir
@@ -166,13 +166,17 @@ def _look(path: Path, sizes: Sizes) -> Found:
 
 
 def _as_spark_reads_it(each: Ready) -> bool:
-    """Whether the files have the types that Spark's reader is asked for: it converts none, as opening a run does."""
+    """Whether the files have the types that Spark's reader is asked for: it converts none, as opening a run does.
+
+    In micro-operations of format 1 it takes the missing summaries for null: only who reads files by summary needs them.
+    """
     files: list[tuple[Path, Any]] = [(each.run.history_path, HISTORY_SCHEMA)]
     files += [(each.run.telemetry_path, TELEMETRY_SCHEMA)] if each.telemetry else []
     for path, schema in files:
         stored_as: Any = read_parquet_head(path).schema
         for name in set(schema.names) & set(stored_as.names):
-            if stored_as.field(name).type != schema.field(name).type:
+            kind = stored_as.field(name).type
+            if kind not in (schema.field(name).type, PLAIN_MOPS if name == "mops" else None):
                 return False
     return True
 

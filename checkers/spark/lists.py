@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from splitbrain.results import listreads
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def without_null_lists(history: DataFrame) -> DataFrame:
             mop["key"].alias("key"),
             mop["value"].alias("value"),
             sf.coalesce(values, sf.array().cast("array<bigint>")).alias("values"),
+            *[mop[field.name].alias(field.name) for field in listreads.FIELDS],
             values.isNull().alias("no_values"),
         )
 
@@ -46,8 +48,8 @@ def without_null_lists(history: DataFrame) -> DataFrame:
 def with_null_lists(table: pa.Table) -> pa.Table:
     """The history as it was before `without_null_lists`."""
     lists: Any = table.column("mops").combine_chunks()
-    f, key, value, values, no_values = lists.flatten().flatten()
-    parts = [f, key, value, _with_nulls(values, no_values, _VALUES.type)]
+    f, key, value, values, *summaries, no_values = lists.flatten().flatten()
+    parts = [f, key, value, _with_nulls(values, no_values, _VALUES.type), *summaries]
     mops = pa.StructArray.from_arrays(parts, fields=_MOP_FIELDS)
     restored = _with_nulls(lists, table.column(_NO_MOPS).combine_chunks(), _MOPS.type, items=mops)
     return table.set_column(table.schema.get_field_index("mops"), _MOPS, restored).drop_columns([_NO_MOPS])

@@ -118,33 +118,32 @@ def transactions_of(history: pa.Table, source: str = "history") -> Transactions:
             micro-operation of an unknown function, a write of nothing, or a committed transaction whose completion
             has no micro-operations.
     """
-    process, invoke, complete, status = _paired(history, source)
-    rows = np.where(status == COMMITTED, complete, invoke)
-    flat = _payload(history, rows, source)
+    pairs = paired(history, source)
+    return assembled(pairs, _payload(history, pairs.rows, source))
+
+
+def assembled(pairs: Pairs, flat: Flat) -> Transactions:
+    """Transactions, of the pairs of a history and the micro-operations in their rows."""
+    unread = np.repeat(pairs.status != COMMITTED, np.diff(flat.start))
     return Transactions(
-        process=process[invoke],
-        invoked=invoke,
-        completed=complete,
-        status=status,
+        process=pairs.process[pairs.invoke],
+        invoked=pairs.invoke,
+        completed=pairs.complete,
+        status=pairs.status,
         mop_start=flat.start,
         mop_kind=flat.kind,
         mop_key=flat.key,
-        mop_value=_unread(flat.value, flat, status),
+        mop_value=_unread(flat.value, unread & (flat.kind == READ)),
         list_start=flat.list_start,
-        list_length=cast(Codes, np.where(_of_uncommitted(flat, status), np.int32(NO_LIST), flat.list_length)),
+        list_length=cast(Codes, np.where(unread, np.int32(NO_LIST), flat.list_length)),
         elements=flat.elements,
         key_names=flat.key_names,
         value_names=flat.value_names,
     )
 
 
-def _of_uncommitted(flat: Flat, status: Bytes) -> npt.NDArray[np.bool_]:
-    return np.repeat(status != COMMITTED, np.diff(flat.start))
-
-
-def _unread(value: Ints, flat: Flat, status: Bytes) -> Ints:
+def _unread(value: Ints, unread: npt.NDArray[np.bool_]) -> Ints:
     """Values, but UNKNOWN for the reads of transactions that did not commit for certain."""
-    unread = _of_uncommitted(flat, status) & (flat.kind == READ)
     return np.where(unread, np.int64(UNKNOWN), value) if unread.any() else value
 
 
@@ -163,8 +162,34 @@ def _payload(history: pa.Table, rows: Ints, source: str) -> Flat:
 # --- invocations and completions --------------------------------------------------------------------------------------
 
 
-def _paired(history: pa.Table, source: str) -> tuple[Ints, Ints, Ints, Bytes]:
-    """Process of every row; of every transaction the rows of invocation and completion, and how it ended."""
+@dataclass(frozen=True)
+class Pairs:
+    """Which rows of a history are transactions.
+
+    Attributes:
+        process: of every row of the history.
+        invoke: of every transaction the row of its invocation.
+        complete: the row of its completion, or OPEN.
+        status: how it ended.
+    """
+
+    process: Ints
+    invoke: Ints
+    complete: Ints
+    status: Bytes
+
+    @property
+    def rows(self) -> Ints:
+        """The row of every transaction that has its micro-operations: its completion if it committed."""
+        return np.where(self.status == COMMITTED, self.complete, self.invoke)
+
+
+def paired(history: pa.Table, source: str) -> Pairs:
+    """Pair the transactions of a history, of which the columns process, type and f are read.
+
+    Raises:
+        HistoryFormatError: a completion without an invocation, or two invocations of one process at once.
+    """
     process: Ints = numbers(history.column("process")).astype(np.int64)
     is_txn = _equal(history.column("f"), "txn") & (process >= 0)
     rows = np.flatnonzero(is_txn)
@@ -183,7 +208,7 @@ def _paired(history: pa.Table, source: str) -> tuple[Ints, Ints, Ints, Bytes]:
             else "completes a transaction that it never invoked"
         )
         raise HistoryFormatError(source, f"op {row}: process {process[row]} {does}.")
-    return process, invoke, complete, status
+    return Pairs(process, invoke, complete, status)
 
 
 _INVOKE: Final = 3

@@ -20,7 +20,9 @@ from splitbrain.results.values import canonical_json
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
-_FUNCTIONS: Final = {"r": 0, "w": 1, "append": 2}
+FUNCTIONS: Final = {"r": 0, "w": 1, "append": 2}
+"""The code of each function of a micro-operation."""
+
 _NIL: Final = -(1 << 63)
 _NO_LIST: Final = -1
 _arrow: Final[Any] = pa
@@ -66,7 +68,7 @@ def flat_mops(column: Any, rows: Ints, source: str) -> Flat:
     kind = _kinds(_concat(f).take(array(mops)), start, rows, source)
     key_code, key_names = codes(_concat(key).take(array(mops)))
     written = _joined([numbers(each, null=_NIL) for each in value])[mops]
-    _refuse_empty_writes(kind, written, start, rows, source)
+    refuse_empty_writes(kind, written, start, rows, source)
     list_start, list_length, elements = _lists(values)
     return Flat(
         start=start,
@@ -106,26 +108,41 @@ def _lists(columns: list[Any]) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
 
 def _kinds(f: Any, start: Ints, rows: Ints, source: str) -> npt.NDArray[np.uint8]:
     code, names = codes(f)
-    known = np.array([_FUNCTIONS.get(name, 255) for name in names] or [0], np.uint8)
+    known = function_codes(names)
     kind = known[code]
-    if (known == 255).any():
-        mop = int(np.argmax(kind == 255))
-        raise _unknown_function(names[code[mop]], _row(mop, start, rows), source)
+    if (known == UNKNOWN_FUNCTION).any():
+        mop = int(np.argmax(kind == UNKNOWN_FUNCTION))
+        raise unknown_function(names[code[mop]], row_of(mop, start, rows), source)
     return kind
 
 
-def _unknown_function(name: Any, row: int, source: str) -> HistoryFormatError:
+UNKNOWN_FUNCTION: Final = 255
+
+
+def function_codes(names: list[Any]) -> npt.NDArray[np.uint8]:
+    """The code of each of some functions; UNKNOWN_FUNCTION for others."""
+    return np.array([FUNCTIONS.get(name, UNKNOWN_FUNCTION) for name in names] or [0], np.uint8)
+
+
+def unknown_function(name: Any, row: int, source: str) -> HistoryFormatError:
+    """The error for a micro-operation of a function that is none of `FUNCTIONS`."""
     return HistoryFormatError(source, f"op {row}: expected micro-operations r, w and append, found {name!r:.40}.")
 
 
-def _row(mop: int, start: Ints, rows: Ints) -> int:
+def row_of(mop: int, start: Ints, rows: Ints) -> int:
+    """The row of the history in which a micro-operation stands."""
     return int(rows[np.searchsorted(start, mop, side="right") - 1])
 
 
-def _refuse_empty_writes(kind: npt.NDArray[np.uint8], value: Ints, start: Ints, rows: Ints, source: str) -> None:
+def refuse_empty_writes(kind: npt.NDArray[np.uint8], value: Ints, start: Ints, rows: Ints, source: str) -> None:
+    """Refuse writes without a value.
+
+    Raises:
+        HistoryFormatError: there is one.
+    """
     empty = (kind != 0) & (value == _NIL)
     if empty.any():
-        row = _row(int(np.argmax(empty)), start, rows)
+        row = row_of(int(np.argmax(empty)), start, rows)
         raise HistoryFormatError(source, f"op {row}: a write of nothing; every write needs a value of its own.")
 
 
@@ -170,9 +187,9 @@ class _Texts:
             found = canonical_json(mop)
             raise HistoryFormatError(self._source, f"op {row}: expected [f, key, value], found {found:.60}.")
         f, key, value = [*cast("list[Any]", mop), None][:3]
-        kind = _FUNCTIONS.get(f) if isinstance(f, str) else None
+        kind = FUNCTIONS.get(f) if isinstance(f, str) else None
         if kind is None:
-            raise _unknown_function(f, row, self._source)
+            raise unknown_function(f, row, self._source)
         if kind and value is None:
             raise HistoryFormatError(self._source, f"op {row}: a write of nothing; every write needs a value.")
         number = self._keys.setdefault(key if isinstance(key, str) else canonical_json(key), len(self._keys))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 import msgspec
@@ -93,6 +93,13 @@ MEMORY_MAX_MB: Final = 1 << 30
     help="For linearizable: CPU seconds to minimize the evidence of a violation, within the limit.  "
     "[default: as many as the verdict took; at least 0.5, at most 2]",
 )
+@click.option(
+    "--oracle",
+    type=click.Choice(["elle-cli"]),
+    default=None,
+    help="With --workload: let elle-cli judge the history, too, and show where it differs. SPLITBRAIN_ELLE_CLI names "
+    "its jar.",
+)
 @counterexample.option
 @click.option("--no-picture", is_flag=True, help="No picture, as without --picture; for scripts.")
 @options.as_json
@@ -110,6 +117,7 @@ def command(
     time_limit: float,
     memory_limit: int,
     witness_time: float | None,
+    oracle: str | None,
     picture: str | None,
     no_picture: bool,
     as_json: bool,
@@ -149,6 +157,7 @@ def command(
     }
     if checker_name in WORKLOADS:
         settings = _isolation(consistency_model, assume)
+    other = _oracle(oracle, checker_name)
     spec = CheckerSpec(checker_name, settings if checker_name in ("linearizable", *WORKLOADS) else {})
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
@@ -160,6 +169,7 @@ def command(
                 history = _read(file, format_name, independent, checker_name)
                 steps.describe(f"judging {file}, {counted(_rows(history), 'row')}")
                 verdict = _judged(history, spec, _telemetry(file))
+                compared = _compared(other, history, verdict, consistency_model)
             except UnknownNameError:
                 raise
             except SplitbrainError as error:
@@ -171,10 +181,12 @@ def command(
             outcomes.append(outcome([verdict]))
             drawn = pictures.draw(file, history, verdict) if pictures is not None else None
             sizes = {"ops": _ops(history), "rows": _rows(history)}
-            rows.append({"file": file, **sizes, **plain_verdict(verdict), "picture": drawn})
+            rows.append({"file": file, **sizes, **plain_verdict(verdict), "picture": drawn, **compared})
             if not as_json:
                 with steps.aside():
                     _print(file, verdict, drawn, asked=pictures is not None)
+                    for line in _said(compared):
+                        click.echo(f"        {line}")
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(_exit_code(worst(outcomes), problems))
@@ -246,6 +258,43 @@ def _refuse_settings(ctx: click.Context, checker: str) -> None:
                 f"--witness-time {witness_time:g} must not be above --time-limit {time_limit:g}: reduce it, "
                 "or raise --time-limit."
             )
+
+
+def _oracle(name: str | None, checker_name: str) -> list[str] | None:
+    """How to start the oracle, None if none is asked.
+
+    Raises:
+        UsageError: it cannot judge what this checker judges, or it is not there.
+    """
+    if name is None:
+        return None
+    if checker_name not in WORKLOADS:
+        raise UsageError(f"--oracle {name}: it judges transactions: add --workload {' or '.join(WORKLOADS)}.")
+    from splitbrain.harness.cli.oracle import command_of
+
+    return command_of()
+
+
+def _compared(
+    oracle: list[str] | None, history: pa.Table | LongHistory, verdict: Verdict, models: str
+) -> dict[str, Any]:
+    """What the oracle says of a history, and where the verdict differs; empty without one."""
+    if oracle is None:
+        return {}
+    from splitbrain.harness.cli.oracle import ask, differences
+
+    answer = ask(oracle, cast("pa.Table", history), verdict.checker, models)
+    ruled_out: list[str] = list(verdict.evidence.get("not", ()))
+    anomalies: list[str] = list(verdict.evidence.get("anomaly_types", verdict.anomalies))
+    found = differences(answer, verdict.valid, anomalies, ruled_out)
+    return {"oracle": msgspec.to_builtins(answer), "differences": found}
+
+
+def _said(compared: Mapping[str, Any]) -> list[str]:
+    """The comparison in lines."""
+    if not compared:
+        return []
+    return [f"elle-cli differs: {each}" for each in compared["differences"]] or ["elle-cli says the same"]
 
 
 def _exit_code(found: Outcome, problems: Sequence[SplitbrainError]) -> int:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 Reader: TypeAlias = Callable[[str, str], "Rows"]
 
 FORMATS: Final = {
+    "awdit": "AWDIT's tests of isolation: r KEY VALUE or w KEY VALUE a line, ----- and ===== between transactions "
+    "and sessions",
     "compact": "one call or return a line: c ID CLIENT F A B, r ID ok|fail VALUE",
     "edn": "Jepsen's, Knossos' and Elle's histories: a vector of op maps, or one after the other",
     "jsonl": "one op a line, as JSON with the fields of our history; or a JSON array of ops (elle-cli)",
     "parquet": "what runs of our own are stored in",
+    "plume": "Plume's histories of transactions, which AWDIT reads too: w(KEY,VALUE,SESSION,TRANSACTION) a line",
     "porcupine": "Porcupine's test logs: Jepsen console logs of a cas-register, or maps of a key-value store",
 }
 """Name: what it looks like."""
@@ -38,6 +41,8 @@ _HEAD_BYTES: Final = 1 << 16
 _STARTS: Final = (
     (re.compile(r'\{\s*"|\[\s*(?:\{\s*"|\]\s*\Z)'), "jsonl"),
     (re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+\S+ - "), "porcupine"),
+    (re.compile(r"[rw]\(\d+,"), "plume"),
+    (re.compile(r"(?:[-=]+\s+)*[rw]\s+\d+\s+\d+\s*(?:\n|\Z)"), "awdit"),
     (re.compile(r"[cr] -?\d+ "), "compact"),
     (re.compile(r"(?:[\[(]\s*)?(?:#_|(?:#[\w.-]+[\s,]*)?\{[\s,]*:)"), "edn"),
 )

@@ -103,7 +103,10 @@ def _edn_lines(piece: pa.Table, asked: Sequence[str | None], named: bool) -> Ite
         *columns, asked, strict=True
     ):
         shown, says, exact = _as_jepsen_has_it(process, kind, f, value, argument)
-        text = written_json(shown) if mops is None or shown is not None else _transaction(mops)
+        if f == "txn" and shown is not None:
+            text = _transaction_as_value(shown)
+        else:
+            text = written_json(shown) if mops is None or shown is not None else _transaction(mops)
         if key is not None and process >= 0:
             text = f"[{string(key)} {text}]"
         line = (
@@ -140,6 +143,18 @@ def _as_jepsen_has_it(
     if kind == "ok" and value is None and argument is not None:
         return argument, kind, True
     return value, kind, False
+
+
+def _transaction_as_value(text: str) -> str:
+    """A transaction that is a value: its functions are keywords, as Elle needs them."""
+    value: Any = msgspec.json.decode(text)
+    try:
+        mops = msgspec.convert(value, list[list[Any]])
+    except msgspec.ValidationError:
+        mops = []
+    if not mops or not all(mop and isinstance(mop[0], str) for mop in mops):
+        return written(value)
+    return "[" + " ".join(f"[{' '.join([keyword(f), *map(written, rest)])}]" for f, *rest in mops) + "]"
 
 
 def _transaction(mops: Sequence[dict[str, Any]]) -> str:

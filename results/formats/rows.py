@@ -34,6 +34,9 @@ NONE: Final = -1
 IGNORED_KEY: Final = b"splitbrain.ignored"
 """Where a table that was read notes the fields of the file that a history has no place for, separated by spaces."""
 
+NO_REALTIME_KEY: Final = b"splitbrain.no-realtime"
+"""Where a table that was read notes that its format orders only what one process did: it knows no real time."""
+
 _TYPES: Final = ("invoke", "ok", "fail", "info")
 _PROCESS_LIMIT: Final = 1 << 31
 
@@ -55,6 +58,7 @@ class Rows:
         exact_key: JSON by which an op says that its value is `[key value]` ("null": that it is not), or null.
         exact_value: JSON to take instead of `value`, or null.
         tuples: whether keys may be in values, as `[key value]`, without a mark.
+        realtime: whether the order of rows says what ended before what began.
         ignored: fields of the file that are not read.
     """
 
@@ -74,6 +78,7 @@ class Rows:
     exact_key: Column | None = None
     exact_value: Column | None = None
     tuples: bool = False
+    realtime: bool = True
     ignored: tuple[str, ...] = ()
 
     def take(self, rows: Ints) -> Rows:
@@ -132,9 +137,12 @@ def _table(rows: Rows) -> pa.Table:
         "error": rows.error,
         "due": rows.due if rows.due is not None else pa.nulls(count, pa.int64()),
     }
-    schema = HISTORY_SCHEMA
+    notes: dict[bytes | str, bytes | str] = {}
     if rows.ignored:
-        schema = schema.with_metadata({IGNORED_KEY: " ".join(rows.ignored).encode()})
+        notes[IGNORED_KEY] = " ".join(rows.ignored).encode()
+    if not rows.realtime:
+        notes[NO_REALTIME_KEY] = b"true"
+    schema = HISTORY_SCHEMA.with_metadata(notes) if notes else HISTORY_SCHEMA
     return pa.Table.from_arrays([array(column) for column in columns.values()], schema=schema)
 
 

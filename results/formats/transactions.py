@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from splitbrain.results.arrow import MOPS, Column, array, compute
+from splitbrain.results.arrow import MOPS, PLAIN_MOPS, Column, array, compute
 from splitbrain.results.columns import flags, numbers, text
+from splitbrain.results.listreads import with_summaries
 
 _TRANSACTIONS: Final = msgspec.json.Decoder(list[list[tuple[str, str | int, int | list[int] | None]]])
 _FUNCTIONS: Final = frozenset({"r", "w", "append"})
@@ -51,8 +52,8 @@ def with_mops(f: Column, value: Column) -> Column | None:
     sizes = np.fromiter((len(transaction) for transaction in transactions), np.int64, len(transactions))
     offsets: npt.NDArray[np.int32] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     arrow: Any = pa
-    struct = arrow.StructArray.from_arrays(columns, fields=list(MOPS.value_type))
-    distinct = arrow.ListArray.from_arrays(array(offsets), struct, type=MOPS)
+    struct = arrow.StructArray.from_arrays(columns, fields=list(PLAIN_MOPS.value_type))
+    distinct = with_summaries(arrow.ListArray.from_arrays(array(offsets), struct, type=PLAIN_MOPS), MOPS)
     rows = np.full(len(f), len(transactions), np.int64)
     rows[flags(is_txn)] = numbers(encoded.indices, null=len(transactions))
     return arrow.concat_arrays([distinct, pa.nulls(1, MOPS)]).take(array(rows))

@@ -11,6 +11,7 @@ from splitbrain.results.findings import Finding, findings_of, op_indexes
 from splitbrain.results.reasons import reason_of
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable
 from splitbrain.results.report.run_view import RunView, rows_of
+from splitbrain.results.report.witnesses import witness_pictures
 
 FINDINGS_MAX: Final = 20
 """The largest number of findings of a checker that are listed."""
@@ -26,10 +27,10 @@ def verdicts_of(view: RunView) -> list[dict[str, Any]]:
     found = view.judgement.verdicts if view.judgement else []
     rank: dict[bool | str, int] = {False: 0, "unknown": 1, True: 2}
     ordered = sorted(found, key=lambda v: (rank.get(v.get("valid", "unknown"), 1), not v.get("inconclusive")))
-    return [_verdict(view, verdict) for verdict in ordered]
+    return [_verdict(view, verdict, place) for place, verdict in enumerate(ordered, 1)]
 
 
-def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
+def _verdict(view: RunView, verdict: dict[str, Any], place: int) -> dict[str, Any]:
     evidence: Any = verdict.get("evidence")
     guilty = verdict.get("valid") is not True
     findings = findings_of(evidence)[:FINDINGS_MAX] if guilty else []
@@ -50,6 +51,7 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
         "findings": findings,
         "findings_count": len(findings_of(evidence)) + _left_out(verdict.get("figures")),
         "picture": _picture(view, verdict),
+        "graphs": witness_pictures(evidence, view.history, view.events.windows, f"witness-{place}") if guilty else [],
     }
 
 

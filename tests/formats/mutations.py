@@ -43,6 +43,8 @@ SOUND: Final[dict[str, tuple[str, ...]]] = {
         '[{"process":0,"type":"invoke","f":"read","value":null},\n {"process":0,"type":"ok","f":"read","value":-0.5}]',
     ),
     "compact": ("c 0 0 1 3 -1\nc 1 1 0 -1 -1\nr 0 ok -1\nr 1 ok 3\nc 2 0 2 3 4\nr 2 fail 0\n",),
+    "plume": ("w(5,17,3,42)\nr(5,0,4,43)\nw(6,1,3,42)\nw(5,18,3,-1)\nr(5,17,4,44)\n",),
+    "awdit": ("w 5 17\nr 6 0\n-----\nr 5 17\n=====\nr 5 17\n\n", "r 1 2\n=====\nw 1 2"),
     "porcupine": (
         (
             "INFO  jepsen.util - 0\t:invoke\t:write\t3\nINFO  jepsen.util - 1\t:invoke\t:read\tnil\n"
@@ -70,6 +72,8 @@ PIECES: Final[dict[str, tuple[str, ...]]] = {
         *("\u2028", "2147483648", "-3", '"mops":[{"f":"r","key":"x","value":99999999999999999999}]'),
     ),
     "compact": (*("-1", "9" * 18, "9" * 19, "\u0663", "c ", "r ", "ok", "fail", " ", "\t", "\r", "\n", "-", "\x00"),),
+    "plume": (*("(", ")", ",", "-1", "-", "0", "9" * 18, "9" * 20, "\u0663", "r", "w", " ", "\n", "\r", "\x00", "x"),),
+    "awdit": (*("-", "=", "r", "w", " ", "\t", "\n", "\r", "0", "9" * 19, "9" * 20, "\u0663", "\x00", "\x85", "x"),),
     "porcupine": (*_EDN, "\t", ":nemesis", "INFO  jepsen.util - ", "[1 2]", "[99999999999999999999 1]", ":timed-out"),
 }
 """Format: what may slip in."""

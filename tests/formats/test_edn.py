@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitbrain.results.arrow import history_hash, to_table
+from splitbrain.results.arrow import from_table, history_hash, to_table
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.formats import edn_text, read_history, read_table
 from splitbrain.results.formats.edn_text import EdnError
 from splitbrain.results.formats.export import pieces
 from splitbrain.results.formats.rows import IGNORED_KEY
-from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.history import HARNESS, NEMESIS, Mop, Op
 
 JSON = st.recursive(
     st.none()
@@ -216,10 +216,7 @@ def test_a_transaction_has_its_micro_operations_as_columns(tmp_path: Path) -> No
             "{:process 0 :type :ok :f :txn :value [[:append :x 1] [:r :y [3 4]]]}",
         )
     )
-    assert table.column("mops").to_pylist()[1] == [
-        {"f": "append", "key": "x", "value": 1, "values": None},
-        {"f": "r", "key": "y", "value": None, "values": [3, 4]},
-    ]
+    assert from_table(table)[1].mops == (Mop("append", "x", 1), Mop("r", "y", values=(3, 4)))
     assert table.column("value").to_pylist()[1] == '[["append","x",1],["r","y",[3,4]]]'
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from splitbrain.checkers.engine import judge
 from splitbrain.checkers.verdict import CheckerSpec
-from splitbrain.results.arrow import history_hash, to_table
+from splitbrain.results.arrow import from_table, history_hash, to_table
 from splitbrain.results.errors import UnknownNameError
 from splitbrain.results.formats import read_table
 from splitbrain.results.formats.export import PIECE_ROWS, WRITERS, pieces
@@ -162,6 +162,13 @@ def test_a_long_history_is_written_in_pieces() -> None:
 def test_a_format_that_is_not_written_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="there is no format 'compact' to export to"):
         pieces(to_table([]), "compact")
+
+
+def test_functions_of_a_transaction_are_keywords_wherever_it_has_them() -> None:
+    value = [["r", "x", None], ["w", "k", "r"]]
+    table = to_table([Op(index=0, time=0, process=0, type="invoke", f="txn", value=value)])
+    assert ':value [[:r "x" nil] [:w "k" "r"]]' in text_of(table, "edn")
+    assert from_table(back(text_of(table, "edn"), "edn"))[0].value == value
 
 
 # --- published histories ----------------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ def test_two_ops_never_share_a_value_that_can_change() -> None:
 
 
 def test_the_columns_are_those_of_the_format() -> None:
-    mop = "list<item: struct<f: string, key: string, value: int64, values: list<item: int64>>>"
+    summary = "length: int32, hash: int64, last: int64"
+    mop = f"list<item: struct<f: string, key: string, value: int64, values: list<item: int64>, {summary}>>"
     assert {field.name: str(field.type) for field in list[Any](arrow.HISTORY_SCHEMA)} == {
         "index": "int64",
         "time": "int64",
@@ -215,9 +216,9 @@ def test_a_file_cut_in_half_a_damaged_one_and_a_newer_one_are_refused(tmp_path: 
         path.write_bytes(damaged)
         with pytest.raises(HistoryFormatError, match="not a whole Parquet file"):
             arrow.read_parquet(path)
-    newer = arrow.to_table(writes(2)).replace_schema_metadata({arrow.FORMAT_KEY: b"2"})
+    newer = arrow.to_table(writes(2)).replace_schema_metadata({arrow.FORMAT_KEY: b"3"})
     pq.write_table(newer, path)
-    with pytest.raises(StoreVersionError, match="format 2"):
+    with pytest.raises(StoreVersionError, match="format 3"):
         arrow.read_parquet(path)
 
 

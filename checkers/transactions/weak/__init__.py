@@ -1,0 +1,26 @@
+"""Read committed, read atomic and causal consistency of registers, by one scan with vector clocks.
+
+The levels are those of Biswas and Enea ("On the complexity of checking transactional consistency", OOPSLA 2019): there
+is a total order of transactions, in which a session's are in its order and each comes after those that it read from.
+If t3 read x from t1, and another transaction t2 also wrote x, then t2 is before t1
+
+    read-committed    if t3 read from t2 before that read,
+    read-atomic       if t3 read from t2, or t2 is before t3 in its session,
+    causal            if t2 is before t3 by any path of sessions and reads.
+
+The initial state is before everything. A read of what was aborted, overwritten in its own transaction, never written,
+or written only later by the reader satisfies none of them.
+
+How they are decided follows AWDIT (Møldrup and Pavlogiannis, "AWDIT: An Optimal Weak Database Isolation Tester", PLDI
+2025, arXiv 2504.06975), in code of our own: only the pairs that the rule needs are derived, and the history satisfies
+the level if these, sessions and reads have no cycle. The first two take O(n^1.5), the last O(n k) for k sessions.
+
+These levels include sessions, and their read committed forbids to read something older than what was seen: in Elle's
+lattice the nearest names are monotonic-atomic-view, read-atomic and causal-cerone, none of which knows sessions.
+So what is `false` here rules out Elle's model only if the witness needs no order of a session (`Weak.by_session`).
+"""
+
+from splitbrain.checkers.transactions.weak.judging import LEVELS, Level, Weak, judge_weak, judge_weak_all
+from splitbrain.checkers.transactions.weak.witness import weak_witness
+
+__all__ = ["LEVELS", "Level", "Weak", "judge_weak", "judge_weak_all", "weak_witness"]

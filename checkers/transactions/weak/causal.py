@@ -1,0 +1,186 @@
+"""Which pairs causal consistency needs, by vector clocks.
+
+A node's clock says of each session how many of its transactions come before. If t3 read x from t1, only those writers
+of x count that t3's clock has and t1's has not: the others come before t1 anyway. So of each session only the last
+writer before t3 is looked for, and only if the clocks differ; a cursor for each key and session finds it, since readers
+of a key move on together. A clock is kept only until the last transaction that reads from its node has been visited.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.transactions.graph import I32, I64, Int
+from splitbrain.checkers.transactions.weak.direct import put
+from splitbrain.checkers.transactions.weak.nodes import Nodes, Pairs
+
+
+class Groups(NamedTuple):
+    """The writers of each key by session.
+
+    Attributes:
+        start: of each key, where its groups begin; one element more.
+        session: of each group.
+        low, high: where the group's writers are in `Nodes.writer`.
+        cursor: of each group the writer that was found last, relative to `low`.
+        before, after: of each group the pair that was found last.
+    """
+
+    start: I64
+    session: I32
+    low: I64
+    high: I64
+    cursor: I64
+    before: I32
+    after: I32
+
+
+class Clocks(NamedTuple):
+    """Vector clocks.
+
+    Attributes:
+        of_session: of each session that of its last transaction so far.
+        kept: those of nodes that are still read from.
+        slot: of each node its row in `kept`, -1 for none.
+        readers: of each node how many reads from it are still to come.
+        free: rows that are free, a stack.
+    """
+
+    of_session: I32
+    kept: I32
+    slot: I32
+    readers: I32
+    free: I32
+
+
+def groups_of(nodes: Nodes) -> Groups:
+    """Group the writers."""
+    keys = np.repeat(np.arange(len(nodes.writer_start) - 1), np.diff(nodes.writer_start))
+    session = nodes.session[nodes.writer]
+    begins = np.ones(len(keys), np.bool_)
+    begins[1:] = (keys[1:] != keys[:-1]) | (session[1:] != session[:-1])
+    low = np.flatnonzero(begins).astype(np.int64)
+    count = len(low)
+    return Groups(
+        start=np.searchsorted(keys[low], np.arange(len(nodes.writer_start))).astype(np.int64),
+        session=session[low],
+        low=low,
+        high=np.append(low[1:], len(keys)).astype(np.int64),
+        cursor=np.zeros(count, np.int64),
+        before=np.full(count, -1, np.int32),
+        after=np.full(count, -2, np.int32),
+    )
+
+
+@kernel
+def kept_at_most(nodes: Nodes, order: I32, readers: I32, left: I32) -> int:
+    """How many clocks are kept at the same time if nodes are visited in that order. `left` is a copy of `readers`."""
+    now, most = 0, 0
+    for place in range(len(order)):
+        node = order[place]
+        if readers[node] > 0:
+            now += 1
+            most = max(most, now)
+        txn = nodes.transaction[node]
+        for mop in range(nodes.mop_start[txn], nodes.mop_start[txn + 1]):
+            source = nodes.source[mop]
+            if source >= 0:
+                left[source] -= 1
+                if left[source] == 0:
+                    now -= 1
+    return most
+
+
+@kernel
+def count_readers(nodes: Nodes, readers: I32) -> None:
+    """Count the reads from each node."""
+    for node in range(len(nodes.transaction)):
+        txn = nodes.transaction[node]
+        for mop in range(nodes.mop_start[txn], nodes.mop_start[txn + 1]):
+            if nodes.source[mop] >= 0:
+                readers[nodes.source[mop]] += 1
+
+
+@inlined
+def learn(nodes: Nodes, clocks: Clocks, mop: Int, clock: I32) -> None:
+    """Join into a clock what the source of a read knows, if that is not yet among it."""
+    source = nodes.source[mop]
+    if source >= 0:
+        session = nodes.session[source]
+        if clock[session] <= source - nodes.start[session]:
+            known = clocks.kept[clocks.slot[source]]
+            for each in range(len(clock)):
+                clock[each] = max(clock[each], known[each])
+
+
+@inlined
+def last_before(nodes: Nodes, groups: Groups, group: Int, limit: Int) -> Int:
+    """The last of a group's writers that is among the first `limit` transactions of its session; else its first."""
+    first, low = nodes.start[groups.session[group]], groups.low[group]
+    size, at = groups.high[group] - low, groups.cursor[group]
+    while at + 1 < size and nodes.writer[low + at + 1] - first < limit:
+        at += 1
+    while at > 0 and nodes.writer[low + at] - first >= limit:
+        at -= 1
+    groups.cursor[group] = at
+    return nodes.writer[low + at]
+
+
+@inlined
+def compare(nodes: Nodes, groups: Groups, clocks: Clocks, mop: Int, clock: I32, pairs: Pairs, count: Int) -> Int:
+    """Add the pairs that a read needs; how many there are then."""
+    source = nodes.source[mop]
+    if source < -1:
+        return count
+    for group in range(groups.start[nodes.key[mop]], groups.start[nodes.key[mop] + 1]):
+        session = groups.session[group]
+        limit = clock[session]
+        behind = clocks.kept[clocks.slot[source], session] if source >= 0 else 0
+        if limit <= behind:
+            continue
+        writer = last_before(nodes, groups, group, limit)
+        known = groups.before[group] == writer and groups.after[group] == source
+        if behind <= writer - nodes.start[session] < limit and not known:
+            groups.before[group], groups.after[group] = writer, source
+            count = put(pairs, count, writer, source, mop)
+    return count
+
+
+@inlined
+def forget(nodes: Nodes, clocks: Clocks, mop: Int, free: Int) -> Int:
+    """Free the clock of a read's source, if this is the last read from it; how many are free."""
+    source = nodes.source[mop]
+    if source >= 0:
+        clocks.readers[source] -= 1
+        if clocks.readers[source] == 0:
+            clocks.free[free] = clocks.slot[source]
+            return free + 1
+    return free
+
+
+@kernel
+def causal_pairs(nodes: Nodes, order: I32, groups: Groups, clocks: Clocks, pairs: Pairs) -> int:
+    """The pairs; how many. `order` is one in which each node is behind its session's and those that it reads from."""
+    count, free = 0, len(clocks.free)
+    for place in range(len(order)):
+        node = order[place]
+        own = nodes.session[node]
+        clock = clocks.of_session[own]
+        begin, end = nodes.mop_start[nodes.transaction[node]], nodes.mop_start[nodes.transaction[node] + 1]
+        for mop in range(begin, end):
+            learn(nodes, clocks, mop, clock)
+        for mop in range(begin, end):
+            count = compare(nodes, groups, clocks, mop, clock, pairs, count)
+        for mop in range(begin, end):
+            free = forget(nodes, clocks, mop, free)
+        clock[own] = node - nodes.start[own] + 1
+        if clocks.readers[node] > 0:
+            free -= 1
+            clocks.slot[node] = clocks.free[free]
+            kept = clocks.kept[clocks.slot[node]]
+            for each in range(len(clock)):
+                kept[each] = clock[each]
+    return count

@@ -1,0 +1,256 @@
+"""Whether a history satisfies read committed, read atomic or causal consistency, and a cycle if it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.transactions.columns import Transactions
+from splitbrain.checkers.transactions.components import TRIVIAL, components, count_into, cyclic_nodes, peel
+from splitbrain.checkers.transactions.graph import I32, I64, PROCESS, WR, WW, Bools, Edges, Graph, allowed, graph_of
+from splitbrain.checkers.transactions.weak.causal import Clocks, causal_pairs, count_readers, groups_of, kept_at_most
+from splitbrain.checkers.transactions.weak.direct import pairs_by_reads, pairs_by_sessions
+from splitbrain.checkers.transactions.weak.nodes import Nodes, Pairs, nodes_of, room
+from splitbrain.checkers.transactions.weak.sources import ANOMALIES, INITIAL, SEVERAL, Sources, sources_of
+
+Level: TypeAlias = Literal["read-committed", "read-atomic", "causal"]
+
+LEVELS: Final[tuple[Level, ...]] = ("read-committed", "read-atomic", "causal")
+"""From the weakest to the strongest."""
+
+NAMES: Final = {"read-committed": "non-monotonic-read", "read-atomic": "fractured-read", "causal": "causal-violation"}
+"""What a violation is called that no weaker level forbids."""
+
+_TRIES: Final = 16
+"""Edges through which a short cycle is looked for."""
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Whether a history satisfies a level.
+
+    Attributes:
+        level: read-committed, read-atomic or causal.
+        valid: "true" or "false"; "unknown" if it shows no violation, but several transactions wrote what one read.
+        anomaly: what is wrong: one of `sources.ANOMALIES`, "G1c-process" (sessions and reads alone have a cycle), or
+            one of `NAMES`; None if nothing is.
+        read: the read that is wrong by itself, or that shows what the initial state would come after; -1 if none is.
+        cycle: nodes, each before the next, the last before the first; empty if one read is wrong by itself. Of a read
+            of the initial state it is the one node that would come before it.
+        kinds: of each edge of the cycle: PROCESS, WR, or WW for a derived pair.
+        nodes: the transactions.
+        pairs: all that were derived.
+        sources: who reads from whom.
+    """
+
+    level: Level
+    valid: Literal["true", "false", "unknown"]
+    anomaly: str | None
+    read: int
+    cycle: tuple[int, ...]
+    kinds: tuple[int, ...]
+    nodes: Nodes
+    pairs: Pairs
+    sources: Sources
+
+    @property
+    def by_session(self) -> bool:
+        """Whether the cycle itself has an order of a session; the reasons of derived pairs may have one besides."""
+        return PROCESS in self.kinds
+
+
+def judge_weak(transactions: Transactions, level: Level, source: str = "history") -> Weak:
+    """Judge one level.
+
+    Raises:
+        HistoryFormatError: the history is not of registers.
+    """
+    return _Case(transactions, source).judge(level)
+
+
+def judge_weak_all(transactions: Transactions, source: str = "history") -> dict[Level, Weak]:
+    """Judge every level.
+
+    Raises:
+        HistoryFormatError: the history is not of registers.
+    """
+    case = _Case(transactions, source)
+    return {level: case.judge(level) for level in LEVELS}
+
+
+class _Case:
+    """A history, with what all levels need."""
+
+    def __init__(self, transactions: Transactions, source: str) -> None:
+        self.sources = sources_of(transactions, source)
+        self.nodes = nodes_of(transactions, self.sources)
+        self.count = len(self.nodes.transaction)
+        self.edges = base_edges(self.nodes)
+        base = graph_of(self.count, self.count, self.edges)
+        into = np.zeros(self.count, np.int32)
+        count_into(base.target, into)
+        self.order = np.empty(self.count, np.int32)
+        self.acyclic = peel(base.start, base.target, into, self.order) == self.count
+        self.base = base
+
+    def judge(self, level: Level) -> Weak:
+        nothing = room(0)
+        for anomaly, read in zip(ANOMALIES, self.sources.wrong.tolist(), strict=False):
+            if read >= 0:
+                return self._violated(level, anomaly, nothing, read=read)
+        if not self.acyclic:
+            cycle, kinds = _short_cycle(self.base)
+            return self._violated(
+                level, "G1c-process" if PROCESS in kinds else "G1c", nothing, cycle=cycle, kinds=kinds
+            )
+        pairs = self._pairs(level)
+        name = NAMES[level]
+        initial = np.flatnonzero(pairs.after == INITIAL)
+        if len(initial):
+            at = initial[0]
+            return self._violated(level, name, pairs, read=int(pairs.read[at]), cycle=(int(pairs.before[at]),))
+        derived = Edges(pairs.before, pairs.after, np.full(len(pairs.before), WW, np.uint8))
+        graph = graph_of(self.count, self.count, [*self.edges, derived])
+        if cyclic_nodes(graph).any():
+            cycle, kinds = _short_cycle(graph)
+            return self._violated(level, name, pairs, cycle=cycle, kinds=kinds)
+        valid = "unknown" if self.sources.wrong[SEVERAL] >= 0 else "true"
+        return Weak(level, valid, None, -1, (), (), self.nodes, pairs, self.sources)
+
+    def _violated(
+        self,
+        level: Level,
+        anomaly: str,
+        pairs: Pairs,
+        *,
+        read: int = -1,
+        cycle: tuple[int, ...] = (),
+        kinds: tuple[int, ...] = (),
+    ) -> Weak:
+        return Weak(level, "false", anomaly, read, cycle, kinds, self.nodes, pairs, self.sources)
+
+    def _pairs(self, level: Level) -> Pairs:
+        nodes, keys = self.nodes, len(self.nodes.writer_start) - 1
+        if level == "causal":
+            return _enough(lambda pairs: self._causal(pairs), len(nodes.key))
+        any_order = level == "read-atomic"
+        found = _enough(
+            lambda pairs: pairs_by_reads(
+                nodes, any_order, _none(self.count), _none(keys), _none(len(nodes.key)), pairs
+            ),
+            len(nodes.key),
+        )
+        if not any_order:
+            return found
+        further = _enough(lambda pairs: pairs_by_sessions(nodes, _none(keys), pairs), len(nodes.key))
+        return Pairs(*(np.concatenate(each) for each in zip(found, further, strict=True)))
+
+    def _causal(self, pairs: Pairs) -> int:
+        nodes, sessions = self.nodes, len(self.nodes.start) - 1
+        readers = np.zeros(self.count, np.int32)
+        count_readers(nodes, readers)
+        kept = kept_at_most(nodes, self.order, readers, readers.copy())
+        clocks = Clocks(
+            of_session=np.zeros((sessions, sessions), np.int32),
+            kept=np.zeros((kept + 1, sessions), np.int32),
+            slot=_none(self.count),
+            readers=readers,
+            free=np.arange(kept + 1, dtype=np.int32),
+        )
+        return causal_pairs(nodes, self.order, groups_of(nodes), clocks, pairs)
+
+
+def _none(size: int) -> I32:
+    return np.full(size, -1, np.int32)
+
+
+def _enough(fill: Callable[[Pairs], int], size: int) -> Pairs:
+    """All pairs, whatever room they need."""
+    while True:
+        pairs = room(max(size, 16))
+        found = fill(pairs)
+        if found <= len(pairs.before):
+            return pairs.first(found)
+        size = found
+
+
+def base_edges(nodes: Nodes) -> list[Edges]:
+    """The order of sessions, and who reads from whom."""
+    return [_sessions(nodes), _reads(nodes)]
+
+
+def _sessions(nodes: Nodes) -> Edges:
+    """From each transaction to the next of its session."""
+    follows = np.flatnonzero(nodes.session[1:] == nodes.session[:-1]).astype(np.int32)
+    return Edges(follows, follows + np.int32(1), np.full(len(follows), PROCESS, np.uint8))
+
+
+def _reads(nodes: Nodes) -> Edges:
+    """From each transaction to those that read from it."""
+    size = np.diff(nodes.mop_start)[nodes.transaction]
+    owner = np.full(len(nodes.key), -1, np.int32)
+    places = np.repeat(nodes.mop_start[nodes.transaction] - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
+    owner[places] = np.repeat(np.arange(len(nodes.transaction), dtype=np.int32), size)
+    reads = np.flatnonzero(nodes.source >= 0)
+    return Edges(nodes.source[reads], owner[reads], np.full(len(reads), WR, np.uint8))
+
+
+# --- a cycle to show --------------------------------------------------------------------------------------------------
+
+
+def _short_cycle(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A short cycle: nodes and kinds of edges. Steps of one session that follow each other are one step."""
+    component = components(graph, allowed((PROCESS, WR, WW)))
+    source = np.repeat(np.arange(graph.nodes), np.diff(graph.start))
+    inside = (component[source] != TRIVIAL) & (component[source] == component[graph.target])
+    edges = np.flatnonzero(inside & (graph.kind != PROCESS))
+    best: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    for edge in edges[:: max(len(edges) // _TRIES, 1)][:_TRIES].tolist():
+        begin, end = int(source[edge]), int(graph.target[edge])
+        path = path_between(graph, end, begin, component == component[begin])
+        found = _merged((begin, *path[0][:-1]), (int(graph.kind[edge]), *path[1]))
+        if best is None or len(found[0]) < len(best[0]):
+            best = found
+    assert best is not None
+    return best
+
+
+def path_between(graph: Graph, begin: int, end: int, within: Bools) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A shortest path: its nodes, both ends among them, and the kinds of its edges; there must be one."""
+    parent, queue = np.full(graph.nodes, -1, np.int64), np.empty(graph.nodes, np.int32)
+    search(graph.start, graph.target, within, begin, end, parent, queue)
+    nodes, kinds = [end], list[int]()
+    while nodes[-1] != begin:
+        edge = int(parent[nodes[-1]])
+        kinds.append(int(graph.kind[edge]))
+        nodes.append(int(np.searchsorted(graph.start, edge, side="right")) - 1)
+    return tuple(reversed(nodes)), tuple(reversed(kinds))
+
+
+@kernel
+def search(start: I64, target: I32, within: Bools, begin: int, end: int, parent: I64, queue: I32) -> int:
+    """Breadth first from one node until another is met: fill in the edge that leads to each; 1 if it was met."""
+    queue[0] = begin
+    at, last = 0, 1
+    while at < last:
+        node = queue[at]
+        at += 1
+        for edge in range(start[node], start[node + 1]):
+            other = target[edge]
+            if within[other] and parent[other] < 0 and other != begin:
+                parent[other] = edge
+                if other == end:
+                    return 1
+                queue[last] = other
+                last += 1
+    return 0
+
+
+def _merged(nodes: tuple[int, ...], kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A cycle in which steps of one session are one: `kinds[i]` leads from `nodes[i]` to the next."""
+    kept = [place for place, kind in enumerate(kinds) if not (kind == PROCESS and kinds[place - 1] == PROCESS)]
+    return tuple(nodes[place] for place in kept), tuple(kinds[place] for place in kept)

@@ -1,0 +1,75 @@
+"""elle-cli beside our own checker. A script stands in for the jar: what is tested is how its output is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splitbrain.harness.cli.oracle import JAR_VARIABLE, Answer, answer_of, ask, command_of, differences
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import HarnessError, UsageError
+from splitbrain.results.history import Mop, Op
+
+ANALYSIS = """INFO  elle.core - searching
+{"valid?":false,
+ "anomaly-types":["G1c", "G0"],
+ "anomalies":{"G0":[{"cycle":[]}]},
+ "not":["read-uncommitted"],
+ "also-not":["serializable", "read-committed"]}
+"""
+
+
+def script(folder: Path, body: str) -> list[str]:
+    """A stand-in for `java -jar elle-cli.jar`."""
+    path = folder / "oracle"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return [str(path)]
+
+
+def test_an_analysis_is_found_behind_what_libraries_log() -> None:
+    expected = Answer("false", ("G0", "G1c"), ("read-uncommitted",), ("read-committed", "serializable"))
+    assert answer_of(ANALYSIS) == expected
+    assert answer_of('{"valid?":true}\n') == Answer("true")
+    assert answer_of('{"valid?":"unknown", "anomaly-types":["empty-transaction-graph"]}').valid == "unknown"
+    with pytest.raises(HarnessError, match="printed no analysis"):
+        answer_of("history.edn \t false\n")
+
+
+def test_it_is_given_the_history_as_edn(tmp_path: Path) -> None:
+    mops = (Mop("append", "x", 1),)
+    ops = [Op(index=at, time=at, process=0, type=kind, f="txn", mops=mops) for at, kind in enumerate(("invoke", "ok"))]
+    seen_at = tmp_path / "seen"
+    body = f'printf "%s\\n" "$@" > {seen_at}; cat "$6" >> {seen_at}; echo \'{{"valid?":true}}\''
+    command = script(tmp_path, body)
+    assert ask(command, to_table(ops), "list-append", "serializable") == Answer("true")
+    seen = seen_at.read_text()
+    assert "--model\nlist-append\n--consistency-models\nserializable\n--verbose\n" in seen
+    assert ':value [[:append "x" 1]]' in seen
+    with pytest.raises(HarnessError, match=r"exit code 255: java\.lang\.Error"):
+        ask(script(tmp_path, "echo java.lang.Error >&2; exit 255"), to_table(ops), "list-append", "serializable")
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    jar = tmp_path / "elle.jar"
+    for environment, problem in (
+        ({}, f"set {JAR_VARIABLE}"),
+        ({JAR_VARIABLE: str(jar)}, "which is no file"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            command_of(environment)
+    jar.touch()
+    with pytest.raises(UsageError, match="there is no java"):
+        command_of({JAR_VARIABLE: str(jar), "PATH": str(tmp_path)})
+
+
+def test_differences_are_told_both_ways() -> None:
+    answer = Answer("false", ("G0",), ("read-uncommitted",))
+    assert differences(answer, "false", ["G0"], ["read-uncommitted"]) == []
+    assert differences(answer, "true", ["G1a"], []) == [
+        "elle-cli says false, splitbrain says true",
+        "only elle-cli names the anomalies G0",
+        "only splitbrain names the anomalies G1a",
+        "only elle-cli rules out read-uncommitted",
+    ]
