@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Timer
-from splitbrain.cluster.tree import Children, Get, Query
+from splitbrain.cluster.tree import Query
 from splitbrain.cluster.wire import (
     ForceShrinkMembers,
     Forwardable,
@@ -88,11 +88,11 @@ class Pending:
     @property
     def is_query(self) -> bool:
         """Whether it changes nothing."""
-        return isinstance(self.body, Get | Children | LocalQuery | LeaderQuery)
+        return isinstance(self.body, Query | LocalQuery | LeaderQuery)
 
     @property
     def query(self) -> Query:
         """What it asks; it must be a query."""
         body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery) else self.body
-        assert isinstance(body, Get | Children), "a command was read"
+        assert isinstance(body, Query), "a command was read"
         return body

@@ -1,68 +1,249 @@
-"""The metadata tree: a deterministic state machine of named nodes with payloads and versions, modelled on Khepri.
+"""The metadata store: a deterministic state machine of named nodes with payloads and versions, modelled on Khepri.
 
-What others use of it stands here; the modules say more.
+What others use of it stands here; the modules say more:
+
+    paths, patterns      names, paths and their text; paths with conditions in them
+    conditions           every condition (KH-3); datapattern and regex are what two of them need
+    messages             commands, queries and results: what stands in the log and on the wire
+    machine              `Tree`: execute a command, answer a query, dump and load
+    state                the nodes, what changed of them, and what keeps them (keepwhile)
+    plain, writes, reads what commands and queries do
+    functions            registered functions, checked by determinism; transactions are made of them
+    triggers             procedures that run after changes
+    projections          tables beside the tree (tables), on every member
+    transfer             export and import
+
+All of it is pure: no clock, no randomness, no I/O. `splitbrain.cluster.store` applies the log to it.
 """
 
 from __future__ import annotations
 
+from splitbrain.cluster.tree.conditions import (
+    Compare,
+    Component,
+    Condition,
+    IfAll,
+    IfAny,
+    IfChildListLength,
+    IfChildListVersion,
+    IfDataMatches,
+    IfHasData,
+    IfHasPayload,
+    IfHasProcedure,
+    IfNameMatches,
+    IfNodeExists,
+    IfNot,
+    IfPathMatches,
+    IfPayloadVersion,
+)
+from splitbrain.cluster.tree.datapattern import (
+    ANY,
+    variable,
+)
+from splitbrain.cluster.tree.functions import (
+    NO_FUNCTIONS,
+    Functions,
+)
+from splitbrain.cluster.tree.machine import (
+    Tree,
+)
 from splitbrain.cluster.tree.messages import (
+    DEFAULT_PROPERTIES,
+    Aborted,
+    Action,
+    AskNode,
     Children,
+    ClearNodes,
     Command,
     CompareAndSwap,
+    CountNodes,
     Create,
     Delete,
+    DeleteNodes,
     Done,
     Forgotten,
+    FoundNode,
     Get,
+    GetNodes,
     Increment,
     InvalidCommand,
+    KeepWhile,
+    LookUp,
     ManyNodesDenied,
     MismatchingNode,
     Names,
     NodeNotFound,
+    Nodes,
+    PlainCommand,
+    PlainQuery,
     Project,
-    Properties,
+    Projections,
+    Property,
     Put,
+    PutNodes,
     Query,
+    Refused,
+    Registered,
+    RegisterProjection,
+    RegisterTrigger,
     Result,
+    RunProcedure,
+    RunTriggered,
     TooManyRefs,
+    Transact,
+    TransactRead,
+    TransactStored,
+    TreeCommand,
+    UnregisterProjections,
+    UnregisterTriggers,
     Update,
+    Value,
     encode_command,
 )
-from splitbrain.cluster.tree.nodes import HASH_MASK, share
-from splitbrain.cluster.tree.paths import Path, format_path, is_pattern, parse_path
-from splitbrain.cluster.tree.state import IMPLICIT_PARENTS_GO, NEWEST_VERSION, Tree
+from splitbrain.cluster.tree.nodes import (
+    HASH_MASK,
+    share,
+)
+from splitbrain.cluster.tree.paths import (
+    MAX_DEPTH,
+    MAX_NAME_LENGTH,
+    PARENT,
+    ROOT,
+    THIS,
+    Path,
+    format_path,
+    is_pattern,
+    is_symbol,
+    name_text,
+    parse_path,
+    symbol,
+    text_name,
+)
+from splitbrain.cluster.tree.patterns import (
+    ANY_BELOW,
+    ANY_CHILD,
+    Pattern,
+    combined,
+    compiled,
+    format_pattern,
+    parse_pattern,
+    pattern_problem,
+)
+from splitbrain.cluster.tree.payloads import (
+    Payload,
+    Procedure,
+    Properties,
+)
+from splitbrain.cluster.tree.state import (
+    IMPLICIT_PARENTS_GO,
+    NEWEST_VERSION,
+    PATTERNS_COME,
+)
+from splitbrain.cluster.tree.transactions import (
+    Transaction,
+)
 
 __all__ = [
+    "ANY",
+    "ANY_BELOW",
+    "ANY_CHILD",
+    "DEFAULT_PROPERTIES",
     "HASH_MASK",
     "IMPLICIT_PARENTS_GO",
+    "MAX_DEPTH",
+    "MAX_NAME_LENGTH",
     "NEWEST_VERSION",
+    "NO_FUNCTIONS",
+    "PARENT",
+    "PATTERNS_COME",
+    "ROOT",
+    "THIS",
+    "Aborted",
+    "Action",
+    "AskNode",
     "Children",
+    "ClearNodes",
     "Command",
+    "Compare",
     "CompareAndSwap",
+    "Component",
+    "Condition",
+    "CountNodes",
     "Create",
     "Delete",
+    "DeleteNodes",
     "Done",
     "Forgotten",
+    "FoundNode",
+    "Functions",
     "Get",
+    "GetNodes",
+    "IfAll",
+    "IfAny",
+    "IfChildListLength",
+    "IfChildListVersion",
+    "IfDataMatches",
+    "IfHasData",
+    "IfHasPayload",
+    "IfHasProcedure",
+    "IfNameMatches",
+    "IfNodeExists",
+    "IfNot",
+    "IfPathMatches",
+    "IfPayloadVersion",
     "Increment",
     "InvalidCommand",
+    "KeepWhile",
+    "LookUp",
     "ManyNodesDenied",
     "MismatchingNode",
     "Names",
     "NodeNotFound",
+    "Nodes",
     "Path",
+    "Pattern",
+    "Payload",
+    "PlainCommand",
+    "PlainQuery",
+    "Procedure",
     "Project",
+    "Projections",
     "Properties",
+    "Property",
     "Put",
+    "PutNodes",
     "Query",
+    "Refused",
+    "RegisterProjection",
+    "RegisterTrigger",
+    "Registered",
     "Result",
+    "RunProcedure",
+    "RunTriggered",
     "TooManyRefs",
+    "Transact",
+    "TransactRead",
+    "TransactStored",
+    "Transaction",
     "Tree",
+    "TreeCommand",
+    "UnregisterProjections",
+    "UnregisterTriggers",
     "Update",
+    "Value",
+    "combined",
+    "compiled",
     "encode_command",
     "format_path",
+    "format_pattern",
     "is_pattern",
+    "is_symbol",
+    "name_text",
     "parse_path",
+    "parse_pattern",
+    "pattern_problem",
     "share",
+    "symbol",
+    "text_name",
+    "variable",
 ]

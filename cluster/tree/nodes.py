@@ -8,12 +8,13 @@ and Micciancio, 1997).
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from splitbrain.cluster.tree.messages import Properties
+from splitbrain.cluster.tree.messages import KeepWhile
 from splitbrain.cluster.tree.paths import Path
+from splitbrain.cluster.tree.payloads import Payload, Properties
 
 HASH_BYTES: Final = 16
 HASH_MASK: Final = (1 << (8 * HASH_BYTES)) - 1
@@ -21,10 +22,25 @@ HASH_MASK: Final = (1 << (8 * HASH_BYTES)) - 1
 _encoder = msgspec.msgpack.Encoder()
 
 
+class Before(NamedTuple):
+    """What a node was before a command touched it."""
+
+    payload: Payload
+    payload_version: int
+    child_list_version: int
+    child_list_length: int
+    is_implicit: bool
+    keep_while: tuple[KeepWhile, ...]
+
+    def properties(self) -> Properties:
+        """What it looked like from outside."""
+        return Properties(self.payload, self.payload_version, self.child_list_version, self.child_list_length)
+
+
 class Node:
     """One tree node.
 
-    `hash` is its share of the state hash as it was last counted, `implicit_hash` what comes to that if it is implicit:
+    `hash` is its share of the state hash as it was last counted, `kept_hash` what comes to that by what keeps it:
     apart, since a projection has the one and not the other.
     """
 
@@ -32,18 +48,22 @@ class Node:
         "child_list_version",
         "children",
         "hash",
-        "implicit_hash",
+        "is_implicit",
         "is_watched",
+        "keep_while",
+        "kept_hash",
         "path",
         "payload",
         "payload_version",
     )
 
-    def __init__(self, path: Path, payload: bytes | None, *, is_watched: bool, is_implicit: bool = False) -> None:
+    def __init__(self, path: Path, payload: Payload, *, is_watched: bool, is_implicit: bool = False) -> None:
         self.is_watched = is_watched
-        self.implicit_hash = hashed([path, "implicit"]) if is_implicit else 0
+        self.is_implicit = is_implicit
+        self.keep_while: tuple[KeepWhile, ...] = ()
+        self.kept_hash = hashed([path, "implicit"]) if is_implicit else 0
         self.path = path
-        self.payload = payload
+        self.payload: Payload = payload
         self.payload_version = 1
         self.child_list_version = 1
         self.children: dict[str, Node] = {}
@@ -53,16 +73,27 @@ class Node:
         """What it looks like from outside."""
         return Properties(self.payload, self.payload_version, self.child_list_version, len(self.children))
 
+    def as_it_is(self) -> Before:
+        """What it is now, to be remembered."""
+        return Before(
+            self.payload,
+            self.payload_version,
+            self.child_list_version,
+            len(self.children),
+            self.is_implicit,
+            self.keep_while,
+        )
+
     @property
-    def is_implicit(self) -> bool:
-        """Whether it is there for its children only."""
-        return bool(self.implicit_hash)
+    def is_needless(self) -> bool:
+        """Whether it is there for its children only, and has none (D14)."""
+        return self.is_implicit and not self.children and self.payload is None
 
 
-Content: TypeAlias = tuple[Path, bytes | None, int, int]
+Content: TypeAlias = tuple[Path, Payload, int, int]
 """What is hashed of a node, and dumped: its path, payload, payload version and child list version.
 
-Behind that a dump has True for a node that is implicit.
+Behind that a dump has True for a node that is implicit, and False and its conditions for one that has any.
 """
 
 
@@ -70,10 +101,11 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     """A node as a dump has it."""
 
     path: Path
-    payload: bytes | None
+    payload: Payload
     payload_version: int
     child_list_version: int
     is_implicit: bool = False
+    keep_while: tuple[KeepWhile, ...] = ()
 
 
 _dump_decoder = msgspec.msgpack.Decoder(list[Kept])
@@ -88,9 +120,24 @@ def kept_in(dump: bytes) -> list[Kept]:
     return _dump_decoder.decode(dump)
 
 
+def dumped(node: Node) -> tuple[object, ...]:
+    """A node as a dump has it."""
+    content = content_of(node)
+    if node.is_implicit:
+        return (*content, True)
+    return (*content, False, node.keep_while) if node.keep_while else content
+
+
 def share(content: Content) -> int:
     """The share in the state hash of a node with this content."""
     return hashed(content)
+
+
+def kept_share(path: Path, keep_while: tuple[KeepWhile, ...], *, is_implicit: bool) -> int:
+    """What comes to a node's share by what keeps it."""
+    if is_implicit:
+        return hashed([path, "implicit"])
+    return hashed([path, "keep_while", keep_while]) if keep_while else 0
 
 
 def hashed(content: object) -> int:

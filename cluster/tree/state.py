@@ -1,11 +1,13 @@
-"""The metadata tree: a deterministic state machine of named nodes with payloads and versions, modelled on Khepri.
+"""The tree as a data structure: nodes by path, what changed of them, what keeps them, and the state hash.
 
 A tree node has a payload or none, a `payload_version` that counts changes of it, a `child_list_version` that counts
 commands that added or removed a direct child, and children by name (KH-1). Payloads are opaque bytes and compared as
 such: a comparison of decoded values would call 1, 1.0 and true the same.
 
-Commands change the tree, queries look at it; both target exactly one node (KH-5). Every command gives a result, also
-one that makes no sense: what has been committed must be applied alike on every member.
+Each operation is `begin`, changes, `settle`; a transaction has several of them. The tree notes what each node was
+before it was first touched. From that follow: that a list's version rises once in an operation, how a transaction is
+undone, which conditions have to be looked at again, and what triggers and projections see. So an operation costs as
+much as the nodes that it touches, in a tree of any size.
 
 Rules differ by the version of the state machine (`splitbrain.cluster.raft.versions`):
 
@@ -13,65 +15,74 @@ Rules differ by the version of the state machine (`splitbrain.cluster.raft.versi
 - 2: such a parent is implicit. The command that leaves it without children and without a payload removes it as well,
   and so on upwards (D14; as Khepri since 0.17). A node that a command named itself is explicit, and stays. Nodes that
   are there when version 2 comes into force are explicit: it is not known why they were created.
+- 3: there are the commands that are not plain (`splitbrain.cluster.tree.messages`). A log of an earlier version has
+  none that is carried out: a program of that version takes them for no commands at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from splitbrain.cluster.tree.messages import (
-    Command,
-    CompareAndSwap,
-    Create,
-    Delete,
-    Done,
-    Get,
-    Increment,
-    InvalidCommand,
-    ManyNodesDenied,
-    MismatchingNode,
-    Names,
-    NodeNotFound,
-    Properties,
-    Put,
-    Query,
-    Result,
-    Update,
+from splitbrain.cluster.tree.keepwhile import Watchers, unmet
+from splitbrain.cluster.tree.messages import KeepWhile
+from splitbrain.cluster.tree.nodes import (
+    HASH_BYTES,
+    HASH_MASK,
+    Before,
+    Node,
+    content_of,
+    dumped,
+    kept_in,
+    kept_share,
+    share,
 )
-from splitbrain.cluster.tree.nodes import HASH_BYTES, HASH_MASK, Node, content_of, kept_in, share
-from splitbrain.cluster.tree.paths import Path, is_pattern
+from splitbrain.cluster.tree.paths import Path
+from splitbrain.cluster.tree.payloads import Payload, Properties
 
-NEWEST_VERSION: Final = 2
+NEWEST_VERSION: Final = 3
 """The latest version of the state machine that this program understands."""
 
 IMPLICIT_PARENTS_GO: Final = 2
 """The version from which on implicit parents are removed."""
 
+PATTERNS_COME: Final = 3
+"""The version from which on there are commands that are not plain."""
+
 _encoder = msgspec.msgpack.Encoder()
-_integer_decoder = msgspec.msgpack.Decoder(int)
 
 
-class Tree:
-    """The state of the store after the commands that were applied so far.
+class TreeState:
+    """The nodes after the commands that were applied so far.
 
     Args:
         watched: parents whose direct children are watched: what changes of them is noted, and their shares are summed.
 
     Attributes:
+        root: the node that always exists.
         touched: paths of the watched nodes that were changed, added or removed since someone last emptied this list.
         version: of the state machine, whose rules hold from now on. It is no part of the hash, nor of a dump.
+        removed: the nodes that the operation under way removed, as they were last.
+        expired: those of them that went because nothing kept them any more.
     """
 
     def __init__(self, watched: Iterable[Path] = (), version: int = 1) -> None:
         self.touched: list[Path] = []
         self.version = version
+        self.removed: dict[Path, Properties] = {}
+        self.expired: dict[Path, None] = {}
         self._sums: dict[Path, int] = dict.fromkeys(watched, 0)
-        self._root = Node((), None, is_watched=False)
+        self._watchers = Watchers()
+        self._changes: dict[Path, Before | None] = {}  # of the operation
+        self._earlier: dict[Path, Before | None] = {}  # of the operations before it in the same transaction
+        self._written: dict[Path, None] = {}
         self._hash = 0
-        self._count(self._root)
+        self._size = 1
+        self.root = Node((), None, is_watched=False)
+        self._count(self.root)
 
     @property
     def hash(self) -> int:
@@ -83,127 +94,16 @@ class Tree:
         """The same in 32 hexadecimal digits."""
         return f"{self._hash:0{2 * HASH_BYTES}x}"
 
-    def execute(self, command: Command) -> Result:
-        """Carry out a command."""
-        if is_pattern(command.path):
-            return ManyNodesDenied(command.path)
-        match command:
-            case Delete(path):
-                return self._delete(path)
-            case Put(path, payload):
-                return self._done(self._put(path, payload))
-            case Create(path, payload):
-                found = self._find(path)
-                if found is not None:
-                    return MismatchingNode(path, found.properties())
-                return Done(self._put(path, payload).properties())
-            case Update(path, payload):
-                found = self._find(path)
-                if found is None:
-                    return NodeNotFound(path)
-                return self._done(self._put(path, payload))
-            case CompareAndSwap(path, expected, payload):
-                found = self._find(path)
-                if found is None:
-                    return NodeNotFound(path)
-                if found.payload != expected:
-                    return MismatchingNode(path, found.properties())
-                return self._done(self._put(path, payload))
-            case Increment(path, by):
-                return self._increment(path, by)
+    @property
+    def size(self) -> int:
+        """The number of nodes, the root included."""
+        return self._size
 
-    def _done(self, node: Node) -> Done:
-        """The result of a put: that an implicit node lost its payload may have been the end of it."""
-        if node.payload is None:
-            stays = self._remove_unneeded(node)
-            if stays is not node:
-                self._lost_child(stays)
-                return Done(None)
-        return Done(node.properties())
+    # --- to look at it --------------------------------------------------------------------------------------------
 
-    def query(self, query: Query) -> Result:
-        """Answer a query from the state as it is."""
-        if is_pattern(query.path):
-            return ManyNodesDenied(query.path)
-        found = self._find(query.path)
-        if found is None:
-            return NodeNotFound(query.path)
-        if isinstance(query, Get):
-            return Done(found.properties())
-        # By name: an answer must not depend on the order in which children were made.
-        return Names(tuple(sorted(found.children)))
-
-    def properties(self, path: Path) -> Properties | None:
-        """Those of a node, None if there is none."""
-        found = self._find(path)
-        return None if found is None else found.properties()
-
-    def below(self, parent: Path) -> Iterator[tuple[Path, Properties]]:
-        """The direct children of a node, if there is such a node."""
-        found = self._find(parent)
-        if found is not None:
-            yield from ((child.path, child.properties()) for child in found.children.values())
-
-    def sum_below(self, parent: Path) -> int:
-        """The sum, modulo 2**128, of the shares of the direct children of a watched parent."""
-        return self._sums[parent]
-
-    def dump(self) -> bytes:
-        """All of the state; equal bytes for equal trees."""
-        return _encoder.encode(
-            [(*content_of(node), True) if node.is_implicit else content_of(node) for node in self._nodes()]
-        )
-
-    @classmethod
-    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1) -> Tree:
-        """The tree whose `dump` this is; nothing counts as touched.
-
-        Raises:
-            msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
-        """
-        tree = cls(watched, version)
-        for kept in kept_in(data):
-            path, node = kept.path, tree._root
-            if path:
-                parent = tree._find(path[:-1])
-                if parent is None:
-                    raise msgspec.ValidationError(f"node {path} has no parent")
-                node = parent.children[path[-1]] = tree._new(path, None, is_implicit=kept.is_implicit)
-            node.payload, node.payload_version = kept.payload, kept.payload_version
-            node.child_list_version = kept.child_list_version
-            tree._count(node)
-        tree.touched.clear()
-        return tree
-
-    def _new(self, path: Path, payload: bytes | None, *, is_implicit: bool) -> Node:
-        node = Node(path, payload, is_watched=path[:-1] in self._sums, is_implicit=is_implicit)
-        self._hash = (self._hash + node.implicit_hash) & HASH_MASK
-        return node
-
-    def _nodes(self) -> Iterator[Node]:
-        """All nodes, parents before their children, and these by name: not in the order in which they were made."""
-        pending = [self._root]
-        while pending:
-            node = pending.pop()
-            yield node
-            pending.extend(node.children[name] for name in sorted(node.children, reverse=True))
-
-    def contents(self) -> Iterator[tuple[Path, Properties]]:
-        """All nodes with their paths, parents before their children, and these by name."""
-        return ((node.path, node.properties()) for node in self._nodes())
-
-    def recomputed_state_hash(self) -> str:
-        """The state hash from scratch: what `state_hash` must equal."""
-        total = 0
-        pending = [self._root]
-        while pending:
-            node = pending.pop()
-            total += share(content_of(node)) + node.implicit_hash
-            pending.extend(node.children.values())
-        return f"{total & HASH_MASK:0{2 * HASH_BYTES}x}"
-
-    def _find(self, path: Path) -> Node | None:
-        node = self._root
+    def find(self, path: Path) -> Node | None:
+        """The node at a path, None if there is none."""
+        node = self.root
         for name in path:
             child = node.children.get(name)
             if child is None:
@@ -211,84 +111,278 @@ class Tree:
             node = child
         return node
 
-    def _put(self, path: Path, payload: bytes | None) -> Node:
-        node = self._root
+    def properties(self, path: Path) -> Properties | None:
+        """Those of a node, None if there is none."""
+        found = self.find(path)
+        return None if found is None else found.properties()
+
+    def properties_before(self, path: Path) -> Properties | None:
+        """Those that a node had before the command under way, None if there was none."""
+        for changes in (self._earlier, self._changes):
+            if path in changes:
+                before = changes[path]
+                return None if before is None else before.properties()
+        return self.properties(path)
+
+    def changes(self) -> dict[Path, Before | None]:
+        """The nodes that the command under way touched, each as it was before it; None for one that was not there."""
+        return {**self._changes, **self._earlier} if self._earlier else self._changes
+
+    def below(self, parent: Path) -> Iterator[tuple[Path, Properties]]:
+        """The direct children of a node, if there is such a node."""
+        found = self.find(parent)
+        if found is not None:
+            yield from ((child.path, child.properties()) for child in found.children.values())
+
+    def sum_below(self, parent: Path) -> int:
+        """The sum, modulo 2**128, of the shares of the direct children of a watched parent."""
+        return self._sums[parent]
+
+    def contents(self) -> Iterator[tuple[Path, Properties]]:
+        """All nodes with their paths, parents before their children, and these by name."""
+        return ((node.path, node.properties()) for node in self.nodes())
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, parents before their children, and these by name: not in the order in which they were made."""
+        pending = [self.root]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(node.children[name] for name in sorted(node.children, reverse=True))
+
+    def kept_nodes(self) -> Iterator[Node]:
+        """All nodes that are kept by something, in the same order."""
+        return (node for node in self.nodes() if node.is_implicit or node.keep_while)
+
+    # --- to change it ---------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A command begins."""
+        self._earlier = {}
+        self._forget_operation()
+
+    def next_operation(self) -> None:
+        """Another operation of the same transaction begins."""
+        self._earlier = dict(self.changes())
+        self._forget_operation()
+
+    def put(self, path: Path, payload: Payload, keep_while: tuple[KeepWhile, ...] | None = None) -> Node:
+        """Set the payload of a node, which is created, with its missing parents, if there is none.
+
+        `keep_while`, with absolute and compiled paths, replaces what the node was kept by; None leaves it.
+        """
+        node = self.root
         for depth, name in enumerate(path, start=1):
             child = node.children.get(name)
             if child is None:
-                return self._grow(node, path, depth, payload)
+                node = self._grow(node, path, depth, payload)
+                self._written[path] = None
+                break
             node = child
-        if node.payload != payload:
-            node.payload = payload
-            node.payload_version += 1
-            self._count(node)
+        else:
+            self._touch(node)
+            if node.payload != payload:
+                node.payload = payload
+                node.payload_version += 1
+                self._count(node)
+        if keep_while is not None:
+            self._set_kept(node, keep_while, is_implicit=False)
         return node
 
-    def _grow(self, parent: Node, path: Path, depth: int, payload: bytes | None) -> Node:
+    def delete(self, node: Node) -> None:
+        """Remove a node and all below it; of the root, which stays, the payload and the children."""
+        if not node.path:
+            self._clear_root()
+            return
+        parent = self.find(node.path[:-1])
+        assert parent is not None, "a node that is in the tree has a parent"
+        self._lose_child(parent, node)
+
+    def settle(self) -> None:
+        """Remove what nothing keeps any more, and what nothing keeps after that, and so on (KH-7)."""
+        concerned: Iterable[Path] = list(self._changes)
+        while True:
+            ending = self._unkept(concerned)
+            if not ending:
+                return
+            known = len(self.removed)
+            for path in ending:
+                node = self.find(path)
+                if node is not None:  # else it went with a node above it
+                    self.delete(node)
+            gone = list(islice(self.removed, known, None))
+            self.expired.update(dict.fromkeys(gone))
+            concerned = [*gone, *(path[:-1] for path in ending)]
+
+    def undo(self) -> None:
+        """Have nothing of the command under way happened."""
+        changes = self.changes()
+        for path in sorted(changes, key=len, reverse=True):
+            if changes[path] is None:
+                self._detach(path)
+        for path in sorted(changes, key=len):
+            before = changes[path]
+            if before is not None:
+                self._restore(path, before)
+        self.begin()
+
+    # --- as bytes -------------------------------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """All of the state; equal bytes for equal trees."""
+        return _encoder.encode([dumped(node) for node in self.nodes()])
+
+    @classmethod
+    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1) -> TreeState:
+        """The tree whose `dump` this is; nothing counts as touched.
+
+        Raises:
+            msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
+        """
+        tree = cls(watched, version)
+        for kept in kept_in(data):
+            path, node = kept.path, tree.root
+            if path:
+                parent = tree.find(path[:-1])
+                if parent is None:
+                    raise msgspec.ValidationError(f"node {path} has no parent")
+                node = parent.children[path[-1]] = tree._new(path, None, is_implicit=kept.is_implicit)
+            node.payload, node.payload_version = kept.payload, kept.payload_version
+            node.child_list_version = kept.child_list_version
+            if kept.keep_while:
+                tree._keep(node, kept.keep_while, is_implicit=False)
+            tree._count(node)
+        tree.touched.clear()
+        return tree
+
+    def recomputed_state_hash(self) -> str:
+        """The state hash from scratch: what `state_hash` must equal."""
+        total = 0
+        pending = [self.root]
+        while pending:
+            node = pending.pop()
+            total += share(content_of(node)) + kept_share(node.path, node.keep_while, is_implicit=node.is_implicit)
+            pending.extend(node.children.values())
+        return f"{total & HASH_MASK:0{2 * HASH_BYTES}x}"
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _forget_operation(self) -> None:
+        self._changes = {}
+        self._written = {}
+        self.removed = {}
+        self.expired = {}
+
+    def _touch(self, node: Node) -> None:
+        if node.path not in self._changes:
+            self._changes[node.path] = node.as_it_is()
+
+    def _new(self, path: Path, payload: Payload, *, is_implicit: bool) -> Node:
+        node = Node(path, payload, is_watched=path[:-1] in self._sums, is_implicit=is_implicit)
+        self._hash = (self._hash + node.kept_hash) & HASH_MASK
+        self._size += 1
+        return node
+
+    def _grow(self, parent: Node, path: Path, depth: int, payload: Payload) -> Node:
         """Add the nodes of `path` from `depth` down below an existing parent, the only one whose child list changed."""
-        parent.child_list_version += 1
-        self._count(parent)
+        self._touch(parent)
+        self._bump(parent)
         node = parent
         notes_implicit = self.version >= IMPLICIT_PARENTS_GO
         for end in range(depth, len(path) + 1):
             is_named = end == len(path)
-            child = self._new(path[:end], payload if is_named else None, is_implicit=notes_implicit and not is_named)
+            above = path[:end]
+            child = self._new(above, payload if is_named else None, is_implicit=notes_implicit and not is_named)
+            self._changes.setdefault(above, None)
             node.children[path[end - 1]] = child
             self._count(child)
             node = child
         return node
 
-    def _increment(self, path: Path, by: int) -> Result:
-        found = self._find(path)
-        number = 0 if found is None else _integer(found.payload)
-        if number is None:
-            assert found is not None
-            return MismatchingNode(path, found.properties())
-        try:
-            payload = _encoder.encode(number + by)
-        except OverflowError:
-            return InvalidCommand(f"{number} + {by} is no number that msgpack can carry")
-        return Done(self._put(path, payload).properties())
+    def _lose_child(self, parent: Node, node: Node) -> None:
+        self._touch(parent)
+        self._remove_all(node)
+        del parent.children[node.path[-1]]
+        self._bump(parent)
 
-    def _delete(self, path: Path) -> Result:
-        if not path:
-            self._clear_root()
-            return Done(self._root.properties())
-        parent = self._find(path[:-1])
-        node = None if parent is None else parent.children.pop(path[-1], None)
-        if parent is not None and node is not None:
-            self._discount(node)
-            self._lost_child(self._remove_unneeded(parent))
-        return Done(None)
-
-    def _lost_child(self, parent: Node) -> None:
-        parent.child_list_version += 1
+    def _bump(self, parent: Node) -> None:
+        """Its list of children changed: that counts once in an operation (KH-1), and not if it is new."""
+        before = self._changes[parent.path]
+        if before is not None and before.child_list_version == parent.child_list_version:
+            parent.child_list_version += 1
         self._count(parent)
 
-    def _remove_unneeded(self, node: Node) -> Node:
-        """Remove an implicit node that has neither children nor a payload, and its parents likewise.
-
-        Returns the first one upwards that stays; if that is another one, it has lost a child.
-        """
-        while node.is_implicit and not node.children and node.payload is None:
-            parent = self._find(node.path[:-1])
-            assert parent is not None, "only the root has no parent, and it is explicit"
-            del parent.children[node.path[-1]]
+    def _remove_all(self, top: Node) -> None:
+        pending = [top]
+        while pending:
+            node = pending.pop()
+            self._touch(node)
+            self.removed[node.path] = node.properties()
+            self._written.pop(node.path, None)
             self._discount(node)
-            node = parent
-        return node
+            pending.extend(node.children.values())
 
     def _clear_root(self) -> None:
-        root = self._root
+        root = self.root
+        self._touch(root)
+        self.removed[()] = root.properties()
         if root.payload is not None:
             root.payload = None
             root.payload_version += 1
+        for child in list(root.children.values()):
+            self._remove_all(child)
         if root.children:
-            for child in root.children.values():
-                self._discount(child)
             root.children = {}
-            root.child_list_version += 1
+            self._bump(root)
         self._count(root)
+
+    def _unkept(self, concerned: Iterable[Path]) -> list[Path]:
+        """Which nodes nothing keeps any more, among those that depend on nodes that changed; in the order of paths."""
+        found: dict[Path, None] = {}
+        for path in concerned:
+            node = self.find(path)
+            if node is not None and node.is_needless:
+                found[path] = None
+            if self._watchers:
+                for watcher in self._watchers.of(path):
+                    if watcher not in found and self._is_unkept(watcher):
+                        found[watcher] = None
+        return sorted(found)
+
+    def _is_unkept(self, path: Path) -> bool:
+        node = self.find(path)
+        return node is not None and unmet(self.root, node, is_new=path in self._written) is not None
+
+    def _set_kept(self, node: Node, keep_while: tuple[KeepWhile, ...], *, is_implicit: bool) -> None:
+        self._touch(node)
+        self._keep(node, keep_while, is_implicit=is_implicit)
+
+    def _keep(self, node: Node, keep_while: tuple[KeepWhile, ...], *, is_implicit: bool) -> None:
+        self._watchers.remove(node.path, node.keep_while)
+        self._watchers.add(node.path, keep_while)
+        node.keep_while, node.is_implicit = keep_while, is_implicit
+        kept = kept_share(node.path, keep_while, is_implicit=is_implicit)
+        self._hash = (self._hash - node.kept_hash + kept) & HASH_MASK
+        node.kept_hash = kept
+
+    def _detach(self, path: Path) -> None:
+        node = self.find(path)
+        parent = self.find(path[:-1])
+        if node is not None and parent is not None:
+            assert not node.children, "what was below it was not there before, either"
+            del parent.children[path[-1]]
+            self._discount(node)
+
+    def _restore(self, path: Path, before: Before) -> None:
+        node = self.find(path)
+        if node is None:
+            parent = self.find(path[:-1])
+            assert parent is not None, "parents are restored before their children"
+            node = parent.children[path[-1]] = self._new(path, None, is_implicit=False)
+        node.payload, node.payload_version = before.payload, before.payload_version
+        node.child_list_version = before.child_list_version
+        self._keep(node, before.keep_while, is_implicit=before.is_implicit)
+        self._count(node)
 
     def _count(self, node: Node) -> None:
         now = share(content_of(node))
@@ -297,24 +391,16 @@ class Tree:
             self._note(node, now - node.hash)
         node.hash = now
 
-    def _discount(self, top: Node) -> None:
-        pending = [top]
-        while pending:
-            node = pending.pop()
-            self._hash = (self._hash - node.hash - node.implicit_hash) & HASH_MASK
-            if node.is_watched:
-                self._note(node, -node.hash)
-            pending.extend(node.children.values())
+    def _discount(self, node: Node) -> None:
+        """Take a node out of the hash, of the sums, and of the conditions."""
+        self._hash = (self._hash - node.hash - node.kept_hash) & HASH_MASK
+        self._size -= 1
+        if node.keep_while:
+            self._watchers.remove(node.path, node.keep_while)
+        if node.is_watched:
+            self._note(node, -node.hash)
 
     def _note(self, node: Node, change: int) -> None:
         parent = node.path[:-1]
         self._sums[parent] = (self._sums[parent] + change) & HASH_MASK
         self.touched.append(node.path)
-
-
-def _integer(payload: bytes | None) -> int | None:
-    """The whole number that a payload is, None if it is none."""
-    try:
-        return None if payload is None else _integer_decoder.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
