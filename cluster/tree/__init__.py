@@ -130,6 +130,8 @@ from splitbrain.cluster.tree.patterns import (
     pattern_problem,
 )
 from splitbrain.cluster.tree.payloads import (
+    NO_PAYLOAD,
+    NoPayload,
     Payload,
     Procedure,
     Properties,
@@ -154,6 +156,7 @@ __all__ = [
     "MAX_NAME_LENGTH",
     "NEWEST_VERSION",
     "NO_FUNCTIONS",
+    "NO_PAYLOAD",
     "PARENT",
     "PATTERNS_COME",
     "ROOT",
@@ -198,6 +201,7 @@ __all__ = [
     "ManyNodesDenied",
     "MismatchingNode",
     "Names",
+    "NoPayload",
     "NodeNotFound",
     "Nodes",
     "Path",

@@ -102,7 +102,10 @@ class _Maker:
                 if name in function.__globals__:
                     reachable[name] = self._value(code, name, function.__globals__[name])
                 elif name not in _BUILTINS:
-                    raise _refused(code, f"it uses {name}, which is none of the built-in functions that are allowed")
+                    raise _refused(
+                        code,
+                        f"it uses {name}, which is neither defined before it nor a built-in function that is allowed",
+                    )
         anew = FunctionType(function.__code__, reachable, function.__name__, function.__defaults__)
         anew.__kwdefaults__ = function.__kwdefaults__
         self._under_way.pop()

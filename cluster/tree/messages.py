@@ -458,6 +458,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
         condition: the one that does not hold.
         found: the node.
         detail: more, in words.
+        matches_nothing: the path of a condition that was to keep the node, which leads to no node.
     """
 
     reason: Refusal
@@ -466,6 +467,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
     condition: Component | None = None
     found: Properties | None = None
     detail: str = ""
+    matches_nothing: Pattern | None = None
 
 
 Result: TypeAlias = (

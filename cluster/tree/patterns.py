@@ -245,6 +245,8 @@ def exact_path(pattern: Pattern) -> Path | None:
 def matches_path(pattern: Pattern, path: Path, found_at: Callable[[Path], Properties | None]) -> bool:
     """Whether a compiled pattern matches the path of a node, as for triggers and projections (KH-13, KH-14).
 
+    A node that is not there matches nothing.
+
     Every name on the way has to match, also below `**`: unlike `splitbrain.cluster.tree.walk`, which descends through
     names that do not.
 
@@ -253,6 +255,8 @@ def matches_path(pattern: Pattern, path: Path, found_at: Callable[[Path], Proper
         path: of the node.
         found_at: gives the properties of nodes; it is asked about those on the way that a condition is put on.
     """
+    if found_at(path) is None:
+        return False
     if pattern and target(pattern[0]) in SPECIALS:
         if not holds(pattern[0], ROOT, found_at(())):
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,13 @@ class Procedure(msgspec.Struct, frozen=True, array_like=True, tag="procedure"):
 
 Payload: TypeAlias = bytes | Procedure | None
 """Data, which are opaque bytes; a stored procedure; or nothing."""
+
+
+class NoPayload(msgspec.Struct, frozen=True):
+    """What a transaction puts into a node that is to have no payload: None is a value."""
+
+
+NO_PAYLOAD: Final = NoPayload()
 
 
 class Properties(msgspec.Struct, frozen=True, array_like=True):

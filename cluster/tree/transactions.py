@@ -36,7 +36,7 @@ from splitbrain.cluster.tree.messages import (
 )
 from splitbrain.cluster.tree.nodes import Node
 from splitbrain.cluster.tree.patterns import Pattern, combined, compiled, parse_pattern
-from splitbrain.cluster.tree.payloads import Payload, Procedure
+from splitbrain.cluster.tree.payloads import NoPayload, Payload, Procedure
 from splitbrain.cluster.tree.reads import TreeQuery, ask, nodes_in, shown, specific
 from splitbrain.cluster.tree.state import TreeState
 from splitbrain.cluster.tree.walk import PatternRefusedError, find_one
@@ -359,9 +359,11 @@ def _misuse(reason: Refusal, detail: str) -> MisuseError:
 
 def _pattern(path: Where) -> Pattern:
     try:
-        return parse_pattern(path) if isinstance(path, str) else tuple(path)
-    except InvalidPathError as error:
-        raise _misuse("invalid_path", str(error)) from None
+        if isinstance(path, str):
+            return parse_pattern(path)
+        return msgspec.convert(path, Pattern)  # it may have come with the function's data
+    except (InvalidPathError, msgspec.ValidationError, RecursionError) as error:
+        raise _misuse("invalid_path", type(error).__name__) from None
 
 
 def _with(path: Where, condition: Component) -> Pattern:
@@ -372,6 +374,8 @@ def _with(path: Where, condition: Component) -> Pattern:
 
 
 def _payload(value: Any) -> Payload:
+    if isinstance(value, NoPayload):
+        return None
     if isinstance(value, Procedure):
         return value
     payload = value.data if isinstance(value, Value) else _encoder.encode(value)
@@ -383,4 +387,7 @@ def _payload(value: Any) -> Payload:
 def _kept_by(keep_while: KeptBy) -> tuple[KeepWhile, ...] | None:
     if keep_while is None:
         return None
-    return tuple(KeepWhile(_pattern(path), condition) for path, condition in keep_while)
+    try:
+        return tuple(KeepWhile(_pattern(path), msgspec.convert(condition, Component)) for path, condition in keep_while)
+    except (msgspec.ValidationError, RecursionError, ValueError, TypeError) as error:
+        raise _misuse("invalid_options", type(error).__name__) from None

@@ -55,10 +55,12 @@ def execute_write(tree: TreeState, command: Write) -> Result:
 def _clear(tree: TreeState, pattern: Pattern, command: ClearNodes) -> Result:
     existing = compiled(combined(pattern, (IfNodeExists(True),)))
     put = PutNodes(existing, None, command.many, command.keep_while, command.returns, command.indirect)
-    result = _put(tree, existing, put)
-    if isinstance(result, Refused) and result.reason == "node_not_found":
+    try:
+        return _put(tree, existing, put)
+    except PatternRefusedError as error:
+        if error.refused.reason != "node_not_found":
+            raise
         return Nodes((), 0)
-    return result
 
 
 def _put(tree: TreeState, pattern: Pattern, command: PutNodes) -> Result:
@@ -126,7 +128,9 @@ def _kept(tree: TreeState, path: Path, keep_while: tuple[KeepWhile, ...] | None)
         return conditions
     if isinstance(problem, tuple):
         detail = "the path of a condition matches no nodes"
-        raise PatternRefusedError(Refused("keep_while_conditions_not_met", path, True, None, None, detail))
+        raise PatternRefusedError(
+            Refused("keep_while_conditions_not_met", path, detail=detail, matches_nothing=problem)
+        )
     raise PatternRefusedError(Refused("keep_while_conditions_not_met", path, True, problem))
 
 
