@@ -200,7 +200,7 @@ class TreeState:
 
     def settle(self) -> None:
         """Remove what nothing keeps any more, and what nothing keeps after that, and so on (KH-7)."""
-        concerned: Iterable[Path] = list(self._changes)
+        concerned: Iterable[Path] = [path for path, before in self._changes.items() if self._differs(path, before)]
         while True:
             ending = self._unkept(concerned)
             if not ending:
@@ -348,6 +348,10 @@ class TreeState:
                     if watcher not in found and self._is_unkept(watcher):
                         found[watcher] = None
         return sorted(found)
+
+    def _differs(self, path: Path, before: Before | None) -> bool:
+        node = self.find(path)
+        return before is None or node is None or node.properties() != before.properties()
 
     def _is_unkept(self, path: Path) -> bool:
         node = self.find(path)

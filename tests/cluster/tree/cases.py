@@ -45,6 +45,7 @@ from splitbrain.cluster.tree import (
 )
 from splitbrain.cluster.tree.conditions import compares, descends, failing, invalid_part, siblings, simplified, target
 from splitbrain.cluster.tree.keepwhile import resolved, unmet_conditions
+from splitbrain.cluster.tree.messages import ProjectionKind
 from splitbrain.cluster.tree.patterns import abspath, format_component, matches_path, realpath
 from splitbrain.cluster.tree.transfer import Record, command_of, export_to, import_from, kept_by, records
 from tests.cluster.tree.agreement import agrees
