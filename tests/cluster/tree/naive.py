@@ -158,19 +158,28 @@ class Naive:
 
     def _operation(self, change: Callable[[], Path | None]) -> list[Path]:
         before = copy.deepcopy(self)
+        bumped: dict[Path, None] = {}
+        last = copy.deepcopy(self)
         created = change()
         while True:
+            self._bump(last, bumped)
+            last = copy.deepcopy(self)
             ending = [path for path, node in self.all() if path and self._ends(before, path, node, created)]
             if not ending:
-                break
+                return sorted(path for path, _ in before.all() if self.find(path) is None)
             for path in sorted(ending):
                 if self.find(path) is not None:
                     self._delete(path)
+
+    def _bump(self, last: Naive, bumped: dict[Path, None]) -> None:
+        """A list of children that changed has a new version, once in an operation, and not if its node is new."""
         for path, node in self.all():
-            old = before.find(path)
-            if old is not None:
-                node["clv"] = old["clv"] + (list(old["children"]) != list(node["children"]))
-        return sorted(path for path, _ in before.all() if self.find(path) is None)
+            old = last.find(path)
+            if old is None:
+                bumped[path] = None
+            elif path not in bumped and list(old["children"]) != list(node["children"]):
+                node["clv"] += 1
+                bumped[path] = None
 
     def _ends(self, before: Naive, path: Path, node: Node, created: Path | None) -> bool:
         if node["implicit"] and not node["children"] and node["payload"] is None:
@@ -188,7 +197,7 @@ class Naive:
 
     def _seen(self, path: Path) -> object:
         node = self.find(path)
-        return None if node is None else (node["payload"], node["pv"], sorted(node["children"]))
+        return None if node is None else (node["payload"], node["pv"], node["clv"], sorted(node["children"]))
 
     def _is_met(self, watched: Path, condition: Test) -> bool:
         node = self.find(watched)

@@ -38,7 +38,7 @@ FUNCTIONS = Functions()
 @FUNCTIONS.register("count", version=1)
 def count(tx: Any, data: Any, event: Any) -> Any:
     """Append the event's path to a list."""
-    seen = tx.value(tx.get("/log")) or []
+    seen: Any = tx.value(tx.get("/log")) or []
     tx.put("/log", [*seen, [data, event["action"], event["path"]]])
 
 
