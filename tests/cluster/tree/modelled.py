@@ -123,7 +123,9 @@ class TreeBesideModel(RuleBasedStateMachine):
             assert got["error"]["name"] == expected
             return
         gone = {tuple(node["path"]) for node in got["ok"]["nodes"] if "delete_reason" in node}
-        assert gone == there - {path for path, _ in self.model.all()}
+        left = {path for path, _ in self.model.all()}
+        assert gone & there == there - left
+        assert not (gone & left), "also what the command made itself may be gone at its end"
 
     @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4), aborts=st.booleans())
     def transact(self, operations: list[Operation], aborts: bool) -> None:
