@@ -9,7 +9,17 @@ from splitbrain.cluster.links import Links
 from splitbrain.cluster.members import is_member_id
 from splitbrain.cluster.pending import Reply, Wanted
 from splitbrain.cluster.raft.messages import NodeId
-from splitbrain.cluster.tree import Command, ManyNodesDenied, Query, is_pattern
+from splitbrain.cluster.tree import (
+    MAX_DEPTH,
+    MAX_NAME_LENGTH,
+    Command,
+    ManyNodesDenied,
+    PlainCommand,
+    PlainQuery,
+    Query,
+    is_pattern,
+    pattern_problem,
+)
 from splitbrain.cluster.wire import (
     AddMember,
     AwaitEntry,
@@ -26,8 +36,6 @@ from splitbrain.cluster.wire import (
 )
 
 MAX_TIMEOUT_MS: Final = 3_600_000
-MAX_DEPTH: Final = 64
-MAX_NAME_LENGTH: Final = 255
 
 REPLY_MODES: Final = ("leader", "local", "after_log_append", "notify", "noreply")
 """Those of `wire.ReplyMode` without an argument."""
@@ -89,6 +97,13 @@ def _reply_problem(body: Wanted, reply: Reply) -> str | None:
 
 
 def _path_refusal(body: Command | Query) -> Outcome | None:
+    if isinstance(body, PlainCommand | PlainQuery):
+        return _plain_refusal(body)
+    problem = pattern_problem(getattr(body, "path", ()))  # a transaction has none
+    return None if problem is None else _invalid(problem)
+
+
+def _plain_refusal(body: PlainCommand | PlainQuery) -> Outcome | None:
     path = body.path
     if is_pattern(path):
         return ManyNodesDenied(path)

@@ -24,7 +24,7 @@ import msgspec
 
 from splitbrain.cluster.bugs import M32C, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.tree import HASH_MASK, Command, Forgotten, InvalidCommand, Result, TooManyRefs
+from splitbrain.cluster.tree import HASH_MASK, Command, Forgotten, InvalidCommand, Result, RunTriggered, TooManyRefs
 
 KEEP_MS: Final = 15 * 60 * 1000
 """How long a ref is kept after its client's last protected command, if the client does not say (KH-9)."""
@@ -77,7 +77,7 @@ class DropRefs(msgspec.Struct, frozen=True, array_like=True, tag="drop_refs"):
     records: tuple[tuple[str, int], ...]
 
 
-LogCommand: TypeAlias = Command | Protected | DropRefs
+LogCommand: TypeAlias = Command | Protected | DropRefs | RunTriggered
 """What stands in the log."""
 
 _encoder = msgspec.msgpack.Encoder()
@@ -93,6 +93,8 @@ def decode_command(data: bytes) -> LogCommand | InvalidCommand:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return InvalidCommand(str(error))
+    except RecursionError:  # what is nested so deeply is refused in any case, whatever the stack allows here
+        return InvalidCommand("it is nested too deeply")
 
 
 class _Record:

@@ -77,6 +77,14 @@ class InvalidPathError(ClusterError):
     """A path is not of the form /a/b/c. Names are separated by single slashes and are not empty."""
 
 
+class FunctionRefusedError(ClusterError):
+    """A function cannot be registered: its result may differ between members, or its name is taken."""
+
+
+class CorruptExportError(ClusterError):
+    """What is to be imported is no export of a tree, is cut short, or is damaged; nothing was imported."""
+
+
 class ClientError(ClusterError):
     """A request got no result.
 

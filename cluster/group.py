@@ -43,7 +43,7 @@ from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
-from splitbrain.cluster.tree import Done, NodeNotFound, Project, Query, Result, encode_command
+from splitbrain.cluster.tree import Done, LookUp, NodeNotFound, Project, Query, Result, encode_command
 from splitbrain.cluster.waits import Waits
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
@@ -264,6 +264,8 @@ class Group:
                 answer(term, self.members(), 0)
             case Project():
                 answer(term, self._projected(body), 0)
+            case LookUp():
+                answer(term, self._looked_up(body), 0)
             case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery() | wire.AddressQuery():
                 raise AssertionError("a request about the node is the node's")
             case _:
@@ -548,13 +550,24 @@ class Group:
         """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""
         if query.projection not in PROJECTIONS:
             return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
+        failure = self._cannot_project()
+        if failure is not None:
+            return failure
+        found = self._store.projected(query.projection, query.path)
+        return NodeNotFound(query.path) if found is None else Done(found)
+
+    def _looked_up(self, query: LookUp) -> wire.Outcome:
+        """The same of a table of a projection that was registered."""
+        failure = self._cannot_project()
+        return self._store.tree.look_up(query) if failure is None else failure
+
+    def _cannot_project(self) -> wire.Failure | None:
         if self._raft.is_outdated and M30 not in self._config.bugs:
             return outdated(self._config.node)
         if not self._catching_up.done:
             reached("projection asked before it was built")
             return wire.Failure("unavailable", True, f"{self._config.node} has not caught up yet: try again later")
-        found = self._store.projected(query.projection, query.path)
-        return NodeNotFound(query.path) if found is None else Done(found)
+        return None
 
     def _log(self, line: str) -> None:
         self._runtime.log(line if self._name == METADATA else f"group {self._name}: {line}")

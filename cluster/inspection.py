@@ -38,14 +38,28 @@ from splitbrain.cluster.raft.versions import version_of
 from splitbrain.cluster.real import Folder
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import (
+    ClearNodes,
     CompareAndSwap,
     Create,
     Delete,
+    DeleteNodes,
     Increment,
     InvalidCommand,
+    Payload,
+    Procedure,
     Properties,
     Put,
+    PutNodes,
+    RegisterProjection,
+    RegisterTrigger,
+    RunTriggered,
+    Transact,
+    TransactStored,
+    TreeCommand,
+    UnregisterProjections,
+    UnregisterTriggers,
     Update,
+    format_pattern,
 )
 from splitbrain.cluster.tree import (
     Path as TreePath,
@@ -182,10 +196,42 @@ def _command_in_words(command: LogCommand | InvalidCommand) -> str:
             return f"increment {text_of_path(path)} by {by}"
         case Protected(ref, inner):
             return f"{_command_in_words(inner)} (once, as {ref.client} {ref.number})"
+        case RunTriggered(number):
+            return f"run what triggers asked for, up to event {number}"
         case DropRefs(records):
             return f"forget the results of {', '.join(client for client, _ in records) or 'no client'}"
         case InvalidCommand(problem):
             return f"no command: {problem}"
+        case _:
+            return _tree_command_in_words(command)
+
+
+def _tree_command_in_words(command: TreeCommand) -> str:
+    match command:
+        case PutNodes(path, payload, many):
+            return f"put {'all ' if many else ''}{format_pattern(path)} {_payload_in_words(payload)}"
+        case ClearNodes(path, many):
+            return f"clear {'all ' if many else ''}{format_pattern(path)}"
+        case DeleteNodes(path, many):
+            return f"delete {'all ' if many else ''}{format_pattern(path)}"
+        case Transact(name, version, data):
+            return f"transact {name} {version} {value_in_words(data)}"
+        case TransactStored(path, data):
+            return f"transact what is stored at {format_pattern(path)} {value_in_words(data)}"
+        case RegisterTrigger(name, path, procedure):
+            return f"run {format_pattern(procedure)} after changes of {format_pattern(path)}, as trigger {name}"
+        case UnregisterTriggers(ids):
+            return f"forget the triggers {', '.join(ids)}"
+        case RegisterProjection(name, path, kind):
+            return f"project {format_pattern(path)} as {name} ({kind})"
+        case UnregisterProjections(names):
+            return "forget all projections" if names is None else f"forget the projections {', '.join(names)}"
+
+
+def _payload_in_words(payload: Payload) -> str:
+    if isinstance(payload, Procedure):
+        return f"(procedure {payload.name} {payload.version} {value_in_words(payload.data)})"
+    return value_in_words(payload)
 
 
 def value_in_words(payload: bytes | None, most: int = _SHOWN) -> str:

@@ -25,7 +25,7 @@ from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRol
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
-from splitbrain.cluster.tree import Children, Done, Get, Properties, Put, Query, Result, encode_command
+from splitbrain.cluster.tree import Done, Properties, Put, Query, Result, encode_command
 from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
     AddMember,
@@ -394,7 +394,7 @@ class Requests:
         # Before the event is handed in: from here on the command may be in the log, and a timeout is indefinite.
         request.stage = "proposed"
         match request.body:
-            case Get() | Children():
+            case body if isinstance(body, Query):
                 self._member.propose(
                     Read(request, "lease" if self._reads_on_lease else "quorum", self._clock.monotonic_ns())
                 )
@@ -421,7 +421,7 @@ class Requests:
 
     def _time_out(self, request: Pending) -> None:
         body = request.body
-        if isinstance(body, Get | Children) and M82 in self._bugs and self._finds_a_majority_stopped():
+        if isinstance(body, Query) and M82 in self._bugs and self._finds_a_majority_stopped():
             self._answer_here(request)
             return
         unchanged = request.is_query or M33 in self._bugs

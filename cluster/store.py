@@ -12,26 +12,34 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 import msgspec
+from msgspec import structs
 
 from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, M39, NO_BUGS, Bugs
 from splitbrain.cluster.chain import EMPTY, chained
-from splitbrain.cluster.dedup import DropRefs, Protected, Table, decode_command
-from splitbrain.cluster.machine import MachineEffect, WithEffects
+from splitbrain.cluster.dedup import DropRefs, LogCommand, Protected, Table, decode_command
+from splitbrain.cluster.machine import AppendCommand, MachineEffect, WithEffects
 from splitbrain.cluster.projection import PROJECTIONS, Projection
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.messages import OLDEST
 from splitbrain.cluster.raft.versions import version_of
 from splitbrain.cluster.tree import (
     HASH_MASK,
+    NO_FUNCTIONS,
+    PATTERNS_COME,
+    Command,
     Done,
+    Functions,
     InvalidCommand,
     NodeNotFound,
     Path,
+    PlainCommand,
     Properties,
     Put,
     Query,
     Result,
+    RunTriggered,
     Tree,
+    encode_command,
 )
 
 _HASH_BYTES: Final = 16
@@ -40,11 +48,15 @@ _M35_INTERVAL: Final = 64
 """With M35 each node writes its own name at one entry in so many."""
 
 
-_DUMP_VERSION: Final = 2
+_DUMP_VERSION: Final = 3
 
 
 class _Dump(msgspec.Struct, frozen=True):
-    """A dump of version 1, which said no version, has no `refs`; `version` is that of its format."""
+    """A dump of version 1, which said no version, has no `refs`; `version` is that of its format.
+
+    Version 3 has triggers and projections; it is written once there may be any, so that programs that know of none read
+    what there was before.
+    """
 
     applied_index: int
     chain: bytes
@@ -52,6 +64,8 @@ class _Dump(msgspec.Struct, frozen=True):
     version: int = 1
     refs: bytes | None = None
     machine: int = OLDEST
+    triggers: bytes | None = None
+    projections: bytes | None = None
 
 
 class Store:
@@ -60,16 +74,18 @@ class Store:
     Args:
         node: name of the node.
         bugs: what is broken on purpose.
+        functions: those that transactions, procedures and projections may name.
 
     Attributes:
         applied_index: index of the last applied entry, 0 at first.
     """
 
-    def __init__(self, node: str = "", bugs: Bugs = NO_BUGS) -> None:
+    def __init__(self, node: str = "", bugs: Bugs = NO_BUGS, functions: Functions = NO_FUNCTIONS) -> None:
         self.applied_index: int = 0
         self._node = node
         self._bugs = bugs
-        self._tree = Tree(PROJECTIONS.values())
+        self._functions = functions
+        self._tree = Tree(PROJECTIONS.values(), functions=functions)
         self._by_parent = {parent: Projection() for parent in PROJECTIONS.values()}
         self._refs = Table(bugs)
         self._chain = EMPTY
@@ -103,8 +119,8 @@ class Store:
         return False
 
     def begin_leading(self) -> Sequence[MachineEffect]:
-        """A new leader has nothing to do for it."""
-        return ()
+        """A new leader goes on with what triggers have asked for."""
+        return self._run_triggered()
 
     def apply(self, entry: Entry) -> Result | WithEffects | None:
         """Apply the next entry; a no-op gives no result, but may put a later version into force."""
@@ -115,14 +131,22 @@ class Store:
             if entry.kind == "noop" and entry.data:
                 self._change_version(self.version, version_of(entry))
             return None
-        result = self._carry_out(entry)
+        command, was_waiting = decode_command(entry.data), self._tree.triggers.last is not None
+        result = self._carry_out(command, entry.index)
         if self._tree.touched:
             self._project()
         if self._writes_its_name and entry.index % _M35_INTERVAL == 0:
             self._tree.execute(Put(("written-by",), self._node.encode()))
         if self._fails_where_none_is and isinstance(result, NodeNotFound):
             raise LookupError(f"entry {entry.index}: there is no node to change")
+        if self._tree.triggers.last is not None and not (was_waiting and isinstance(command, Command | Protected)):
+            return WithEffects(result, self._run_triggered())
         return result
+
+    def _run_triggered(self) -> tuple[MachineEffect, ...]:
+        """Have the leader put into the log that what waits is carried out; one such entry at a time is enough."""
+        last = self._tree.triggers.last
+        return () if last is None else (AppendCommand(encode_command(RunTriggered(last))),)
 
     def _change_version(self, old: int, new: int) -> None:
         """The step from a version to a later one, or none.
@@ -132,11 +156,10 @@ class Store:
         if new > old:
             self._tree.version = new
 
-    def _carry_out(self, entry: Entry) -> Result:
-        command = decode_command(entry.data)
+    def _carry_out(self, command: LogCommand | InvalidCommand, index: int) -> Result:
         match command:
             case Protected():
-                return self._once(command, entry.index)
+                return self._once(command, index)
             case DropRefs(records):
                 self._refs.drop(records)
                 return Done(None)
@@ -146,7 +169,8 @@ class Store:
                 return self._tree.execute(command)
 
     def _once(self, protected: Protected, index: int) -> Result:
-        if self._ignores_refs:
+        is_known = self.version >= PATTERNS_COME or isinstance(protected.command, PlainCommand)
+        if self._ignores_refs or not is_known:
             return self._tree.execute(protected.command)
         known = self._refs.answer(protected.ref)
         if known is not None:
@@ -166,10 +190,14 @@ class Store:
         """All of the state, for a snapshot; equal bytes for equal stores."""
         index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
         refs = None if M32 in self._bugs else self._refs.dump()
-        return msgspec.msgpack.encode(_Dump(index, self._chain, self._tree.dump(), _DUMP_VERSION, refs, self.version))
+        dump = _Dump(index, self._chain, self._tree.dump(), 2, refs, self.version)
+        if self.version >= PATTERNS_COME:
+            triggers, projections = self._tree.triggers.dump(), self._tree.projections.dump()
+            dump = structs.replace(dump, version=_DUMP_VERSION, triggers=triggers, projections=projections)
+        return msgspec.msgpack.encode(dump)
 
     @classmethod
-    def load(cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS) -> Self:
+    def load(cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS, functions: Functions = NO_FUNCTIONS) -> Self:
         """The store whose `dump` this is.
 
         Raises:
@@ -178,9 +206,16 @@ class Store:
         dump = msgspec.msgpack.decode(data, type=_Dump)
         if dump.version > _DUMP_VERSION:
             raise msgspec.ValidationError(f"a dump of version {dump.version}, later than this program's")
-        store = cls(node, bugs)
+        store = cls(node, bugs, functions)
         store.applied_index, store._chain = dump.applied_index, dump.chain
-        store._tree = Tree.load(dump.tree, PROJECTIONS.values(), dump.machine)
+        store._tree = Tree.load(
+            dump.tree,
+            PROJECTIONS.values(),
+            dump.machine,
+            functions,
+            triggers=dump.triggers,
+            projections=dump.projections,
+        )
         store._by_parent = {parent: Projection(store._tree.below(parent)) for parent in PROJECTIONS.values()}
         if dump.refs is not None:
             store._refs = Table.load(dump.refs, bugs)
@@ -189,8 +224,8 @@ class Store:
     def reset(self, dump: bytes | None) -> Self:
         """This store as it was at its snapshot, or in the beginning."""
         if dump is None:
-            return type(self)(self._node, self._bugs)
-        store = type(self).load(dump, self._node, self._bugs)
+            return type(self)(self._node, self._bugs, self._functions)
+        store = type(self).load(dump, self._node, self._bugs, self._functions)
         if M39 in self._bugs and self.applied_index:
             store._by_parent = self._by_parent
         return store

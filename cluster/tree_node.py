@@ -17,8 +17,8 @@ class TreeNode(msgspec.Struct, frozen=True):
 
     Attributes:
         term: the term in which the answer was given; of a command, that of its entry.
-        value: the payload; None where there is none.
-        has_payload: whether there is a payload, which may be None.
+        value: the payload; None where there is none, or a stored procedure.
+        has_payload: whether there is a value, which may be None.
         payload_version: counts changes of the payload, from 1.
         child_list_version: counts commands that added or removed direct children, from 1.
         child_list_length: the number of direct children.
@@ -47,8 +47,8 @@ def tree_node(answer: Answer) -> TreeNode:
         return TreeNode(answer.term, None, False, 0, 0, 0, answer.index)
     return TreeNode(
         answer.term,
-        None if found.payload is None else decode_value(found.payload),
-        found.payload is not None,
+        decode_value(found.payload) if isinstance(found.payload, bytes) else None,
+        isinstance(found.payload, bytes),
         found.payload_version,
         found.child_list_version,
         found.child_list_length,

@@ -25,7 +25,7 @@ from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.raft.messages import OLDEST, Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
 from splitbrain.cluster.raft.messages import encode as encode_message
-from splitbrain.cluster.tree import Command, Project, Query, Result
+from splitbrain.cluster.tree import Command, LookUp, Project, Query, Result
 
 T = TypeVar("T")
 
@@ -166,6 +166,7 @@ Body: TypeAlias = (
     | StatusQuery
     | MembersQuery
     | Project
+    | LookUp
     | StartGroup
     | DeleteGroup
     | GroupsQuery

@@ -77,12 +77,12 @@ def test_ra43_d14_the_rules_change_when_the_last_node_is_upgraded_and_not_before
         await world.in_force(1)
         assert await empty_parent_stays(world, "n2", "/b"), "two of three are a majority, and not all"
         await upgrade(world, "n3")
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         assert not await empty_parent_stays(world, "n3", "/c")
         client = await world.client("n1")
         assert (await client.children("/")).names == ("a", "b"), "what was there stays"
         await alike(world)
-        assert any("version 2 of the state machine is in force" in line for line in world.logs["n3"])
+        assert any(f"version {NEWEST_VERSION} of the state machine is in force" in line for line in world.logs["n3"])
 
     in_old_cluster(check)
 
@@ -92,7 +92,8 @@ def test_ra43_a_new_cluster_has_the_newest_version() -> None:
         await upgrade(world, *THREE)
         await world.in_force(NEWEST_VERSION)
         status = await (await world.client("n1")).status()
-        assert (status.machine_version, status.supported_version, status.outdated) == (2, 2, False)
+        assert (status.machine_version, status.supported_version) == (NEWEST_VERSION, NEWEST_VERSION)
+        assert not status.outdated
 
     in_old_cluster(check)
 
@@ -101,14 +102,14 @@ def test_ra43_a_restart_applies_each_entry_by_the_version_of_its_time() -> None:
     async def check(world: World) -> None:
         await empty_parent_stays(world, "n1", "/a")
         await upgrade(world, *THREE)
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         await empty_parent_stays(world, "n2", "/b")
         before = world.nodes["n1"].status()
         for name in THREE:
             await world.kill(name)
         await world.start()
         await world.leader()
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         await alike(world)
         assert world.nodes["n1"].status().state_hash == before.state_hash
 
@@ -120,7 +121,7 @@ def test_ra40_ra42_ra43_snapshots_and_checkpoints_carry_the_version(checkpoints:
     async def check(world: World) -> None:
         world.snapshot_interval, world.checkpoint_interval = 12, checkpoints
         await upgrade(world, *THREE)
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         leader = await world.leader()
         lagging = next(name for name in THREE if name != leader)
         world.isolate(lagging)
@@ -133,7 +134,7 @@ def test_ra40_ra42_ra43_snapshots_and_checkpoints_carry_the_version(checkpoints:
         assert any("took over the leader's snapshot" in line for line in world.logs[lagging])
         await world.kill(lagging)
         await world.start(lagging)
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         await alike(world)
         assert not await empty_parent_stays(world, lagging, "/c")
 
@@ -153,7 +154,7 @@ async def roll_back(world: World) -> tuple[str, str]:
     await asyncio.sleep(0.5)
     await world.kill(behind)
     await upgrade(world, last)
-    await world.in_force(2, boss, last)
+    await world.in_force(NEWEST_VERSION, boss, last)
     world.machine_versions[behind] = 1
     await world.start(behind)
 
@@ -214,7 +215,7 @@ def test_ra43_such_a_node_appends_and_counts_and_catches_up_once_it_is_upgraded(
             await client.transfer_leadership(behind)
         await world.start(third)
         await upgrade(world, behind)
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         await alike(world)
         assert any("it applies nothing more" in line for line in world.logs[behind])
 
@@ -224,10 +225,12 @@ def test_ra43_such_a_node_appends_and_counts_and_catches_up_once_it_is_upgraded(
 def test_ra43_a_node_refuses_to_go_back_behind_what_its_log_has() -> None:
     async def check(world: World) -> None:
         await upgrade(world, *THREE)
-        await world.in_force(2)
+        await world.in_force(NEWEST_VERSION)
         await world.kill("n2")
         world.machine_versions["n2"] = 1
-        with pytest.raises(LaterVersionError, match=r"are of version 2 .* supports version 1 at most: start it with"):
+        with pytest.raises(
+            LaterVersionError, match=rf"of version {NEWEST_VERSION} .* supports version 1 at most: start it with"
+        ):
             await world.start("n2")
         world.machine_versions.clear()
         await world.start("n2")
@@ -245,7 +248,7 @@ def test_ra43_a_node_that_joins_with_an_earlier_version_becomes_a_voter_once_it_
             world.disks[name] = type(world.disks[name])()
         world.machine_versions["n4"] = 1
         await world.start()
-        await world.in_force(2, *THREE)
+        await world.in_force(NEWEST_VERSION, *THREE)
         client = await world.client(await world.leader())
         await client.add_member(member_id("n4", 0), timeout_ms=5000)
         await asyncio.sleep(2)

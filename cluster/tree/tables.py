@@ -1,0 +1,106 @@
+"""Tables of records, as projections keep them on every member (KH-14).
+
+A record is a list whose first element is its key. A set, ordered or not, has one record of a key; a bag has several
+that differ. What a table gives in full is sorted by key, whatever its kind. Keys and records are compared as msgpack:
+1, 1.0 and true are three keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from splitbrain.cluster.tree.messages import TableKind
+from splitbrain.cluster.tree.nodes import HASH_BYTES, HASH_MASK
+
+Record: TypeAlias = tuple[Any, ...]
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class Table:
+    """One table.
+
+    Attributes:
+        hash: the sum, modulo 2**128, of a hash for every record: equal for equal tables.
+    """
+
+    __slots__ = ("_is_bag", "_records", "_undo", "hash")
+
+    def __init__(self, kind: TableKind) -> None:
+        self.hash: int = 0
+        self._is_bag = kind == "bag"
+        self._records: dict[bytes, dict[bytes, Record]] = {}
+        self._undo: list[tuple[bytes, dict[bytes, Record]]] | None = None
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self._records)
+
+    def insert(self, record: Sequence[Any]) -> None:
+        """Add a record; in a set it takes the place of the one with its key.
+
+        Raises:
+            TypeError: it is no list that begins with a key, or msgpack cannot carry it.
+        """
+        if not isinstance(record, (list, tuple)) or not record:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("a record is a list that begins with its key")
+        key, encoded = _encoder.encode(record[0]), _encoder.encode(record)
+        there = self._records.get(key, {})
+        if encoded in there:
+            return
+        self._set(key, {**(there if self._is_bag else {}), encoded: tuple(record)})
+
+    def delete(self, key: Any) -> None:
+        """Remove all records of a key."""
+        encoded = _encoder.encode(key)
+        if encoded in self._records:
+            self._set(encoded, {})
+
+    def delete_record(self, record: Sequence[Any]) -> None:
+        """Remove exactly this record, if it is there."""
+        key, encoded = _encoder.encode(record[0]), _encoder.encode(record)
+        there = self._records.get(key, {})
+        if encoded in there:
+            self._set(key, {kept: value for kept, value in there.items() if kept != encoded})
+
+    def lookup(self, key: Any) -> list[Record]:
+        """The records of a key, in the order of their encoding."""
+        there = self._records.get(_encoder.encode(key), {})
+        return [there[encoded] for encoded in sorted(there)]
+
+    def has(self, key: Any) -> bool:
+        """Whether there is a record of a key."""
+        return _encoder.encode(key) in self._records
+
+    def all(self) -> list[Record]:
+        """All records, sorted by the encoding of their keys."""
+        return [there[each] for _, there in sorted(self._records.items()) for each in sorted(there)]
+
+    def begin(self) -> None:
+        """What follows can be undone."""
+        self._undo = []
+
+    def end(self, *, undo: bool) -> None:
+        """It cannot any more, or is."""
+        changes, self._undo = self._undo or [], None
+        if undo:
+            for key, records in reversed(changes):
+                self._set(key, records)
+
+    def _set(self, key: bytes, records: dict[bytes, Record]) -> None:
+        before = self._records.get(key, {})
+        if self._undo is not None:
+            self._undo.append((key, before))
+        self.hash = (self.hash - sum(map(_share, before)) + sum(map(_share, records))) & HASH_MASK
+        if records:
+            self._records[key] = records
+        else:
+            self._records.pop(key, None)
+
+
+def _share(record: bytes) -> int:
+    return int.from_bytes(blake2b(record, digest_size=HASH_BYTES).digest(), "big")

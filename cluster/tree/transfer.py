@@ -1,0 +1,198 @@
+"""Export and import: a part of the tree as records, and records as bytes that show when they are damaged (KH-18).
+
+A record is what it takes to put a node: path, payload, and what keeps it. Nodes with neither a payload nor conditions
+are left out. An import puts them one by one, and resets nothing. It is read to its end before the first node is put.
+
+The bytes: a line with the version, then for each record its length and CRC-32 (4 bytes each, little-endian) and itself
+in msgpack, and at the end a length of 0 and the CRC-32 of everything before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+from zlib import crc32
+
+import msgspec
+
+from splitbrain.cluster.errors import CorruptExportError
+from splitbrain.cluster.tree.conditions import IMPLICIT
+from splitbrain.cluster.tree.messages import KeepWhile, PutNodes
+from splitbrain.cluster.tree.nodes import Node
+from splitbrain.cluster.tree.paths import Path
+from splitbrain.cluster.tree.patterns import Pattern, compiled
+from splitbrain.cluster.tree.payloads import Payload
+from splitbrain.cluster.tree.state import TreeState
+from splitbrain.cluster.tree.walk import matching
+
+MAGIC: Final = b"splitbrain tree 1\n"
+MAX_RECORD_BYTES: Final = 1024 * 1024
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """What it takes to put a node."""
+
+    path: Path
+    payload: Payload
+    keep_while: tuple[KeepWhile, ...] = ()
+
+
+_decoder = msgspec.msgpack.Decoder(Record)
+
+
+class Sink(Protocol):
+    """Where an export goes. What a method raises ends it, and is passed on; `abort` follows a failed `write`."""
+
+    def open(self) -> None:
+        """The export begins."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """The next bytes."""
+        ...
+
+    def commit(self) -> None:
+        """The export is complete."""
+        ...
+
+    def abort(self) -> None:
+        """The export failed; nothing of it is to be used."""
+        ...
+
+
+class Source(Protocol):
+    """Where an import comes from. What a method raises ends the import, and is passed on."""
+
+    def open(self) -> None:
+        """The import begins."""
+        ...
+
+    def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        ...
+
+    def close(self) -> None:
+        """The import ends, well or not."""
+        ...
+
+
+def records(tree: TreeState, pattern: Pattern | None = None) -> Iterator[Record]:
+    """The records of the nodes that a pattern matches, with all below them; None: of the whole tree.
+
+    Parents come before their children. What is implicit says so by its condition (D14).
+
+    Raises:
+        InvalidPathError: the pattern is not in order.
+    """
+    tops = [tree.root] if pattern is None else list(matching(tree.root, compiled(pattern)))
+    done: dict[Path, None] = {}
+    for top in sorted(tops, key=lambda node: node.path):
+        if any(top.path[:length] in done for length in range(len(top.path))):
+            continue
+        done[top.path] = None
+        for node in _below(top):
+            keep_while = kept_by(node)
+            if node.payload is not None or keep_while:
+                yield Record(node.path, node.payload, keep_while)
+
+
+def kept_by(node: Node) -> tuple[KeepWhile, ...]:
+    """What keeps a node, that it is implicit included."""
+    return (KeepWhile(node.path, IMPLICIT),) if node.is_implicit else node.keep_while
+
+
+def command_of(record: Record) -> PutNodes:
+    """The command that imports a record."""
+    return PutNodes(record.path, record.payload, False, record.keep_while or None)
+
+
+def encode(found: Iterable[Record]) -> Iterator[bytes]:
+    """Records as bytes, in parts."""
+    total = crc32(MAGIC)
+    yield MAGIC
+    for record in found:
+        data = msgspec.msgpack.encode(record)
+        part = _number(len(data)) + _number(crc32(data)) + data
+        total = crc32(part, total)
+        yield part
+    end = _number(0)
+    yield end + _number(crc32(end, total))
+
+
+def decode(data: bytes) -> list[Record]:
+    """The records that these bytes stand for.
+
+    Raises:
+        CorruptExportError: they are no export, are cut short, or were changed; the message says where.
+    """
+    if not data.startswith(MAGIC):
+        raise CorruptExportError("This is no export of a tree of this version: its first line is not right.")
+    found: list[Record] = []
+    at = len(MAGIC)
+    while True:
+        length, check = _number_at(data, at), _number_at(data, at + 4)
+        if length == 0:
+            if check != crc32(data[: at + 4]) or len(data) != at + 8:
+                raise CorruptExportError(f"The export is damaged: its checksum at byte {at + 4:,} is not right.")
+            return found
+        part = data[at + 8 : at + 8 + length]
+        if length > MAX_RECORD_BYTES or len(part) != length:
+            raise CorruptExportError(f"The export is cut short or damaged at byte {at:,}: record {len(found) + 1:,}.")
+        found.append(_record(part, check, at, len(found) + 1))
+        at += 8 + length
+
+
+def export_to(sink: Sink, found: Iterable[Record]) -> None:
+    """Write records to a sink."""
+    sink.open()
+    try:
+        for part in encode(found):
+            sink.write(part)
+    except Exception:
+        sink.abort()
+        raise
+    sink.commit()
+
+
+def import_from(source: Source) -> list[Record]:
+    """Read all records from a source.
+
+    Raises:
+        CorruptExportError: see `decode`.
+    """
+    source.open()
+    parts: list[bytes] = []
+    try:
+        while part := source.read():
+            parts.append(part)
+        found = decode(b"".join(parts))
+    finally:
+        source.close()
+    return found
+
+
+def _below(top: Node) -> Iterator[Node]:
+    pending = [top]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(node.children[name] for name in sorted(node.children, reverse=True))
+
+
+def _record(part: bytes, check: int, at: int, number: int) -> Record:
+    if crc32(part) != check:
+        raise CorruptExportError(f"The export is damaged at byte {at:,}: record {number:,} has another checksum.")
+    try:
+        return _decoder.decode(part)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptExportError(f"Record {number:,} of the export (byte {at:,}) makes no sense: {error}.") from error
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _number_at(data: bytes, at: int) -> int:
+    if at + 4 > len(data):
+        raise CorruptExportError(f"The export is cut short at byte {len(data):,}.")
+    return int.from_bytes(data[at : at + 4], "little")
