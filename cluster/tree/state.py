@@ -306,7 +306,7 @@ class TreeState:
         self._bump(parent)
 
     def _bump(self, parent: Node) -> None:
-        """Its list of children changed: that counts once in an operation (KH-1), and not if it is new."""
+        """Its list of children changed: that counts once in an operation (KH-1, D16), and not if it is new."""
         before = self._changes[parent.path]
         if before is not None and before.child_list_version == parent.child_list_version:
             parent.child_list_version += 1

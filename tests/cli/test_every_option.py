@@ -259,6 +259,13 @@ TABLE: dict[str, Told] = {
                 "there is no assumption 'wfr'",
             ),
         ],
+        "--oracle": [
+            (["check", "history.jsonl", "--oracle", "elle-cli"], "it judges transactions: add --workload"),
+            (
+                ["check", "history.jsonl", "--workload", "list-append", "--oracle", "delphi"],
+                "Invalid value for '--oracle'",
+            ),
+        ],
         "--format": [
             (["check", RUN, "--format", "parquet"], "--format parquet is for files, and this is a folder"),
             (["check", "history.jsonl", "--format", "moon"], "there is no format 'moon'"),

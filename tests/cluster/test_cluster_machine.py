@@ -36,7 +36,7 @@ from splitbrain.cluster.machine import (
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.tree import Children, Increment, Names, Put, Result, encode_command
+from splitbrain.cluster.tree import Children, Increment, Names, Procedure, Put, Result, encode_command
 from splitbrain.cluster.wire import ClientAddress
 from tests.cluster.support import FAST, World, eventually, in_virtual_time
 
@@ -99,7 +99,9 @@ class Acting(Store):
 
     def _payload(self, path: tuple[str, ...]) -> bytes | None:
         properties = self.tree.properties(path)
-        return None if properties is None else properties.payload
+        payload = None if properties is None else properties.payload
+        assert not isinstance(payload, Procedure)
+        return payload
 
 
 def effects_of(put: Put) -> tuple[MachineEffect, ...]:

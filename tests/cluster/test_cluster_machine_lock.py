@@ -73,6 +73,7 @@ class Locking(Store):
         properties = self.tree.properties(LOCK)
         if properties is None or properties.payload in (None, FREE):
             return None
+        assert isinstance(properties.payload, bytes)
         return ClientAddress(*msgspec.msgpack.decode(properties.payload, type=tuple[str, int, int]))
 
 

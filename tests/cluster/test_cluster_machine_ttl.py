@@ -50,7 +50,9 @@ class Leasing(Store):
 
     def _timer(self, name: str) -> tuple[MachineEffect, ...]:
         properties = self.tree.properties(("lease", name))
-        at_ms: int | None = msgspec.msgpack.decode((properties and properties.payload) or ENDED)
+        ends = (properties and properties.payload) or ENDED
+        assert isinstance(ends, bytes)
+        at_ms: int | None = msgspec.msgpack.decode(ends)
         return () if at_ms is None else (SetTimerAt(name, at_ms),)
 
 

@@ -28,7 +28,7 @@ def number(store: Store) -> int:
     result = store.query(Get(N))
     assert isinstance(result, Done)
     assert result.properties is not None
-    assert result.properties.payload is not None
+    assert isinstance(result.properties.payload, bytes)
     return msgspec.msgpack.decode(result.properties.payload)
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from splitbrain.cluster.errors import InvalidPathError
 from splitbrain.cluster.tree import (
     Children,
-    Command,
     CompareAndSwap,
     Create,
     Delete,
@@ -22,6 +21,8 @@ from splitbrain.cluster.tree import (
     Names,
     NodeNotFound,
     Path,
+    PlainCommand,
+    Procedure,
     Properties,
     Put,
     Result,
@@ -36,7 +37,7 @@ AB: Path = ("a", "b")
 ABC: Path = ("a", "b", "c")
 
 
-def tree_after(*commands: Command) -> Tree:
+def tree_after(*commands: PlainCommand) -> Tree:
     tree = Tree()
     for command in commands:
         tree.execute(command)
@@ -131,7 +132,7 @@ class TestCommands:
     def test_patterns_are_refused_by_whatever_works_on_one_node_kh_5(self, path: Path) -> None:
         tree = tree_after(Put(A, b"x"))
         before = tree.state_hash
-        commands: list[Command] = [
+        commands: list[PlainCommand] = [
             Put(path, b""),
             Create(path, b""),
             Update(path, b""),
@@ -184,7 +185,7 @@ class TestPaths:
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, max_size=3).map(tuple)
 PAYLOADS = st.sampled_from([b"1", b"2", None])
-COMMANDS: st.SearchStrategy[Command] = st.one_of(
+COMMANDS: st.SearchStrategy[PlainCommand] = st.one_of(
     st.builds(Put, PATHS, PAYLOADS),
     st.builds(Create, PATHS, PAYLOADS),
     st.builds(Update, PATHS, PAYLOADS),
@@ -200,8 +201,9 @@ class PlainModel:
     def __init__(self) -> None:
         self.payloads: dict[Path, bytes | None] = {(): None}
 
-    def execute(self, command: Command) -> str:
-        path, exists = command.path, command.path in self.payloads
+    def execute(self, command: PlainCommand) -> str:
+        path = command.path
+        exists = path in self.payloads
         payload: bytes | None
         match command:
             case Delete():
@@ -221,6 +223,7 @@ class PlainModel:
                     return "MismatchingNode"
                 payload = bytes([before[0] + command.by & 0xFF])  # small numbers are one byte in msgpack
             case _:
+                assert not isinstance(command.payload, Procedure)
                 payload = command.payload
         for depth in range(len(path)):
             self.payloads.setdefault(path[:depth], None)
@@ -243,7 +246,7 @@ def everything(tree: Tree) -> dict[Path, Properties]:
 
 @pytest.mark.slow
 @given(st.lists(COMMANDS, max_size=40))
-def test_any_commands_do_what_they_do_to_a_plain_dictionary(commands: list[Command]) -> None:
+def test_any_commands_do_what_they_do_to_a_plain_dictionary(commands: list[PlainCommand]) -> None:
     tree, model = Tree(), PlainModel()
     for command in commands:
         result: Result = tree.execute(command)
@@ -252,7 +255,7 @@ def test_any_commands_do_what_they_do_to_a_plain_dictionary(commands: list[Comma
 
 
 @given(st.lists(COMMANDS, max_size=40))
-def test_the_incremental_state_hash_is_the_hash_of_the_whole_tree(commands: list[Command]) -> None:
+def test_the_incremental_state_hash_is_the_hash_of_the_whole_tree(commands: list[PlainCommand]) -> None:
     tree = Tree()
     for command in commands:
         tree.execute(command)
@@ -261,7 +264,7 @@ def test_the_incremental_state_hash_is_the_hash_of_the_whole_tree(commands: list
 
 @pytest.mark.slow
 @given(st.lists(COMMANDS, max_size=12), st.lists(COMMANDS, max_size=12))
-def test_state_hashes_are_equal_exactly_for_equal_trees(some: list[Command], others: list[Command]) -> None:
+def test_state_hashes_are_equal_exactly_for_equal_trees(some: list[PlainCommand], others: list[PlainCommand]) -> None:
     first, second = tree_after(*some), tree_after(*others)
     assert (first.state_hash == second.state_hash) == (everything(first) == everything(second))
 
@@ -273,7 +276,7 @@ def test_the_state_hash_does_not_depend_on_the_order_in_which_children_came() ->
 
 @given(st.lists(COMMANDS, max_size=30), st.lists(COMMANDS, max_size=10))
 def test_a_tree_that_was_loaded_from_its_dump_goes_on_like_the_one_that_was_dumped(
-    before: list[Command], after: list[Command]
+    before: list[PlainCommand], after: list[PlainCommand]
 ) -> None:
     tree = tree_after(*before)
     again = Tree.load(tree.dump())
@@ -284,7 +287,7 @@ def test_a_tree_that_was_loaded_from_its_dump_goes_on_like_the_one_that_was_dump
 
 
 @given(st.permutations([Put(("s", str(n)), b"x") for n in range(6)]))
-def test_the_dump_does_not_depend_on_the_order_in_which_children_came(commands: list[Command]) -> None:
+def test_the_dump_does_not_depend_on_the_order_in_which_children_came(commands: list[PlainCommand]) -> None:
     assert tree_after(*commands).dump() == tree_after(*sorted(commands, key=lambda put: put.path)).dump()
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.tree import NEWEST_VERSION
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodePlace
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
@@ -289,15 +290,16 @@ def test_ra43_a_run_with_upgrades_begins_with_the_earlier_version_and_a_node_tha
         command = system.command(cast(Test, SimpleNamespace(bugs=(), settings=settings)), place)
         return parse(list(command.argv[4:]))[0].machine_version
 
-    assert (supported("n1"), supported("n1", **{"machine-version": 1})) == (2, 1)
+    assert (supported("n1"), supported("n1", **{"machine-version": 1})) == (NEWEST_VERSION, 1)
     upgrades.begin(old=True)
-    assert (supported("n1"), supported("n2", **{"machine-version": 2})) == (1, 1), "each node is told its own"
+    old = NEWEST_VERSION - 1
+    assert (supported("n1"), supported("n2", **{"machine-version": 1})) == (old, old), "each node is given its own"
     upgrades.choose("n1", upgrades.newest)
-    assert (supported("n1"), supported("n2")) == (2, 1)
+    assert (supported("n1"), supported("n2")) == (NEWEST_VERSION, old)
     cast(Any, members)._incarnations["n2"] = 1
-    assert supported("n2") == 2
+    assert supported("n2") == NEWEST_VERSION
     upgrades.begin(old=False)
-    assert supported("n3") == 2
+    assert supported("n3") == NEWEST_VERSION
 
 
 def test_every_bug_has_a_line() -> None:

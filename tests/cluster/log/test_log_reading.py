@@ -15,6 +15,7 @@ from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.inspection import in_words, load_state, read_node
 from splitbrain.cluster.log.reading import NodeFiles, NoNodeError
 from splitbrain.cluster.storage import open_storage
+from splitbrain.cluster.tree import NEWEST_VERSION
 from tests.cluster.support import Draws, FakeDisk, World, entry, in_cluster, in_virtual_time, written
 
 THREE = ["n1", "n2", "n3"]
@@ -71,7 +72,7 @@ def test_the_log_of_a_node_is_read_as_it_was_written() -> None:
     assert group.vote is not None
     assert (group.name, group.vote.voted_for, group.last) == ("metadata", "n1", 4)
     assert words(found) == [
-        "no-op, version 2 of the state machine",
+        f"no-op, version {NEWEST_VERSION} of the state machine",
         'put /k1 {"n":1}',
         'put /k2 {"n":2}',
         'put /k3 {"n":3}',
@@ -138,7 +139,7 @@ def test_ra34_damage_in_what_was_durable_is_named_and_what_is_before_it_is_shown
     [damage] = found.damage
     assert (damage.file, damage.what) == (name, "a record that was durable is damaged")
     assert at - 64 < damage.byte < at
-    assert words(found) == ["no-op, version 2 of the state machine", 'put /k1 {"n":1}']
+    assert words(found) == [f"no-op, version {NEWEST_VERSION} of the state machine", 'put /k1 {"n":1}']
 
 
 def test_ra40_a_checkpoint_that_is_not_whole_is_not_valid_and_no_damage() -> None:
