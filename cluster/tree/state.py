@@ -200,6 +200,8 @@ class TreeState:
 
     def settle(self) -> None:
         """Remove what nothing keeps any more, and what nothing keeps after that, and so on (KH-7)."""
+        if not self._watchers and not any(map(self._is_needless, self._changes)):
+            return  # as after nearly every command
         concerned: Iterable[Path] = [path for path, before in self._changes.items() if self._differs(path, before)]
         while True:
             ending = self._unkept(concerned)
@@ -348,6 +350,10 @@ class TreeState:
                     if watcher not in found and self._is_unkept(watcher):
                         found[watcher] = None
         return sorted(found)
+
+    def _is_needless(self, path: Path) -> bool:
+        node = self.find(path)
+        return node is not None and node.is_needless
 
     def _differs(self, path: Path, before: Before | None) -> bool:
         node = self.find(path)

@@ -160,19 +160,22 @@ class TreeBesideModel(RuleBasedStateMachine):
         assert tree.state.size == len(shape)
 
 
-def run(steps: int) -> None:
-    """At least so many steps, in runs of at most `STEPS_OF_A_RUN`."""
+def run(steps: int, *, same: bool = False) -> None:
+    """At least so many steps, in runs of at most `STEPS_OF_A_RUN`; with `same` about so many, each time alike."""
     wanted = settings(
         max_examples=min(500, 1 + steps // STEPS_OF_A_RUN),
         stateful_step_count=STEPS_OF_A_RUN,
         deadline=None,
         database=None,
+        derandomize=same,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         phases=(Phase.generate, Phase.shrink),
     )
     end = TreeBesideModel.taken + steps
-    while TreeBesideModel.taken < end:
+    while True:
         run_state_machine_as_test(TreeBesideModel, settings=wanted)
+        if same or TreeBesideModel.taken >= end:
+            return
 
 
 if __name__ == "__main__":

@@ -184,13 +184,13 @@ class Naive:
     def _ends(self, before: Naive, path: Path, node: Node, created: Path | None) -> bool:
         if node["implicit"] and not node["children"] and node["payload"] is None:
             return True
-        for watched, condition in node["kept"]:
-            if path == created and watched[: len(path)] == path:
-                continue
-            # A condition is looked at when what it watches was touched: one that never held on itself may stay.
-            if self._touched(before, watched) and not self._is_met(watched, condition):
-                return True
-        return False
+        # Conditions are looked at, all of a node's together, when what one of them watches was touched (khepri_tree).
+        if not any(self._touched(before, watched) for watched, _ in node["kept"]):
+            return False
+        return not all(
+            (path == created and watched[: len(path)] == path) or self._is_met(watched, condition)
+            for watched, condition in node["kept"]
+        )
 
     def _touched(self, before: Naive, path: Path) -> bool:
         return self._seen(path) != before._seen(path)

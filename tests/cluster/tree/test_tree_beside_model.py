@@ -6,4 +6,4 @@ from tests.cluster.tree.modelled import run
 
 
 def test_kh_1_to_kh_8_the_tree_is_as_the_model_says_after_every_step() -> None:
-    run(2_000)
+    run(2_000, same=True)
