@@ -17,14 +17,14 @@ import msgspec
 import pytest
 
 from examples.own_nemesis import EXILE
-from splitbrain.checkers.verdict import Outcome
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.harness.campaigns import canary
 from splitbrain.harness.campaigns.compose import RunOptions
 from splitbrain.harness.campaigns.hunting.reach import within_reach
 from splitbrain.harness.campaigns.hunting.repeating import HASH_SEED, OTHER_HASH_SEED, compared
 from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, ending, search
 from splitbrain.harness.campaigns.hunting.tally import Tally, ranges
-from splitbrain.harness.campaigns.hunting.trial import Trial, broken, carry_out
+from splitbrain.harness.campaigns.hunting.trial import SEARCH_S, Trial, broken, carry_out, hurried
 from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.swarm import SELDOM, Asked, draw
 from splitbrain.harness.campaigns.themes import TIME_LIMITS_S
@@ -560,3 +560,13 @@ def test_help_says_what_is_drawn_and_which_worlds_there_are() -> None:
     text = " ".join(splitbrain("run", "--help").stdout.replace("-\n", "-").split())
     listed = text.partition("The properties of the simulated")[2].partition("drawn from the seed")[0]
     assert [name for name in WORLDS if name not in listed] == []
+
+
+def test_a_hunt_gives_no_search_more_time_than_its_own_limit() -> None:
+    model = CheckerSpec("linearizable", {"model": "counter"})
+    quick = CheckerSpec("linearizable", {"model": "counter", "time_limit_s": 1.0})
+    patient = CheckerSpec("linearizable", {"model": "counter", "time_limit_s": 600.0})
+    other = CheckerSpec("stats")
+    limits = [spec.options.get("time_limit_s") for spec in hurried([model, quick, patient, other])]
+    assert limits == [SEARCH_S, 1.0, SEARCH_S, None]
+    assert model.options == {"model": "counter"}, "what a run is judged by stays as it is"
