@@ -150,6 +150,12 @@ def _names(found: Judged, limit: int) -> str:
 def _untested(found: Judged, bad: list[str]) -> Iterable[Reason]:
     """Why the history proves too little."""
     kinds = _kinds(found)
+    if found.findings.lacks_realtime:
+        yield Reason(
+            Code.NOT_JUDGED,
+            "Real time was not judged: the history orders only what one process did.",
+            "Ask for a model that needs no real time, such as strong-session-serializable.",
+        )
     if bad:
         yield Reason(Code.UNDECIDED, f"The witnesses of {', '.join(bad)} could not be verified: {found.unverified[0]}.")
     if not kinds["wr"]:

@@ -17,6 +17,7 @@ from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
 from splitbrain.checkers.transactions.saturation import Derivation, saturate
 from splitbrain.checkers.verdict import Valid
+from splitbrain.results.errors import UsageError
 
 Workload: TypeAlias = Literal["list-append", "rw-register"]
 
@@ -58,6 +59,7 @@ class Findings:
         inference: what it was inferred from.
         cycles: those that were found.
         derivation: what derived edges follow from.
+        lacks_realtime: whether what is expected needs real time, and the history has none: it was judged without.
     """
 
     valid: Valid
@@ -68,6 +70,7 @@ class Findings:
     inference: Inference
     cycles: Cycles
     derivation: Derivation
+    lacks_realtime: bool = False
 
 
 def judge_transactions(
@@ -76,20 +79,36 @@ def judge_transactions(
     expected: Expected,
     assumptions: Assumptions | None = None,
     source: str = "history",
+    *,
+    realtime: bool = True,
 ) -> Findings:
     """Infer dependencies, look for anomalies, and compare with what is expected.
 
+    Args:
+        transactions: of the history.
+        workload: of the history.
+        expected: what it should satisfy.
+        assumptions: of registers.
+        source: names the history in errors.
+        realtime: whether the order of rows is that of real time. If not, only that of each process counts.
+
     Raises:
         UnknownNameError: a model or an anomaly has an unknown name.
+        UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
     proscribed = expected.proscribed
+    if assumptions is not None and assumptions.linearizable_keys and not realtime:
+        raise UsageError(
+            f"{source}: linearizable-keys needs real time, which this history does not have. Leave it out."
+        )
     inference = infer(transactions, workload, assumptions or Assumptions(), source)
-    tag = _tag(proscribed)
+    asked = _tag(proscribed)
+    tag = asked if realtime else min(asked, 1)
     edges, nodes = list(inference.edges), inference.nodes
     if tag == 2:
-        realtime, nodes = realtime_edges(transactions, inference.committed, nodes)
-        edges.append(realtime)
+        barriers, nodes = realtime_edges(transactions, inference.committed, nodes)
+        edges.append(barriers)
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
     observed = tuple(edges)
@@ -99,7 +118,8 @@ def judge_transactions(
     found = cycles_of(len(transactions), nodes, edges, tag)
     closed = frozenset(saturated.closed)
     inference = replace(inference, open_keys=tuple(key for key in inference.open_keys if key not in closed))
-    return _findings(inference, found, proscribed, Derivation(observed, nodes, saturated))
+    findings = _findings(inference, found, proscribed, Derivation(observed, nodes, saturated))
+    return replace(findings, lacks_realtime=asked > tag)
 
 
 def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:

@@ -14,6 +14,7 @@ from splitbrain.checkers.transactions.judging import Expected, Findings, Workloa
 from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.transactions.witness import Witnesses
 from splitbrain.results.columns import numbers
+from splitbrain.results.formats.rows import knows_realtime
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,12 @@ def judged(
 
     Raises:
         UnknownNameError: a model or an anomaly has an unknown name.
+        UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
-    findings = judge_transactions(transactions_of(history, source), workload, expected, assumptions, source)
+    transactions = transactions_of(history, source)
+    realtime = knows_realtime(history)
+    findings = judge_transactions(transactions, workload, expected, assumptions, source, realtime=realtime)
     inference, cycles = findings.inference, findings.cycles
     index: np.ndarray[tuple[int], np.dtype[np.int64]] = numbers(history.column("index")).astype(np.int64)
     make = Witnesses(inference, findings.derivation, index)
