@@ -122,6 +122,12 @@ def judge_transactions(
     return replace(findings, lacks_realtime=asked > tag)
 
 
+def with_further(findings: Findings, anomalies: Sequence[str], expected: Expected) -> Findings:
+    """Findings with anomalies that were found in another way."""
+    judged = _findings(findings.inference, findings.cycles, expected.proscribed, findings.derivation, anomalies)
+    return replace(judged, lacks_realtime=findings.lacks_realtime)
+
+
 def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
     """The dependencies of a history of one workload."""
     if workload == "list-append":
@@ -134,8 +140,14 @@ def _tag(proscribed: frozenset[str]) -> int:
     return max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
 
 
-def _findings(inference: Inference, cycles: Cycles, proscribed: frozenset[str], derivation: Derivation) -> Findings:
-    shown = [*inference.counts, *cycles.named]
+def _findings(
+    inference: Inference,
+    cycles: Cycles,
+    proscribed: frozenset[str],
+    derivation: Derivation,
+    further: Sequence[str] = (),
+) -> Findings:
+    shown = list(dict.fromkeys([*inference.counts, *cycles.named, *further]))
     impossible = models.impossible(shown)
     shown += [f"{model}{models.EXISTS}" for model in cycles.ruled_out if model not in impossible]
     bad = sorted(each for each in shown if each in proscribed)
