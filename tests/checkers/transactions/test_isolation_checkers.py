@@ -16,6 +16,7 @@ from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, outcome
 from splitbrain.results.arrow import MOPS
 from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.findings import findings_of
 from splitbrain.results.formats import read_table
 from splitbrain.results.formats.edn import read_slowly
 from splitbrain.results.formats.rows import table_of
@@ -357,3 +358,10 @@ def test_a_violation_that_needs_no_real_time_is_one_of_a_strict_model_too(tmp_pa
 def test_keys_cannot_be_assumed_linearizable_without_real_time(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="linearizable-keys needs real time"):
         judge_plume(tmp_path, "w(1,5,0,0)\nr(1,5,1,1)\n", linearizable_keys=True)
+
+
+def test_the_findings_of_a_cycle_and_of_a_single_read_name_the_ops_of_their_transactions() -> None:
+    [skew] = findings_of(judge(SKEW, consistency_models=["serializable"]).evidence)
+    assert (skew.rule, skew.ops) == ("G2-item", [0, 1])
+    [aborted] = [each for each in findings_of(judge(CASES["G1a"]).evidence) if each.rule == "G1a"]
+    assert aborted.ops == [2, 0]
