@@ -91,7 +91,7 @@ def _announce_once() -> None:
     """
     _log.warning(
         "splitbrain: compiling those kernels of the checkers that this command is the first to need; they are kept in "
-        "%s. `splitbrain prepare` compiles all of them at once: about half a minute",
+        "%s. `splitbrain prepare` compiles all of them at once: about a minute",
         os.environ.get("NUMBA_CACHE_DIR") or _kept_in(),
     )
 

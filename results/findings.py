@@ -6,11 +6,14 @@ Each checker has evidence of its own form; this reads all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pyarrow as pa
 
 from splitbrain.results.text import clip
+
+_INDEXES: Final = ("index", "invoked_index", "invoked")
+"""What the index of an op is called in an object that stands for it."""
 
 
 class Moment(NamedTuple):
@@ -103,7 +106,7 @@ def op_indexes(evidence: Any) -> list[int]:
 
     The smallest set that the evidence offers is taken: `witness` (a list of ops, or an object that has them as `ops`),
     then `ops`, then `failing_op` with its `window`; failing all, every op in it. An op is an index in the history, or
-    an object with an `index` or an `invoked_index`.
+    an object with an `index`, an `invoked_index` or `invoked` (as witnesses of transactions have it).
     """
     if not isinstance(evidence, dict):
         return []
@@ -125,7 +128,7 @@ def _listed(value: Any) -> list[Any]:
 def _index(op: Any) -> int | None:
     if isinstance(op, dict):
         known = cast("dict[str, Any]", op)
-        op = known.get("index", known.get("invoked_index"))
+        op = next((known[name] for name in _INDEXES if name in known), None)
     return op if isinstance(op, int) and not isinstance(op, bool) and 0 <= op < 2**63 else None
 
 

@@ -14,12 +14,14 @@ from splitbrain.checkers.transactions.graph import RW, WR, parts
 from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
 from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS
 from splitbrain.checkers.transactions.report import Judged, judged
+from splitbrain.checkers.transactions.weak import is_weak
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 ALGORITHM: Final = "dependency graph"
+WEAK: Final = f"{ALGORITHM} and vector clocks"
 _LISTED: Final = 20
 """The largest number of keys that a sentence or the evidence lists."""
 
@@ -114,7 +116,7 @@ def _verdict(name: Workload, found: Judged, expected: Expected, seconds: float) 
     return Verdict(
         checker=name,
         valid=valid,
-        algorithm=ALGORITHM,
+        algorithm=WEAK if name == "rw-register" and is_weak(expected.models) else ALGORITHM,
         sentence=_sentence(valid, found, proven, expected),
         anomalies=proven,
         inconclusive=() if valid == "false" else tuple(_untested(found, bad)),
@@ -150,8 +152,18 @@ def _names(found: Judged, limit: int) -> str:
 def _untested(found: Judged, bad: list[str]) -> Iterable[Reason]:
     """Why the history proves too little."""
     kinds = _kinds(found)
+    if found.findings.lacks_realtime:
+        yield Reason(
+            Code.NOT_JUDGED,
+            "Real time was not judged: the history orders only what one process did.",
+            "Ask for a model that needs no real time, such as strong-session-serializable.",
+        )
     if bad:
         yield Reason(Code.UNDECIDED, f"The witnesses of {', '.join(bad)} could not be verified: {found.unverified[0]}.")
+    elif found.unverified:
+        yield Reason(Code.UNDECIDED, f"A violation was found, but could not be verified: {found.unverified[0]}.")
+    if found.undecided:
+        yield Reason(Code.UNDECIDED, f"Not judged: {found.undecided[0]}")
     if not kinds["wr"]:
         yield Reason(
             Code.READS_SAW_NOTHING,

@@ -17,6 +17,7 @@ from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
 from splitbrain.checkers.transactions.saturation import Derivation, saturate
 from splitbrain.checkers.verdict import Valid
+from splitbrain.results.errors import UsageError
 
 Workload: TypeAlias = Literal["list-append", "rw-register"]
 
@@ -58,6 +59,7 @@ class Findings:
         inference: what it was inferred from.
         cycles: those that were found.
         derivation: what derived edges follow from.
+        lacks_realtime: whether what is expected needs real time, and the history has none: it was judged without.
     """
 
     valid: Valid
@@ -68,6 +70,7 @@ class Findings:
     inference: Inference
     cycles: Cycles
     derivation: Derivation
+    lacks_realtime: bool = False
 
 
 def judge_transactions(
@@ -76,20 +79,36 @@ def judge_transactions(
     expected: Expected,
     assumptions: Assumptions | None = None,
     source: str = "history",
+    *,
+    realtime: bool = True,
 ) -> Findings:
     """Infer dependencies, look for anomalies, and compare with what is expected.
 
+    Args:
+        transactions: of the history.
+        workload: of the history.
+        expected: what it should satisfy.
+        assumptions: of registers.
+        source: names the history in errors.
+        realtime: whether the order of rows is that of real time. If not, only that of each process counts.
+
     Raises:
         UnknownNameError: a model or an anomaly has an unknown name.
+        UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
     proscribed = expected.proscribed
+    if assumptions is not None and assumptions.linearizable_keys and not realtime:
+        raise UsageError(
+            f"{source}: linearizable-keys needs real time, which this history does not have. Leave it out."
+        )
     inference = infer(transactions, workload, assumptions or Assumptions(), source)
-    tag = _tag(proscribed)
+    asked = _tag(proscribed)
+    tag = asked if realtime else min(asked, 1)
     edges, nodes = list(inference.edges), inference.nodes
     if tag == 2:
-        realtime, nodes = realtime_edges(transactions, inference.committed, nodes)
-        edges.append(realtime)
+        barriers, nodes = realtime_edges(transactions, inference.committed, nodes)
+        edges.append(barriers)
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
     observed = tuple(edges)
@@ -99,7 +118,14 @@ def judge_transactions(
     found = cycles_of(len(transactions), nodes, edges, tag)
     closed = frozenset(saturated.closed)
     inference = replace(inference, open_keys=tuple(key for key in inference.open_keys if key not in closed))
-    return _findings(inference, found, proscribed, Derivation(observed, nodes, saturated))
+    findings = _findings(inference, found, proscribed, Derivation(observed, nodes, saturated))
+    return replace(findings, lacks_realtime=asked > tag)
+
+
+def with_further(findings: Findings, anomalies: Sequence[str], expected: Expected) -> Findings:
+    """Findings with anomalies that were found in another way."""
+    judged = _findings(findings.inference, findings.cycles, expected.proscribed, findings.derivation, anomalies)
+    return replace(judged, lacks_realtime=findings.lacks_realtime)
 
 
 def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
@@ -114,8 +140,14 @@ def _tag(proscribed: frozenset[str]) -> int:
     return max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
 
 
-def _findings(inference: Inference, cycles: Cycles, proscribed: frozenset[str], derivation: Derivation) -> Findings:
-    shown = [*inference.counts, *cycles.named]
+def _findings(
+    inference: Inference,
+    cycles: Cycles,
+    proscribed: frozenset[str],
+    derivation: Derivation,
+    further: Sequence[str] = (),
+) -> Findings:
+    shown = list(dict.fromkeys([*inference.counts, *cycles.named, *further]))
     impossible = models.impossible(shown)
     shown += [f"{model}{models.EXISTS}" for model in cycles.ruled_out if model not in impossible]
     bad = sorted(each for each in shown if each in proscribed)

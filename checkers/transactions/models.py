@@ -2,7 +2,8 @@
 
 The relations are those of Elle's `consistency_model`, which cites for each of them Adya (1999), Adya, Liskov and O'Neil
 (2000), Bailis et al. (2013), Cerone, Bernardi and Gotsman (2015), Daudjee and Salem (2004, 2006), Liu et al. (2018),
-and Bernstein, Hadzilacos and Goodman (1987). Added is "garbage-read", a read of what nobody wrote: nobody committed it.
+and Bernstein, Hadzilacos and Goodman (1987). Added are "garbage-read", a read of what nobody wrote: nobody committed
+it; and the levels of Biswas and Enea (2019) with sessions, and what rules them out (`..transactions.weak`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def _table(text: str) -> Mapping[str, tuple[str, ...]]:
 ALIASES: Final = MappingProxyType(
     {
         "strict-serializable": "strong-serializable",
+        "causal": "strong-session-causal",
         "conflict-serializable": "serializable",
         "PL-1": "read-uncommitted",
         "PL-2": "read-committed",
@@ -43,7 +45,8 @@ ALIASES: Final = MappingProxyType(
         "strong-session-PL-2": "strong-session-read-committed",
     }
 )
-"""Other names of models."""
+"""Other names of models. Elle's `causal` is that of single objects, which no anomaly here rules out; of transactions it
+is the one with sessions."""
 
 IMPLIED_MODELS: Final = _table(
     """
@@ -51,7 +54,10 @@ IMPLIED_MODELS: Final = _table(
 strong-session-serializable session-serializable
     strong-session-serializable: serializable strong-session-snapshot-isolation
     strong-snapshot-isolation: strong-session-snapshot-isolation strong-read-committed
-    strong-session-snapshot-isolation: snapshot-isolation strong-session-read-committed
+    strong-session-snapshot-isolation: snapshot-isolation strong-session-causal
+    strong-session-causal: causal-cerone strong-session-read-atomic
+    strong-session-read-atomic: read-atomic strong-session-monotonic-atomic-view
+    strong-session-monotonic-atomic-view: monotonic-atomic-view strong-session-read-committed
     strong-read-committed: strong-session-read-committed strong-read-uncommitted
     strong-session-read-committed: read-committed strong-session-read-uncommitted
     strong-read-uncommitted: strong-session-read-uncommitted
@@ -91,10 +97,14 @@ PROSCRIBED: Final = _table(
     monotonic-snapshot-read: G1 G-MSR
     consistent-view: G1 G-single
     forward-consistent-view: G1 G-SIb
-    causal-cerone: internal G1a
+    monotonic-atomic-view: non-monotonic-read
+    causal-cerone: internal G1a causal-violation
     parallel-snapshot-isolation: internal G1a
     prefix: internal G1a
-    read-atomic: internal G1a future-read
+    read-atomic: internal G1a future-read fractured-read
+    strong-session-monotonic-atomic-view: non-monotonic-read-process
+    strong-session-read-atomic: fractured-read-process
+    strong-session-causal: causal-violation-process
     update-atomic: lost-update
     repeatable-read: G1 G2-item lost-update
     update-serializable: G1 G-update
@@ -169,6 +179,9 @@ IMPLIED_ANOMALIES: Final = _table(
     dirty-update: G1a
     lost-update: write-skew G2-item
     write-skew: G2
+    non-monotonic-read: non-monotonic-read-process
+    fractured-read: fractured-read-process
+    causal-violation: causal-violation-process
     """
 )
 """Each anomaly is one of the others too."""

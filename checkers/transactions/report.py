@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import transactions_of
-from splitbrain.checkers.transactions.judging import Expected, Findings, Workload, judge_transactions
+from splitbrain.checkers.transactions.judging import Expected, Findings, Workload, judge_transactions, with_further
 from splitbrain.checkers.transactions.verify import problems_of
+from splitbrain.checkers.transactions.weak import weak_shown
 from splitbrain.checkers.transactions.witness import Witnesses
 from splitbrain.results.columns import numbers
+from splitbrain.results.formats.rows import knows_realtime
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,13 @@ class Judged:
         findings: what it shows.
         witnesses: by type of anomaly, the worst first; up to `inference.CASES` of each.
         unverified: what `verify` found wrong with witnesses; those are left out.
+        undecided: weak levels that were not judged, and why.
     """
 
     findings: Findings
     witnesses: dict[str, list[dict[str, Any]]]
     unverified: tuple[str, ...]
+    undecided: tuple[str, ...] = ()
 
 
 def judged(
@@ -45,9 +50,12 @@ def judged(
 
     Raises:
         UnknownNameError: a model or an anomaly has an unknown name.
+        UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
-    findings = judge_transactions(transactions_of(history, source), workload, expected, assumptions, source)
+    transactions = transactions_of(history, source)
+    realtime = knows_realtime(history)
+    findings = judge_transactions(transactions, workload, expected, assumptions, source, realtime=realtime)
     inference, cycles = findings.inference, findings.cycles
     index: np.ndarray[tuple[int], np.dtype[np.int64]] = numbers(history.column("index")).astype(np.int64)
     make = Witnesses(inference, findings.derivation, index)
@@ -60,4 +68,10 @@ def judged(
         unverified += problems
         if not problems:
             witnesses.setdefault(witness["anomaly"], []).append(witness)
-    return Judged(findings, witnesses, tuple(unverified))
+    if workload == "list-append":
+        return Judged(findings, witnesses, tuple(unverified))
+    weak = weak_shown(history, transactions, expected.models, source)
+    for each in weak.witnesses:
+        witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
+    findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
+    return Judged(findings, witnesses, (*unverified, *weak.unverified), weak.undecided)

@@ -18,10 +18,12 @@ def command() -> None:
     from splitbrain.checkers import linearizable
     from splitbrain.checkers.linearizable import deciders
     from splitbrain.checkers.spark import session
+    from splitbrain.checkers.transactions import warm
 
     started = time.monotonic()
     linearizable.warm_up()
     deciders.warm_up()
+    warm.warm_up()
     click.echo(f"kernels compiled in {time.monotonic() - started:.0f} s")
     started = time.monotonic()
     click.echo(f"{session.prepare()} ({time.monotonic() - started:.0f} s)")

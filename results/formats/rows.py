@@ -41,6 +41,11 @@ _TYPES: Final = ("invoke", "ok", "fail", "info")
 _PROCESS_LIMIT: Final = 1 << 31
 
 
+def knows_realtime(history: pa.Table) -> bool:
+    """Whether the order of a history's rows says what ended before what began."""
+    return NO_REALTIME_KEY not in (history.schema.metadata or {})
+
+
 @dataclass(frozen=True)
 class Rows:
     """A history file as columns, a row per op, in the order of the file.

@@ -1,7 +1,7 @@
 """Witnesses of isolation anomalies as graphs: transactions in boxes on a ring, and why one comes before the next.
 
 A picture is read without a script: a box has what its transaction did, where, when and under which faults; an edge has
-its kind and key, and its reason as a title. What an edge rests on is dashed.
+its kind and key, and its reason as a title. A box leads to its op. What an edge rests on is dashed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def draw(witness: Witness, windows: Sequence[Window], id: str) -> Markup:
     lines = [part for line, _ in parts for part in line]
     labels = [part for _, label in parts for part in label]
     shown = [_shown(box) for box in boxes.values()]
-    return picture(height, f"{witness.anomaly}: {witness.sentence}", [*lines, *shown, *labels], id=id)
+    whole = [*lines, *shown, *labels]
+    return picture(height, f"{witness.anomaly}: {witness.sentence}", whole, id=id, role="group")
 
 
 # --- boxes ------------------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def _shown(box: _Box) -> Markup:
         x += 80
         if x + 74 > left + _BOX:
             break
-    return tag("g", tag("title", f"op {transaction.index}"), *parts)
+    return tag("a", tag("title", f"op {transaction.index}"), *parts, href=f"#op-{transaction.index}")
 
 
 def _times(transaction: Transaction) -> str:

@@ -54,6 +54,12 @@ def test_a_graph_has_a_box_for_each_transaction_and_an_arrow_for_each_edge() -> 
         assert picture.count("<title>T0 &amp; T1</title>") == 1
 
 
+def test_each_box_leads_to_the_op_in_which_its_transaction_was_invoked() -> None:
+    [picture] = witness_pictures(evidence_of([ring(3)]), to_table(history(3)), [], "w")
+    links = [each.get("href") for each in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}a")]
+    assert links == ["#op-0", "#op-2", "#op-4"]
+
+
 def test_everything_is_inside_the_picture() -> None:
     for count in (2, 4, 7):
         picture = str(draw(ring(count), [], "w"))

@@ -17,10 +17,24 @@ the level if these, sessions and reads have no cycle. The first two take O(n^1.5
 
 These levels include sessions, and their read committed forbids to read something older than what was seen: in Elle's
 lattice the nearest names are monotonic-atomic-view, read-atomic and causal-cerone, none of which knows sessions.
-So what is `false` here rules out Elle's model only if the witness needs no order of a session (`Weak.by_session`).
+So what is `false` here rules out Elle's model only if the witness needs no order of a session, neither in its cycle
+(`Weak.by_session`) nor in its premises. Models with sessions have the prefix "strong-session-", as Elle's have.
 """
 
 from splitbrain.checkers.transactions.weak.judging import LEVELS, Level, Weak, judge_weak, judge_weak_all
+from splitbrain.checkers.transactions.weak.shown import Shown, is_weak, weak_shown
+from splitbrain.checkers.transactions.weak.verify import weak_problems
 from splitbrain.checkers.transactions.weak.witness import weak_witness
 
-__all__ = ["LEVELS", "Level", "Weak", "judge_weak", "judge_weak_all", "weak_witness"]
+__all__ = [
+    "LEVELS",
+    "Level",
+    "Shown",
+    "Weak",
+    "is_weak",
+    "judge_weak",
+    "judge_weak_all",
+    "weak_problems",
+    "weak_shown",
+    "weak_witness",
+]

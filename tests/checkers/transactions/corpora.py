@@ -80,7 +80,7 @@ class Row:
 
 def cases(folder: Path) -> Iterator[Case]:
     """All transactional cases of a folder of corpora."""
-    for make in (_golden, _elle_histories, _elle_cli, _simulated_lists, _simulated_registers):
+    for make in (_golden, _elle_histories, _elle_cli, _simulated_lists, _simulated_registers, _weak_levels):
         yield from make(folder)
 
 
@@ -239,6 +239,34 @@ def _simulated_registers(folder: Path) -> Iterator[Case]:
                 tuple(elle["anomaly_types"]),
                 tuple(elle["elle_not"]),
             )
+
+
+WEAK_LEVELS: Final = {
+    "rc": "strong-session-monotonic-atomic-view",
+    "ra": "strong-session-read-atomic",
+    "cc": "causal",
+}
+"""The models that are AWDIT's levels, which know sessions."""
+
+
+def _weak_levels(folder: Path) -> Iterator[Case]:
+    """Files of AWDIT and Plume, by each of the three levels that AWDIT judges."""
+    for source in ("awdit-tests", "rw-register-sim"):
+        for entry in _manifest(folder / source):
+            if entry["consistency_model"] != "RC/RA/CC":
+                continue
+            path = folder / source / entry["file"]
+            for level, model in WEAK_LEVELS.items():
+                yield Case(
+                    f"{source} {entry['file']} {level}",
+                    lambda path=path: read_table(path),
+                    "rw-register",
+                    Expected((model,)),
+                    Assumptions(),
+                    str(entry["expected"][level]).lower(),
+                    (),
+                    None,
+                )
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, outcome
 from splitbrain.results.arrow import MOPS
 from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.findings import findings_of
+from splitbrain.results.formats import read_table
 from splitbrain.results.formats.edn import read_slowly
 from splitbrain.results.formats.rows import table_of
 
@@ -321,3 +324,44 @@ def test_an_anomaly_without_a_cycle_is_found_and_proven(anomaly: str) -> None:
     assert anomaly in found.anomalies
     assert "unverified" not in found.evidence
     assert found.evidence["anomalies"][anomaly]
+
+
+def judge_plume(folder: Path, text: str, **options: Any) -> Verdict:
+    path = folder / "history.plume"
+    path.write_text(text)
+    [verdict] = engine.judge(read_table(path, "plume"), [CheckerSpec("rw-register", options)])
+    assert "crashes" not in verdict.evidence, verdict.evidence["crashes"]
+    return verdict
+
+
+def test_the_order_of_rows_is_no_real_time_in_a_file_that_has_only_sessions(tmp_path: Path) -> None:
+    text = "w(1,5,0,0)\nr(1,5,1,1)\nw(1,6,1,1)\nr(1,0,2,2)\n"
+    found = judge_plume(tmp_path, text)
+    assert (found.valid, outcome([found])) == ("true", Outcome.INCONCLUSIVE)
+    assert found.inconclusive[0].code == "not-judged"
+    assert "Real time was not judged" in found.inconclusive[0].sentence
+    [timed] = engine.judge(
+        read_table(tmp_path / "history.plume", "plume").replace_schema_metadata(None), [CheckerSpec("rw-register", {})]
+    )
+    assert timed.valid == "false", "the same rows with real time are a stale read"
+    sessions = judge_plume(tmp_path, text, consistency_models=["strong-session-serializable"])
+    assert (sessions.valid, sessions.inconclusive) == ("true", ())
+
+
+def test_a_violation_that_needs_no_real_time_is_one_of_a_strict_model_too(tmp_path: Path) -> None:
+    found = judge_plume(tmp_path, "w(1,5,0,0)\nr(1,5,1,1)\nr(1,0,0,2)\n")
+    assert (found.valid, found.inconclusive) == ("false", ())
+    assert "G-single-item-process" in found.anomalies
+    assert not any(each.endswith("realtime") for each in found.anomalies)
+
+
+def test_keys_cannot_be_assumed_linearizable_without_real_time(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="linearizable-keys needs real time"):
+        judge_plume(tmp_path, "w(1,5,0,0)\nr(1,5,1,1)\n", linearizable_keys=True)
+
+
+def test_the_findings_of_a_cycle_and_of_a_single_read_name_the_ops_of_their_transactions() -> None:
+    [skew] = findings_of(judge(SKEW, consistency_models=["serializable"]).evidence)
+    assert (skew.rule, skew.ops) == ("G2-item", [0, 1])
+    [aborted] = [each for each in findings_of(judge(CASES["G1a"]).evidence) if each.rule == "G1a"]
+    assert aborted.ops == [2, 0]
