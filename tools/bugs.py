@@ -87,7 +87,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
     "--settings checkpoint-interval=4,snapshot-interval=16",
     "M42": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4",
-    "M43": "--workload set --nemesis power --nodes 3 --interval 2 --rate 100",
+    "M43": "--workload set --nemesis power --nodes 5 --interval 2 --rate 50",
     "M44": "--workload register --nemesis kill-all,kill --nodes 3 --interval 1 --rate 200 --settings wal-bytes=1000",
     "M45": "--workload register --nemesis groups-some,kill-all --nodes 3 --interval 1 --rate 10 --time-limit 20"
     " --settings checkpoint-interval=4096",

@@ -41,7 +41,8 @@ def link_reads(nodes: Nodes, begin: Int, end: Int, latest: I32, earlier: I32) ->
     for mop in range(begin, end):
         if nodes.source[mop] >= -1:
             before = latest[nodes.key[mop]]
-            earlier[mop] = before if before >= begin else -1
+            # Nodes do not come in the order of their micro-operations: what was seen last may be of a later one.
+            earlier[mop] = before if begin <= before < mop else -1
             latest[nodes.key[mop]] = mop
             reads += 1
     return reads
@@ -73,7 +74,7 @@ def pairs_by_reads(nodes: Nodes, any_order: bool, met: I32, latest: I32, earlier
             if last - first <= reads:
                 for write in range(first, last):
                     read = latest[nodes.key[write]] if nodes.written[write] else -1
-                    while read > since and read >= begin:
+                    while since < read < end and read >= begin:
                         count = differing(nodes, pairs, count, other, read)
                         read = earlier[read]
             else:
