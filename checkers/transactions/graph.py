@@ -1,6 +1,6 @@
 """Dependencies between transactions: edges in columns, and the graph of them in compressed rows.
 
-Nodes from 0 are transactions. Nodes from `transactions` on are joints: they stand for nobody, and only save edges. From
+Nodes from 0 are transactions. Nodes from `transactions` on are joints: they are no transactions, and save edges. From
 a joint all edges are of the kind LINK, so that the edge that leads to it says what depends on what. So a barrier of
 real time has an edge from every transaction that completed before it and to every one that began after it.
 """
@@ -69,7 +69,7 @@ def parts(kind: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges in columns: from whom, to whom, and of which kind."""
+    """Edges in columns: sources, targets and kinds."""
 
     source: I32
     target: I32

@@ -20,7 +20,7 @@ class Order(NamedTuple):
 
     Attributes:
         start: where the order of each key begins in `write`; one element more than there are keys.
-        write: the appends (their micro-operations), NOBODY, or SEVERAL.
+        write: the appends (their micro-operations), ABSENT, or SEVERAL.
         position: of each micro-operation that appends its place in the order of its key, -1 if no read shows it.
         longest: of each key the longest read, -1 if there is none.
         odd: of each micro-operation, whether it is a read that is no prefix of the longest.

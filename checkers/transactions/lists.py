@@ -19,7 +19,7 @@ from splitbrain.checkers.transactions.graph import NO_G_SINGLE, RW, U8, WR, WW, 
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.list_kernels import Order
-from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
+from splitbrain.checkers.transactions.writes import ABSENT, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
 _BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
@@ -79,12 +79,12 @@ def _refuse_registers(transactions: Transactions, source: str) -> None:
 def _order(transactions: Transactions, writes: Writes) -> tuple[Order, int]:
     """The order of each key, and how many reads do not fit it."""
     keys, count = len(transactions.key_names), transactions.mop_count
-    longest, length = np.full(keys, NOBODY, np.int32), np.zeros(keys, np.int64)
+    longest, length = np.full(keys, ABSENT, np.int32), np.zeros(keys, np.int64)
     kernels.find_longest(writes.mops, longest, length)
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
     order = Order(
         start=start,
-        write=np.full(int(start[-1]), NOBODY, np.int32),
+        write=np.full(int(start[-1]), ABSENT, np.int32),
         position=np.full(count, -1, np.int32),
         longest=longest,
         odd=np.zeros(count, np.bool_),
@@ -107,8 +107,8 @@ class _Lists:
         """All edges, and the number of nodes with joints."""
         mops, table, order = self.writes.mops, self.writes.table, self.order
         keys, count, nodes = len(order.longest), self.transactions.mop_count, len(self.transactions)
-        following = np.full(len(order.write) + keys, NOBODY, np.int32)
-        last = np.full(keys, NOBODY, np.int32)
+        following = np.full(len(order.write) + keys, ABSENT, np.int32)
+        last = np.full(keys, ABSENT, np.int32)
         unseen, size = np.empty(count, np.int32), np.zeros(keys + 1, np.int64)
         found = kernels.count_unseen(mops, table, order, self.writes.final, self.committed, unseen, size)
         unseen = unseen[:found]
@@ -232,7 +232,7 @@ class _Lists:
             return Case(anomaly, (reader,), key, (read, later), (int(mops.value[later]),))
         for element in [elements[-1]] if anomaly == "G1b" else elements:
             write = self._write(key, element)
-            if write == NOBODY and anomaly == "garbage-read":
+            if write == ABSENT and anomaly == "garbage-read":
                 return Case(anomaly, (reader,), key, (read,), (element,))
             if write >= 0 and anomaly in ("G1a", "G1b"):
                 writer = int(mops.owner[write])
@@ -260,8 +260,8 @@ class _Lists:
 
     def _lost(self, found: Found) -> None:
         mops, order = self.writes.mops, self.order
-        first = np.full(len(order.write) + len(order.longest), NOBODY, np.int32)
-        lost = np.full(len(mops.kind), NOBODY, np.int32)
+        first = np.full(len(order.write) + len(order.longest), ABSENT, np.int32)
+        lost = np.full(len(mops.kind), ABSENT, np.int32)
         count = findings.find_lost(mops, order, self.writes.final, self.writes.previous, first, lost)
         cases: list[Case] = []
         for mop in np.flatnonzero(lost >= 0)[:CASES].tolist():

@@ -2,7 +2,7 @@
 
 Real time takes a barrier for every run of completions without an invocation between them: an edge from each completed
 transaction to its barrier, from each barrier to the next, and from the last barrier to each transaction that begins. So
-there are at most three edges a transaction, whatever the concurrency; Elle's have as many as clients overlap.
+there are at most three edges a transaction at any concurrency; Elle's have as many as clients overlap.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def link_processes(actor: I32, committed: Bools, last: I32, source: I32, target:
 def realtime_edges(transactions: Transactions, committed: Bools, nodes: int) -> tuple[Edges, int]:
     """Edges of real time between committed transactions, and the number of nodes with the barriers.
 
-    A transaction whose outcome nobody saw precedes none.
+    A transaction whose outcome is unknown precedes none.
     """
     ended = np.flatnonzero(transactions.status == COMMITTED)
     ended = ended[np.argsort(transactions.completed[ended], kind="stable")].astype(np.int32)

@@ -37,7 +37,7 @@ def find_versions(
     """Fill in which version each first read of a key found, and count its readers; edges from writers to readers.
 
     `version` stays -1 for what is no such read, and for versions that no committed transaction wrote last; it is -2 for
-    those that nobody wrote.
+    those that no transaction wrote.
     """
     for mop in range(len(mops.kind)):
         reader = mops.owner[mop]
@@ -119,7 +119,7 @@ def link_versions(
 
 @kernel
 def flag_reads(mops: Mops, table: Table, final: Bools, previous: I32, flags: U8) -> None:
-    """Flag the reads of committed transactions: as in `list_findings`; GARBAGE where nobody wrote what was read."""
+    """Flag the reads of committed transactions: as in `list_findings`; GARBAGE for a value without a write."""
     for mop in range(len(mops.kind)):
         value = mops.value[mop]
         if mops.kind[mop] != 0 or mops.status[mops.owner[mop]] != 0 or value == -9223372036854775807:

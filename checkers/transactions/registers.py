@@ -1,6 +1,6 @@
 """Inference for rw-register: writes of unique values to registers, and reads of one value.
 
-Who read from whom is known. The order of versions is not; what is known of it:
+Which transaction read from which is known. The order of versions is not; what is known of it:
 
 *   The initial version comes before all others.
 *   A transaction that reads a version and then writes the key overwrites that version or a later one. Was it an earlier
@@ -26,7 +26,7 @@ from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.saturation import Key
 from splitbrain.checkers.transactions.version_orders import Versions, assumed_versions
-from splitbrain.checkers.transactions.writes import NOBODY, Writes, write_of, writes_of
+from splitbrain.checkers.transactions.writes import ABSENT, Writes, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
 
@@ -86,7 +86,7 @@ def _refuse_lists(transactions: Transactions, source: str) -> None:
 def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> tuple[_Registers, Edges, int]:
     """What was read and overwritten; the edges, and the number of nodes with joints."""
     mops, keys, count = writes.mops, len(transactions.key_names), transactions.mop_count
-    version, size = np.full(count, NOBODY, np.int32), np.zeros(keys + count, np.int32)
+    version, size = np.full(count, ABSENT, np.int32), np.zeros(keys + count, np.int32)
     reads = int(np.count_nonzero(mops.kind == READ))
     out = room_for(3 * reads + 4 * (count - reads) + 1)
     kernels.find_versions(mops, writes.table, writes.final, writes.previous, committed, keys, version, size, out)
@@ -112,7 +112,7 @@ def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> t
 
 
 def _number_unwritten(writes: Writes, version: I32, first: int) -> int:
-    """Number the versions that were read and that nobody wrote, from `first` on; how many there are."""
+    """Number the versions that were read and that no transaction wrote, from `first` on; how many there are."""
     reads = np.flatnonzero(version == -2)
     if not len(reads):
         return 0
@@ -221,7 +221,7 @@ class _Registers:
         return Case(anomaly, owners, key, (read, write), (value,))
 
     def _garbage(self, flags: U8, found: Found) -> None:
-        """Find keys with two values that nobody wrote, nil being one: only one can be from before the history."""
+        """Find keys with two values without a write, nil being one: only one can be from before the history."""
         mops = self.writes.mops
         places = np.flatnonzero(flags & findings.GARBAGE)
         if not len(places):
@@ -246,8 +246,8 @@ class _Registers:
 
     def _lost(self, found: Found) -> None:
         mops = self.writes.mops
-        first = np.full(len(self.transactions.key_names) + len(mops.kind) + self.unwritten, NOBODY, np.int32)
-        lost = np.full(len(mops.kind), NOBODY, np.int32)
+        first = np.full(len(self.transactions.key_names) + len(mops.kind) + self.unwritten, ABSENT, np.int32)
+        lost = np.full(len(mops.kind), ABSENT, np.int32)
         count = kernels.find_lost(mops, self.writes.final, self.writes.previous, self.version, first, lost)
         cases: list[Case] = []
         for mop in np.flatnonzero(lost >= 0)[:CASES].tolist():

@@ -52,7 +52,7 @@ from splitbrain.checkers.transactions.graph import (
 I8: TypeAlias = npt.NDArray[np.int8]
 
 Edge: TypeAlias = tuple[int, int, int]
-"""From whom, to whom, and of which kind."""
+"""Sources, targets and kinds."""
 
 WORK: Final = 2_000_000
 """How many nodes and edges may be looked at: about two seconds."""

@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-Told = Mapping[str, Any]
+Said = Mapping[str, Any]
 
 _WRITES: Final = ("w", "append")
 
 
-def problems_of(witness: Told, history: pa.Table) -> list[str]:
+def problems_of(witness: Said, history: pa.Table) -> list[str]:
     """What is wrong with a witness; nothing if it proves its anomaly.
 
     Args:
@@ -30,14 +30,14 @@ def problems_of(witness: Told, history: pa.Table) -> list[str]:
 
 
 class _Check:
-    def __init__(self, witness: Told, history: pa.Table) -> None:
+    def __init__(self, witness: Said, history: pa.Table) -> None:
         self._witness = witness
         self._history = history
         self._index = np.asarray(history.column("index").to_numpy())
-        self._told: dict[str, Told] = {each["name"]: each for each in witness["transactions"]}
+        self._said: dict[str, Said] = {each["name"]: each for each in witness["transactions"]}
 
     def problems(self) -> Iterator[str]:
-        for each in self._told.values():
+        for each in self._said.values():
             yield from self._cited(each)
         if "steps" in self._witness:
             yield from self._cycle()
@@ -46,27 +46,27 @@ class _Check:
 
     # --- what is cited ------------------------------------------------------------------------------------------------
 
-    def _cited(self, told: Told) -> Iterator[str]:
+    def _cited(self, said: Said) -> Iterator[str]:
         """Whether a transaction is in the history as the witness has it."""
-        invoke = self._row(told["invoked"])
+        invoke = self._row(said["invoked"])
         process = self._history.column("process")
-        if process[invoke].as_py() != told["process"] or self._history.column("type")[invoke].as_py() != "invoke":
-            yield f"{told['name']} was not invoked in op {told['invoked']} of process {told['process']}"
+        if process[invoke].as_py() != said["process"] or self._history.column("type")[invoke].as_py() != "invoke":
+            yield f"{said['name']} was not invoked in op {said['invoked']} of process {said['process']}"
         row = invoke
-        if "completed" in told:
-            complete = self._row(told["completed"])
+        if "completed" in said:
+            complete = self._row(said["completed"])
             found = self._history.column("type")[complete].as_py()
-            if process[complete].as_py() != told["process"] or found != told["type"]:
-                yield f"{told['name']} did not complete as {told['type']} in op {told['completed']}"
+            if process[complete].as_py() != said["process"] or found != said["type"]:
+                yield f"{said['name']} did not complete as {said['type']} in op {said['completed']}"
             between = process.slice(invoke + 1, complete - invoke - 1).to_pylist()
-            if told["process"] in between:
-                yield f"op {told['completed']} does not complete op {told['invoked']}"
+            if said["process"] in between:
+                yield f"op {said['completed']} does not complete op {said['invoked']}"
             row = complete if found == "ok" else invoke
-        elif told["type"] != "info":
-            yield f"{told['name']} has no completion, and is said to be {told['type']}"
-        ops = [[f, key, None if f == "r" and told["type"] != "ok" else value] for f, key, value in self._ops(row)]
-        if ops != [list(each) for each in told["ops"]]:
-            yield f"{told['name']} is {ops} in the history, not {told['ops']}"
+        elif said["type"] != "info":
+            yield f"{said['name']} has no completion, and is said to be {said['type']}"
+        ops = [[f, key, None if f == "r" and said["type"] != "ok" else value] for f, key, value in self._ops(row)]
+        if ops != [list(each) for each in said["ops"]]:
+            yield f"{said['name']} is {ops} in the history, not {said['ops']}"
 
     def _row(self, index: int) -> int:
         return int(np.searchsorted(self._index, index))
@@ -85,13 +85,13 @@ class _Check:
 
     def _committed(self, name: str) -> bool:
         """Whether a transaction committed: it says so, or a committed one read what it wrote."""
-        told = self._told[name]
-        if told["type"] == "ok":
+        said = self._said[name]
+        if said["type"] == "ok":
             return True
-        reader = self._told.get(told.get("committed_because_read_by", ""))
-        if told["type"] != "info" or reader is None or reader["type"] != "ok":
+        reader = self._said.get(said.get("committed_because_read_by", ""))
+        if said["type"] != "info" or reader is None or reader["type"] != "ok":
             return False
-        written = [(key, value) for f, key, value in told["ops"] if f in _WRITES]
+        written = [(key, value) for f, key, value in said["ops"] if f in _WRITES]
         return any(
             f == "r" and read_key == key and (value == found or (isinstance(found, list) and value in found))
             for f, read_key, found in reader["ops"]
@@ -117,17 +117,17 @@ class _Check:
         if name != self._witness["anomaly"]:
             yield f"this cycle is {name}"
 
-    def _follows(self, step: Told) -> bool:
+    def _follows(self, step: Said) -> bool:
         check = getattr(self, f"_{step['kind']}")
-        return bool(check(step, self._told[step["from"]], self._told[step["to"]]))
+        return bool(check(step, self._said[step["from"]], self._said[step["to"]]))
 
-    def _version_order(self, step: Told, one: Told, other: Told) -> bool:
+    def _version_order(self, step: Said, one: Said, other: Said) -> bool:
         """Whether one version comes before another one.
 
         It does if its writer comes before a transaction that wrote or read the other one, unless there is a G-single,
         or, where the way there has antidependencies, a G2.
         """
-        first, last = (self._told[step[each]["transaction"]] for each in ("earlier", "later"))
+        first, last = (self._said[step[each]["transaction"]] for each in ("earlier", "later"))
         (f, key, earlier), (g, other_key, later) = _op(first, step["earlier"]), _op(last, step["later"])
         (h, one_key, known), (i, to_key, written) = _op(one, step["before"]), _op(other, step["after"])
         if {other_key, one_key, to_key} != {key} or (f, i) != ("w", "w") or (known, written) != (earlier, later):
@@ -149,37 +149,37 @@ class _Check:
         tagged = [each for each in orders if each in ("process", "realtime")]
         return bool(way) and at == last["name"] and weak and all(each == step.get("order") for each in tagged)
 
-    def _process(self, step: Told, one: Told, other: Told) -> bool:
+    def _process(self, step: Said, one: Said, other: Said) -> bool:
         return one["process"] == other["process"] and one["invoked"] < other["invoked"]
 
-    def _realtime(self, step: Told, one: Told, other: Told) -> bool:
+    def _realtime(self, step: Said, one: Said, other: Said) -> bool:
         return one["type"] == "ok" and one["completed"] < other["invoked"]
 
-    def _wr(self, step: Told, one: Told, other: Told) -> bool:
+    def _wr(self, step: Said, one: Said, other: Said) -> bool:
         (f, key, value), (g, read_key, found) = _op(one, step["before"]), _op(other, step["after"])
         if f not in _WRITES or g != "r" or key != read_key or other["type"] != "ok":
             return False
         listed = _listed(found)
         return bool(listed) and listed[-1] == value
 
-    def _ww(self, step: Told, one: Told, other: Told) -> bool:
+    def _ww(self, step: Said, one: Said, other: Said) -> bool:
         (f, key, value), (g, other_key, later) = _op(one, step["before"]), _op(other, step["after"])
         if f not in _WRITES or g not in _WRITES or key != other_key:
             return False
         if step.get("rule") == "read-modify-write":
-            read, read_key, found = _op(self._told[step["shown"]["transaction"]], step["shown"])
+            read, read_key, found = _op(self._said[step["shown"]["transaction"]], step["shown"])
             own = step["shown"]["transaction"] == step["from"] and step["shown"]["at"] < step["before"]["at"]
             lacks = later not in (found or []) and value not in (found or [])
             return own and read == "r" and read_key == key and lacks and "rests_on" in step
         if "rule" in step:
             return self._version_order(step, one, other) if step["rule"] == "version-order" else _assumed(step)
-        reader = self._told[step["shown"]["transaction"]]
+        reader = self._said[step["shown"]["transaction"]]
         read, read_key, found = _op(reader, step["shown"])
         if read != "r" or read_key != key or reader["type"] != "ok" or value not in found:
             return False
         return later not in found or found.index(value) < found.index(later)
 
-    def _rw(self, step: Told, one: Told, other: Told) -> bool:
+    def _rw(self, step: Said, one: Said, other: Said) -> bool:
         (f, key, found), (g, other_key, later) = _op(one, step["before"]), _op(other, step["after"])
         if f != "r" or g not in _WRITES or key != other_key or one["type"] != "ok":
             return False
@@ -188,7 +188,7 @@ class _Check:
             return found is None
         if rule == "read-modify-write":
             first = next(op for op in other["ops"] if op[1] == key)
-            writer = _op(self._told[step["shown"]["transaction"]], step["shown"])
+            writer = _op(self._said[step["shown"]["transaction"]], step["shown"])
             return list(first) == ["r", key, found] and list(writer) == ["w", key, found] and "rests_on" in step
         if rule:
             return self._version_order(step, one, other) if rule == "version-order" else _assumed(step)
@@ -198,10 +198,10 @@ class _Check:
 
     def _case(self) -> Iterator[str]:
         anomaly, key = self._witness["anomaly"], self._witness["key"]
-        cited = [(self._told[each["transaction"]], each) for each in self._witness["mops"]]
-        for told, each in cited:
-            if list(_op(told, each)) != list(each["op"]) or each["op"][1] != key:
-                yield f"{told['name']} has no {each['op']} there"
+        cited = [(self._said[each["transaction"]], each) for each in self._witness["mops"]]
+        for said, each in cited:
+            if list(_op(said, each)) != list(each["op"]) or each["op"][1] != key:
+                yield f"{said['name']} has no {each['op']} there"
         holds = {
             "G1a": self._aborted_read,
             "G1b": self._intermediate_read,
@@ -216,17 +216,17 @@ class _Check:
         }.get(anomaly)
         if holds is None:
             yield "there is no such anomaly"
-        elif not holds([told for told, _ in cited], [each["op"] for _, each in cited], cited):
+        elif not holds([said for said, _ in cited], [each["op"] for _, each in cited], cited):
             yield f"it does not follow that {self._witness['sentence']}"
 
-    def _aborted_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _aborted_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         return who[0]["type"] == "ok" and who[1]["type"] == "fail" and ops[1][2] in _listed(ops[0][2])
 
-    def _intermediate_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _intermediate_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         later = [op for op in who[1]["ops"][cited[1][1]["at"] + 1 :] if op[0] in _WRITES and op[1] == ops[1][1]]
         return who[0]["name"] != who[1]["name"] and bool(later) and _listed(ops[0][2])[-1] == ops[1][2]
 
-    def _internal(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _internal(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         """Follow the transaction: what it must find, or, before its first read of a list, with what that must end."""
         key, at = ops[0][1], cited[0][1]["at"]
         known = False
@@ -245,10 +245,10 @@ class _Check:
             else found[len(found) - len(expected) :] != expected or len(found) < len(expected)
         )
 
-    def _future_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _future_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         return who[0] is who[1] and cited[0][1]["at"] < cited[1][1]["at"] and ops[1][2] in _listed(ops[0][2])
 
-    def _garbage_read(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _garbage_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         [value], key = self._witness["values"], self._witness["key"]
         if len(ops) > 1 and ops[0][2] == ops[1][2]:
             return False
@@ -260,33 +260,33 @@ class _Check:
         )
         return value in _listed(ops[0][2]) and not written
 
-    def _duplicate(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _duplicate(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         return list(ops[0][2]).count(self._witness["values"][0]) > 1
 
-    def _incompatible(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _incompatible(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         one, other = _listed(ops[0][2]), _listed(ops[1][2])
         size = min(len(one), len(other))
         return one[:size] != other[:size] and all(each["type"] == "ok" for each in who)
 
-    def _lost_update(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _lost_update(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         firsts = [next(list(op) for op in each["ops"] if op[1] == ops[0][1]) for each in (who[1], who[3])]
         reads = [list(ops[0]), list(ops[2])]
         same = _listed(ops[0][2]) == _listed(ops[2][2])
         writes = ops[1][0] in _WRITES and ops[3][0] in _WRITES
         return firsts == reads and same and writes and who[1] is not who[3] and who[1]["type"] == who[3]["type"] == "ok"
 
-    def _dirty_update(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _dirty_update(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         read = _listed(ops[2][2])
         return who[1]["type"] == "fail" and read.index(ops[1][2]) < read.index(ops[0][2])
 
-    def _cyclic_versions(self, who: list[Told], ops: list[Any], cited: Any) -> bool:
+    def _cyclic_versions(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         key = self._witness["key"]
-        touched = [value for each in self._told.values() for _, k, value in each["ops"] if k == key]
+        touched = [value for each in self._said.values() for _, k, value in each["ops"] if k == key]
         return len(self._witness["values"]) > 1 and all(each in touched for each in self._witness["values"])
 
 
-def _op(told: Told, where: Told) -> tuple[str, str, Any]:
-    f, key, value = told["ops"][where["at"]]
+def _op(said: Said, where: Said) -> tuple[str, str, Any]:
+    f, key, value = said["ops"][where["at"]]
     return f, key, value
 
 
@@ -297,11 +297,11 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _assumed(step: Told) -> bool:
+def _assumed(step: Said) -> bool:
     return step["rule"] in ("wfr-keys", "sequential-keys", "linearizable-keys", "transaction-order")
 
 
-def _named(steps: list[Told]) -> str:
+def _named(steps: list[Said]) -> str:
     """The type of a cycle by its definition."""
     kinds = [step["kind"] for step in steps]
     rw = [kind == "rw" for kind in kinds]

@@ -71,13 +71,13 @@ class Witnesses:
         for transaction in names.transactions:
             if self._transactions.status[transaction] == MAYBE:
                 names.of_mop(self._proof(transaction))
-        told = [self._transaction(names, each) for each in names.transactions]
-        return {"anomaly": anomaly, "transactions": told, **rest}
+        said = [self._transaction(names, each) for each in names.transactions]
+        return {"anomaly": anomaly, "transactions": said, **rest}
 
     def _transaction(self, names: _Names, transaction: int) -> dict[str, Any]:
         found = self._transactions
         completed = int(found.completed[transaction])
-        told: dict[str, Any] = {
+        said: dict[str, Any] = {
             "name": names.of(transaction),
             "process": int(found.process[transaction]),
             "type": _ENDS[int(found.status[transaction])],
@@ -85,10 +85,10 @@ class Witnesses:
             "ops": [self._mop(mop) for mop in self._mops(transaction)],
         }
         if completed != OPEN:
-            told["completed"] = int(self._index[completed])
+            said["completed"] = int(self._index[completed])
         if found.status[transaction] == MAYBE and self._inference.committed[transaction]:
-            told["committed_because_read_by"] = names.of_mop(self._proof(transaction))
-        return told
+            said["committed_because_read_by"] = names.of_mop(self._proof(transaction))
+        return said
 
     def _mops(self, transaction: int) -> range:
         start = self._transactions.mop_start

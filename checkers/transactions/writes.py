@@ -14,7 +14,7 @@ from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools, Int
 
 N = TypeVar("N", bound=np.generic)
 
-NOBODY: Final = -1
+ABSENT: Final = -1
 """The write of a value that was never written."""
 
 SEVERAL: Final = -2
@@ -50,7 +50,7 @@ class Table(NamedTuple):
     """A hash table with open addressing.
 
     Attributes:
-        slot: a write (its micro-operation), NOBODY where the slot is free.
+        slot: a write (its micro-operation), ABSENT where the slot is free.
         repeated: of each micro-operation, whether another transaction may have written the same.
     """
 
@@ -66,7 +66,7 @@ class Writes:
         mops: the columns.
         table: finds a write by key and value.
         final: of each micro-operation, whether it is the transaction's last write of its key.
-        previous: the micro-operation before it of the same transaction and key, NOBODY if there is none.
+        previous: the micro-operation before it of the same transaction and key, ABSENT if there is none.
     """
 
     mops: Mops
@@ -98,12 +98,12 @@ def writes_of(transactions: Transactions) -> Writes:
     size = 16
     while size < 2 * count:
         size *= 2
-    table = Table(np.full(size, NOBODY, np.int32), np.zeros(transactions.mop_count, np.bool_))
+    table = Table(np.full(size, ABSENT, np.int32), np.zeros(transactions.mop_count, np.bool_))
     final = np.zeros(transactions.mop_count, np.bool_)
-    previous = np.full(transactions.mop_count, NOBODY, np.int32)
-    last = np.full(len(transactions.key_names), NOBODY, np.int32)
+    previous = np.full(transactions.mop_count, ABSENT, np.int32)
+    last = np.full(len(transactions.key_names), ABSENT, np.int32)
     link_mops(mops, last, previous)
-    last[:] = NOBODY
+    last[:] = ABSENT
     mark_final(mops, last, final)
     index_writes(mops, table)
     return Writes(mops, table, final, previous)
@@ -169,7 +169,7 @@ def index_writes(mops: Mops, table: Table) -> None:
 
 @inlined
 def write_of(mops: Mops, table: Table, key: Int, value: Int) -> Int:
-    """The micro-operation that wrote a value to a key, NOBODY, or SEVERAL."""
+    """The micro-operation that wrote a value to a key, ABSENT, or SEVERAL."""
     size = len(table.slot)
     at = place_of(key, value, size)
     while True:

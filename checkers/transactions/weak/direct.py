@@ -86,7 +86,7 @@ def pairs_by_reads(nodes: Nodes, any_order: bool, met: I32, latest: I32, earlier
 
 @inlined
 def differing(nodes: Nodes, pairs: Pairs, count: Int, other: Int, read: Int) -> Int:
-    """Add the pair of a writer of what was read, and whom it was read from, unless they are the same."""
+    """Add the pair of a writer of what was read, and the one that it was read from, unless they are the same."""
     return count if nodes.source[read] == other else put(pairs, count, other, nodes.source[read], read)
 
 

@@ -44,7 +44,7 @@ class Weak:
         kinds: of each edge of the cycle: PROCESS, WR, or WW for a derived pair.
         nodes: the transactions.
         pairs: all that were derived.
-        sources: who reads from whom.
+        sources: which node reads from which.
     """
 
     level: Level
@@ -169,7 +169,7 @@ def _none(size: int) -> I32:
 
 
 def _enough(fill: Callable[[Pairs], int], size: int) -> Pairs:
-    """All pairs, whatever room they need."""
+    """All pairs, with as much room as they need."""
     while True:
         pairs = room(max(size, 16))
         found = fill(pairs)
@@ -179,7 +179,7 @@ def _enough(fill: Callable[[Pairs], int], size: int) -> Pairs:
 
 
 def base_edges(nodes: Nodes) -> list[Edges]:
-    """The order of sessions, and who reads from whom."""
+    """The order of sessions, and which node reads from which."""
     return [_sessions(nodes), _reads(nodes)]
 
 

@@ -1,4 +1,4 @@
-"""Whom each read of a register is from, and reads that no level allows."""
+"""Which write each read of a register is from, and reads that no level allows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEVERAL: Final = len(ANOMALIES)
 
 @dataclass(frozen=True)
 class Sources:
-    """Who reads from whom.
+    """Which transaction reads from which.
 
     Attributes:
         writes: of the history.

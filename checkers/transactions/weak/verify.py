@@ -93,10 +93,10 @@ class _Check:
         ):
             yield "the edges are no cycle"
 
-    def _cited(self, told: Transaction) -> _Cited:
-        invoke, complete = self._op(told.index), None
-        if told.completed_index is not None:
-            complete = self._op(told.completed_index)
+    def _cited(self, said: Transaction) -> _Cited:
+        invoke, complete = self._op(said.index), None
+        if said.completed_index is not None:
+            complete = self._op(said.completed_index)
         committed = complete is not None and complete.type == "ok" and complete.process == invoke.process
         source = complete if complete is not None and committed else invoke
         if source.mops is not None:
