@@ -2,7 +2,7 @@
 
 The relations are those of Elle's `consistency_model`, which cites for each of them Adya (1999), Adya, Liskov and O'Neil
 (2000), Bailis et al. (2013), Cerone, Bernardi and Gotsman (2015), Daudjee and Salem (2004, 2006), Liu et al. (2018),
-and Bernstein, Hadzilacos and Goodman (1987). Added are "garbage-read", a read of a value without a write, which none committed,
+and Bernstein, Hadzilacos and Goodman (1987). Added are "garbage-read", a read of a value without a write,
 and the levels of Biswas and Enea (2019) with sessions, and what rules them out (`..transactions.weak`).
 """
 
