@@ -93,7 +93,7 @@ def decode_command(data: bytes) -> LogCommand | InvalidCommand:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return InvalidCommand(str(error))
-    except RecursionError:  # what is nested so deeply is refused in any case, whatever the stack allows here
+    except RecursionError:  # such deep nesting is refused in any case, also where the stack allows it
         return InvalidCommand("it is nested too deeply")
 
 

@@ -1,8 +1,8 @@
 """Tables of records, as projections keep them on every member (KH-14).
 
 A record is a list whose first element is its key. A set, ordered or not, has one record of a key; a bag has several
-that differ. What a table gives in full is sorted by key, whatever its kind. Keys and records are compared as msgpack:
-1, 1.0 and true are three keys.
+that differ. All of a table comes sorted by key, in every kind of table. Keys and records are compared as msgpack: 1,
+1.0 and true are three keys.
 """
 
 from __future__ import annotations

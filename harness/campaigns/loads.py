@@ -1,7 +1,7 @@
 """The load of a drawn test, and how often something breaks: such that the test can show something.
 
 Each kind of fault has its turn, and each is in force long enough for its effects; clients can do enough ops. Otherwise
-the run would be inconclusive, whatever the system does.
+the run would be inconclusive with any system.
 """
 
 from __future__ import annotations

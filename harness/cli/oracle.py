@@ -1,7 +1,7 @@
 """elle-cli beside our own checker: the same history, exported as EDN, and where the two verdicts differ.
 
 elle-cli (github.com/ligurio/elle-cli, 0.1.9) is a jar that the user has. With `--verbose` it prints Elle's analysis as
-JSON: `valid?`, `anomaly-types`, `not`, `also-not`, and whatever libraries log before it. Its exit code is 0, 1 for an
+JSON: `valid?`, `anomaly-types`, `not`, `also-not`, and before it what libraries log. Its exit code is 0, 1 for an
 invalid history, 255 with a stack trace if it failed.
 """
 

@@ -57,8 +57,8 @@ class _Telling:
                 self._edge(one, other, kind) for one, other, kind in zip(found.cycle, ring, found.kinds, strict=True)
             ]
             first = self._named(self._transaction(found.cycle[0]))
-            told = " ".join(f"{edge.source} < {edge.target}, because {edge.reason}." for edge in edges)
-            sentence = f"{told} So {first} would come before itself"
+            reasons = " ".join(f"{edge.source} < {edge.target}, because {edge.reason}." for edge in edges)
+            sentence = f"{reasons} So {first} would come before itself"
         rows = [self._row(transaction) for transaction in self._names]
         return Witness(found.anomaly, f"{sentence}.", tuple(rows), tuple(edges), tuple(self._premises))
 

@@ -159,6 +159,15 @@ def agrees(seed: int, count: int) -> dict[str, int]:
     return found
 
 
+def test_a_read_of_another_session_is_no_read_of_the_same_transaction() -> None:
+    transactions: list[Txn] = [
+        (2, "ok", [("w", "x", 1)]),
+        (2, "ok", [("r", "x", 1), ("r", "y", None)]),
+        (0, "ok", [("r", "x", None)]),  # numbered before them, as its session is the first
+    ]
+    assert set(judged(transactions).values()) == {"true"}
+
+
 def test_levels_are_those_of_the_definition() -> None:
     found = agrees(seed=1, count=400)
     assert set(found) >= {"ttt", "fff", "tff"}
