@@ -31,11 +31,26 @@ def collect(frame: DataFrame, runs: int) -> list[Row]:
 
     Raises:
         EngineError: Spark failed.
+        KeyboardInterrupt: an interrupt came, even if it broke the connection to Java and so became an error of py4j.
     """
     try:
         return frame.collect()
     except Exception as error:
+        if (interrupt := _interrupt_behind(error)) is not None:
+            raise interrupt from error
         raise EngineError(f"Spark could not judge {counted(runs, 'run')}: {_reason(error)}") from error
+
+
+def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """The interrupt during whose handling an error was raised.
+
+    PySpark talks to Java once more while a `KeyboardInterrupt` passes; on a busy machine Java may still be occupied
+    with the talk that was broken off, and closes the new one.
+    """
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, KeyboardInterrupt):
+        behind = behind.__context__
+    return behind
 
 
 def _reason(error: Exception) -> str:

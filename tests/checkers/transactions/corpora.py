@@ -34,7 +34,7 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         for mode in ("plain", "wfr")
     },
     "golden 64 checker-test G2-item transaction-order": "recorded with an order of other ops",
-    "golden 74 checker-test internal": "a key cannot have had two values that nobody wrote",
+    "golden 74 checker-test internal": "a key cannot have had two values without a write",
 }
 """Cases in which ours differs, and why; docs/transactions.md has a paragraph for each reason."""
 
