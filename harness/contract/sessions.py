@@ -8,10 +8,10 @@ groups its clients need (`Workload.needs`). So a new group is one protocol and o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,13 @@ class DefiniteError(Exception):
 
 class IndefiniteError(Exception):
     """The outcome of the op is unknown. Recorded as `info`, like every exception that is not a DefiniteError."""
+
+
+Mop: TypeAlias = list[Any]
+"""One read or write of a transaction: its function, key and value."""
+
+Change: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+"""What a transaction writes after what it read, by key; None to abort."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -136,6 +143,32 @@ class LeaseLocks(Session, Protocol):
         ...
 
 
+class Transactions(Session, Protocol):
+    """Transactions over registers and lists of whole numbers by key, which are kept apart from all other keys.
+
+    A transaction that was refused or aborted is a DefiniteError: nothing of it is ever seen.
+    """
+
+    async def transact(self, mops: Sequence[Mop]) -> Answer:
+        """Do these reads and writes in this order as one transaction; the answer's value is the mops with their reads.
+
+        Args:
+            mops: `["r", key, None]`, `["w", key, value]` or `["append", key, element]`. A read gives a register's value
+                or a list, None if there is neither; a key is one of both for the length of a test.
+        """
+        ...
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        """Read registers, and write what follows from them, in one transaction; the answer's value is what was read.
+
+        Args:
+            keys: of the registers that are read.
+            change: a pure function of their values by key, None for one that does not exist. It gives what to write by
+                key, or None to abort. It may be called again if the transaction is tried again.
+        """
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -159,9 +192,10 @@ COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
+TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
-    group.name: group for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS)
+    group.name: group for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS, TRANSACTIONS)
 }
 """The groups that splitbrain has itself, by name."""
 
