@@ -67,6 +67,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     world: str = "lan"
     read_mode: str = "linearizable"
+    consistency_model: str = ""
     schedule: str = ""
     scheduled: tuple[ScriptedFault, ...] = ()
     hosts: str | None = None
@@ -170,6 +171,7 @@ def compose(options: RunOptions) -> Test:
     nemesis_names = names("--nemesis", options.nemesis)
     if not nemesis_names:
         raise UsageError("--nemesis is empty: give one of splitbrain list nemeses, or none for no faults.")
+    models = names("--consistency-model", options.consistency_model)
     workload = workloads.build(
         options.workload,
         nodes=nodes,
@@ -177,13 +179,18 @@ def compose(options: RunOptions) -> Test:
         rate=options.rate,
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
-        isolation=system.capabilities.isolation,
+        isolation=",".join(models) or system.capabilities.isolation,
     )
-    if _unusual(options) and "read" not in workload.fs:
+    if models and not any(spec.options.get("consistency_models") == list(models) for spec in workload.checkers):
+        raise UsageError(
+            f"--consistency-model {','.join(models)}: workload {options.workload!r} is judged by a property of its own: "
+            "remove it, or choose list-append or rw-register."
+        )
+    if _reads_unusually(options) and "read" not in workload.fs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
         )
-    if _unusual(options) and READ_MODES.name in workload.needs:
+    if _reads_unusually(options) and READ_MODES.name in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} reads in every mode: remove --read-mode."
         )
@@ -245,9 +252,14 @@ def _plain(name: str) -> str:
     return re.sub(_NOT_IN_FOLDERS, "_", name.rpartition(":")[2]).replace("-", "_")
 
 
+def _reads_unusually(options: RunOptions) -> bool:
+    return options.read_mode != _DEFAULTS["read_mode"]
+
+
 def _unusual(options: RunOptions) -> list[str]:
-    """The read mode, if it is not the usual one: its runs are of another test."""
-    return [] if options.read_mode == _DEFAULTS["read_mode"] else [options.read_mode]
+    """The read mode, and the consistency models, if they are not the usual ones: such runs are of another test."""
+    modes = [options.read_mode] if _reads_unusually(options) else []
+    return [*modes, *map(_plain, names("--consistency-model", options.consistency_model))]
 
 
 def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
@@ -328,6 +340,7 @@ _DEFAULTS = {
     "recovery": 20.0,
     "world": "lan",
     "read_mode": "linearizable",
+    "consistency_model": "",
     "schedule": "",
     "hosts": None,
     "known_hosts": None,

@@ -244,6 +244,14 @@ test = _apply(
             "same property in both modes.",
         ),
         click.option(
+            "--consistency-model",
+            default="",
+            callback=parsing.named,
+            metavar="NAME[,NAME...]",
+            help="For workloads list-append and rw-register: the consistency models that transactions must satisfy, "
+            "instead of what the system promises.",
+        ),
+        click.option(
             "--backend",
             default="local",
             show_default=True,
