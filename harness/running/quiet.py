@@ -21,7 +21,7 @@ from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.recovery import ANSWER_LIMIT_S
 
 CATCHING_UP: Final = 10
-"""So many times the limit a replica may need that comes nearer all the time: on slow disks with small batches it does."""
+"""So many times the limit a replica may need that comes nearer all the time, as on a slow disk with small batches."""
 
 REPORT_NS = 250_000_000
 """Pause between two looks: for no longer than that a node keeps what it applied from its telemetry (the metadata
