@@ -43,7 +43,7 @@ OPS_MIN: Final = 400.0
 OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "register": 1.5}
 """By workload, how many times as many it needs: of some functions few ops are ok."""
 
-OPS_EACH: Final = 6.0
+OPS_EACH: Final = 4.0
 """So many ops a client can do at least, if every op runs into its timeout."""
 
 CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare": 10, "counter": 12}

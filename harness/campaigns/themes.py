@@ -134,7 +134,8 @@ LONG_TAILS: Final = Theme(
     concurrency=("10n", "20n", "30n"),
     rates_hz=(100.0, 200.0),
     time_limits_s=(20.0, 30.0),
-    intervals_s=(4.0,),
+    intervals_s=(2.0, 4.0),
+    op_timeouts_s=(2.0, 5.0, 5.0),
     bursts=(1, 1, 50),
 )
 
@@ -186,11 +187,12 @@ CROWDS: Final = Theme(
         "apply-slice": (1, 16, 512),
         "repeat-window": (64, 8_192),
     },
-    worlds=("lan", "slow-disks", "slow-cpu", WORLD),
+    worlds=("lan", "slow-cpu", WORLD),
     concurrency=("10n", "20n", "30n"),
     rates_hz=(100.0, 200.0),
     time_limits_s=(20.0, 30.0),
-    intervals_s=(4.0,),
+    intervals_s=(2.0, 4.0),
+    op_timeouts_s=(2.0, 5.0, 5.0),
     bursts=BURSTS[1:],
 )
 """Clients that all want something at once, and then nothing for a while."""
