@@ -99,7 +99,7 @@ def _reply_problem(body: Wanted, reply: Reply) -> str | None:
 def _path_refusal(body: Command | Query) -> Outcome | None:
     if isinstance(body, PlainCommand | PlainQuery):
         return _plain_refusal(body)
-    problem = pattern_problem(getattr(body, "path", ()))  # a transaction has none
+    problem = pattern_problem(getattr(body, "path", None) or ())  # a transaction has none
     return None if problem is None else _invalid(problem)
 
 

@@ -94,8 +94,8 @@ class Member(Protocol):
         """Pass an event to consensus; a command of low priority in its turn."""
         ...
 
-    def query(self, query: Query) -> tuple[Result, int]:
-        """The answer from what this node has applied, and up to which index that is; it proves nothing."""
+    def query(self, query: Query, answer: Callable[[Result, int], None]) -> None:
+        """Have a query answered from what this node has applied; with the index up to which. It proves nothing."""
         ...
 
     def write_state(self, wanted: StateRequest, answer: Callable[[Outcome], None]) -> None:
@@ -354,8 +354,7 @@ class Requests:
             reached("read waited for an entry")
 
     def _answer_here(self, request: Pending) -> None:
-        result, applied = self._member.query(request.query)
-        self._finish(request, result, index=applied)
+        self._member.query(request.query, lambda result, applied: self._finish(request, result, index=applied))
 
     def _route(self, request: Pending) -> None:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the

@@ -49,7 +49,7 @@ class Consensus:
         assert isinstance(event, Propose)
         self.proposed.append((event, priority))
 
-    def query(self, query: Query) -> tuple[Result, int]:
+    def query(self, query: Query, answer: Callable[[Result, int], None]) -> None:
         raise AssertionError("nothing is read")
 
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[Outcome], None]) -> None:
