@@ -327,6 +327,12 @@ class Group:
         return self._raft.configuration
 
     @property
+    def last_entry(self) -> tuple[int, int]:
+        """Index and term of the last entry in its log, committed or not."""
+        index = self._raft.last_index
+        return index, self._raft.log.term(index)
+
+    @property
     def is_outdated(self) -> bool:
         """Whether it applies nothing more, since it lacks the version in force (RA-43)."""
         return self._raft.is_outdated

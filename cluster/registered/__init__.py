@@ -19,10 +19,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from splitbrain.cluster.errors import ArgumentError, FunctionRefusedError
-from splitbrain.cluster.registered import values
+from splitbrain.cluster.registered import steps, values
 from splitbrain.cluster.tree import Functions
 
-BUILT_IN: Final = Functions.of(values.FUNCTIONS)
+BUILT_IN: Final = Functions.of(values.FUNCTIONS, steps.FUNCTIONS)
 """What every node knows. What a name and a version stand for never changes: a changed function is a new version."""
 
 

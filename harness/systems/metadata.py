@@ -63,6 +63,7 @@ from splitbrain.harness.contract.read_modes import (
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
@@ -226,6 +227,11 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op on a small tree."""
+        with _CLASSIFIED:
+            return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -278,7 +284,7 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
+            operations=frozenset({"key-value", "read-modes", "collections", "counters", "trees", "locks"}),
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
@@ -497,6 +503,10 @@ def _collection(name: str) -> str:
 
 def _counter(name: str) -> str:
     return f"/counters/{_name(name)}"
+
+
+def _tree(name: str) -> str:
+    return f"/trees/{_name(name)}"
 
 
 _CLIENTS: Final = "/clients"

@@ -43,6 +43,7 @@ class Consensus:
         self.term = 3
         self.configuration = configuration
         self.is_outdated = False
+        self.last_entry = (0, 0)
         self.proposed: list[tuple[Propose, Priority]] = []
 
     def propose(self, event: Event, priority: Priority = "normal") -> None:
