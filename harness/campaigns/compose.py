@@ -21,7 +21,7 @@ from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
-from splitbrain.harness.contract.sessions import READ_MODES
+from splitbrain.harness.contract.sessions import READ_MODES, TRANSACTIONS
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     BURST_MAX,
@@ -67,6 +67,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     world: str = "lan"
     read_mode: str = "linearizable"
+    isolation: str = ""
     schedule: str = ""
     scheduled: tuple[ScriptedFault, ...] = ()
     hosts: str | None = None
@@ -161,7 +162,7 @@ def compose(options: RunOptions) -> Test:
     _check_demands(options)
     backend = backend_of(options)
     _check_world(options)
-    system = systems.build(options.system, options.read_mode)
+    system = systems.build(options.system, options.read_mode, options.isolation)
     bugs = names("--bug", options.bug)
     for bug in bugs:
         if bug not in system.bugs:
@@ -178,11 +179,11 @@ def compose(options: RunOptions) -> Test:
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
     )
-    if _unusual(options) and "read" not in workload.fs:
+    if _unusual_reads(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
         )
-    if _unusual(options) and READ_MODES.name in workload.needs:
+    if _unusual_reads(options) and READ_MODES.name in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} reads in every mode: remove --read-mode."
         )
@@ -244,9 +245,14 @@ def _plain(name: str) -> str:
     return re.sub(_NOT_IN_FOLDERS, "_", name.rpartition(":")[2]).replace("-", "_")
 
 
+def _unusual_reads(options: RunOptions) -> bool:
+    return options.read_mode != _DEFAULTS["read_mode"]
+
+
 def _unusual(options: RunOptions) -> list[str]:
-    """The read mode, if it is not the usual one: its runs are of another test."""
-    return [] if options.read_mode == _DEFAULTS["read_mode"] else [options.read_mode]
+    """The read mode and the level of isolation that were chosen: their runs are of another test."""
+    level = [f"at_{_plain(options.isolation)}"] if options.isolation else []
+    return [*([options.read_mode] if _unusual_reads(options) else []), *level]
 
 
 def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
@@ -327,6 +333,7 @@ _DEFAULTS = {
     "recovery": 20.0,
     "world": "lan",
     "read_mode": "linearizable",
+    "isolation": "",
     "schedule": "",
     "hosts": None,
     "known_hosts": None,

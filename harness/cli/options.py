@@ -244,6 +244,13 @@ test = _apply(
             "same property in both modes.",
         ),
         click.option(
+            "--isolation",
+            default="",
+            metavar="LEVEL",
+            help="The level of isolation of transactions, if the system has several (postgresql): read-committed, "
+            "repeatable-read or serializable.  [default: the system's own]",
+        ),
+        click.option(
             "--backend",
             default="local",
             show_default=True,

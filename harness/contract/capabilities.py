@@ -36,6 +36,8 @@ class Capabilities:
             (`splitbrain.harness.contract.sessions.GROUPS`); a group of another package as "module:attribute".
         read_modes: what it can promise of its reads, the usual mode first. One that has several takes `read_mode` when
             it is made.
+        isolations: the levels of isolation with which its nodes can be started, the usual one first. One that has
+            several takes `isolation` when it is made; none if there is nothing to choose.
         session_reads: the kinds of reads that one session may mix, by the functions of their ops (`ReadPromise`); for
             the operations "read-modes".
         elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
@@ -61,6 +63,7 @@ class Capabilities:
 
     operations: frozenset[str] = frozenset()
     read_modes: tuple[ReadMode, ...] = (LINEARIZABLE,)
+    isolations: tuple[str, ...] = ()
     session_reads: Mapping[str, ReadPromise] = field(default_factory=dict[str, ReadPromise])
     elections: Elections | None = None
     membership: Membership | None = None

@@ -192,6 +192,7 @@ _MEMBERS: Final[Mapping[str, _Rule]] = {
 _FIELDS: Final[Mapping[str, _Rule]] = {
     "operations": _Rule(_texts(frozenset), 'a frozenset of names, such as frozenset({"key-value"})'),
     "read_modes": _Rule(_modes, f"a tuple of one or more of {', '.join(get_args(ReadMode))}"),
+    "isolations": _Rule(_texts(tuple), 'a tuple of names of levels, such as ("read-committed", "serializable")'),
     "session_reads": _Rule(
         _session_reads,
         f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which "
