@@ -178,6 +178,7 @@ def compose(options: RunOptions) -> Test:
         rate=options.rate,
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
+        isolation=system.capabilities.isolation,
     )
     if _unusual_reads(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
         raise UsageError(
