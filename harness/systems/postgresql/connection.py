@@ -24,6 +24,26 @@ FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Intern
 """What asyncpg raises. A protocol error is an InternalClientError."""
 
 
+async def connect(deployment: Deployment, node: NodeId) -> asyncpg.Connection[asyncpg.Record]:
+    """The driver's connection to a node.
+
+    Raises:
+        DefiniteError: it could not be reached, or accepts no connections.
+    """
+    found = await deployment.dial(node)
+    if not isinstance(found, socket.socket):
+        raise DefiniteError(f"{node} is simulated, and PostgreSQL is not: it needs a TCP connection.")
+    loop = cast("asyncio.AbstractEventLoop", _Dialled(asyncio.get_running_loop(), found))
+    try:
+        return await asyncpg.connect(host=node, port=1, user=USER, password="", database=DATABASE, ssl=False, loop=loop)
+    except FAILURES as error:
+        found.close()
+        raise error_of(error, may_have_committed=False) from error
+    except BaseException:
+        found.close()
+        raise
+
+
 class Connection:
     """A connection; made by `open`."""
 
@@ -37,21 +57,7 @@ class Connection:
         Raises:
             DefiniteError: it could not be reached, or accepts no connections.
         """
-        found = await deployment.dial(node)
-        if not isinstance(found, socket.socket):
-            raise DefiniteError(f"{node} is simulated, and PostgreSQL is not: it needs a TCP connection.")
-        loop = cast("asyncio.AbstractEventLoop", _Dialled(asyncio.get_running_loop(), found))
-        try:
-            driver = await asyncpg.connect(
-                host=node, port=1, user=USER, password="", database=DATABASE, ssl=False, loop=loop
-            )
-        except FAILURES as error:
-            found.close()
-            raise error_of(error, may_have_committed=False) from error
-        except BaseException:
-            found.close()
-            raise
-        return cls(driver)
+        return cls(await connect(deployment, node))
 
     async def row(self, statement: str, *values: Any, commits: bool) -> tuple[Any, ...] | None:
         """The first row of the result of a statement, None if it has none.

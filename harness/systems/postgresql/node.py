@@ -164,6 +164,7 @@ class Server:
         """Make an empty database."""
         new = self._new_folder()
         words = ("--username", USER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C")
+        words += ("--wal-segsize", "4", "--no-sync")
         subprocess.run((self._programs / "initdb", "-D", new, *words), check=True, stdout=subprocess.DEVNULL)
         tables = Path(self._options.data, "tables.sql").read_bytes()
         alone = (self._programs / "postgres", "--single", "-j", "-D", new, "postgres")
@@ -174,14 +175,14 @@ class Server:
         """Replace the data by a copy of a primary's, as its standby; whether that worked."""
         new = self._new_folder()
         host, port = self._address(primary)
-        words = ("-h", host, "-p", port, "-U", USER, "-D", new, "-X", "stream", "-c", "fast")
+        words = ("-h", host, "-p", port, "-U", USER, "-D", new, "-X", "stream", "-c", "fast", "--no-sync")
         try:
             subprocess.run((self._programs / "pg_basebackup", *words), check=True, timeout=COPY_S)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             log(f"cannot copy {primary}: {error}")
             return False
-        _write(new / "standby.signal", "")
-        _write(new / "splitbrain.follows", primary)
+        (new / "standby.signal").touch()
+        (new / "splitbrain.follows").write_text(primary)
         self._take_over(new)
         return True
 
@@ -229,22 +230,10 @@ class Server:
         return new
 
     def _take_over(self, new: Path) -> None:
-        _sync(new)
+        subprocess.run(("sync", "--file-system", new), check=True)  # at once, and not file by file
         shutil.rmtree(self.data, ignore_errors=True)
         new.rename(self.data)
-        _sync(self.data.parent)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that a power cut does not empty."""
-    path.write_text(text)
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
+        subprocess.run(("sync", "--file-system", self.data), check=True)
 
 
 # --- the node -----------------------------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ class Postgresql:
             operations=frozenset({"key-value", "collections", "counters", "locks", "transactions"}),
             read_modes=(LINEARIZABLE, STALE),
             isolations=tuple(PROMISES),
+            isolation=PROMISES[self._isolation],
+            standbys=read_mode == STALE,
             image="postgresql",
             programs={"psql": "postgresql"},
             settings=_SETTINGS,
