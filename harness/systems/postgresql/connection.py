@@ -1,8 +1,8 @@
 """One connection to one node by asyncpg, one statement at a time.
 
-The deployment makes the socket, since only it reaches every node, and asyncpg makes its sockets itself. So it is given an
-event loop that connects to what is connected already. Nothing is ever sent twice, and no second connection is made: not
-even to cancel a statement whose caller has given up, where asyncpg drops the connection instead.
+The deployment makes the socket, since only it reaches every node, and asyncpg makes its sockets itself. So it is given
+an event loop that connects to what is connected already. Nothing is ever sent twice, and no second connection is made:
+not even to cancel a statement whose caller has given up. Then asyncpg drops the connection instead.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What PostgreSQL's errors mean for a statement: it certainly changed nothing and never will, or its outcome is unknown.
+"""What PostgreSQL's errors mean for a statement: it certainly changed nothing, or its outcome is unknown.
 
-Before COMMIT is sent nothing of a transaction can be seen, whatever happens: the server takes back what a lost connection
+Before COMMIT is sent nothing of a transaction can be seen, whatever happens: the server aborts what a lost connection
 leaves. After that, only an error of the server says that the transaction was aborted, and not every one does: a server
-that shuts down, or crashes, ends connections with errors of class 57P after it has written the commit record (it may
-just be waiting for a standby, `SyncRepWaitForLSN` in `syncrep.c`). The same holds for a statement outside of a transaction,
+that shuts down, or crashes, may end connections with errors of class 57P after it has written the commit record, while
+it waits for a standby (`SyncRepWaitForLSN` in `syncrep.c`). The same holds for a statement outside of a transaction,
 which commits by itself.
 
 Source: the appendix "PostgreSQL Error Codes" of the manual, 12 to 17; class 40 is "transaction rollback".
@@ -48,7 +48,7 @@ def error_of(error: Exception, *, may_have_committed: bool) -> DefiniteError | I
         may_have_committed: whether what was sent commits, alone or together with what came before it.
     """
     code = str(getattr(error, "sqlstate", "") or "") if isinstance(error, asyncpg.PostgresError) else ""
-    text = " ".join(f"{code} {error or type(error).__name__}".split())[:_SHOWN]
+    text = " ".join(f"{code} {str(error) or type(error).__name__}".split())[:_SHOWN]
     return DefiniteError(text) if not may_have_committed or refuses(code) else IndefiniteError(text)
 
 

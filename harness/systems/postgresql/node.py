@@ -3,9 +3,9 @@
 It is laid beside the node's data and run by a bare interpreter, so it imports nothing of splitbrain.
 
 A test with one node has one server. With several, the first one is the primary at first, and the others are standbys
-that copy it (`pg_basebackup`) and stream from it. Then each node looks at its own server twice a second, and at the
-others where it has a reason to. It knows no more than that: there is no quorum of witnesses, no lease and no fencing, as
-in many set-ups that people run. `decide` has all rules:
+that copy it (`pg_basebackup`) and stream from it. Then each node looks at its own server and at the others twice a
+second. It knows no more than that: there is no store of who leads, no lease and no fencing, as in many set-ups that
+people run. `decide` has all rules:
 
 - A standby that has received nothing for the failover timeout promotes itself if it sees no primary, and none of the
   standbys that it reaches has more of the log. Of three nodes or more it must reach a majority; with two it need not.
@@ -52,7 +52,7 @@ from (select pg_is_in_recovery() as standby) as role
 """
 
 
-# --- rules --------------------------------------------------------------------------------------------------------------
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def latest_primary(others: Mapping[str, State | None]) -> tuple[int, str] | None
     )
 
 
-# --- the server ---------------------------------------------------------------------------------------------------------
+# --- the server -------------------------------------------------------------------------------------------------------
 
 
 class Server:
@@ -236,7 +236,7 @@ class Server:
         subprocess.run(("sync", "--file-system", self.data), check=True)
 
 
-# --- the node -----------------------------------------------------------------------------------------------------------
+# --- the node ---------------------------------------------------------------------------------------------------------
 
 
 class Node:
@@ -333,7 +333,7 @@ def find_programs() -> Path:
 
 
 def main() -> int:
-    """Run a node."""
+    """Run a node; the exit code of its server."""
     parser = argparse.ArgumentParser(description=__doc__)
     for option in ("node", "data", "listen", "founder"):
         parser.add_argument(f"--{option}", required=True)
@@ -348,7 +348,7 @@ def main() -> int:
     if not server.data.exists():
         server.initialize()
     words = server.command()
-    os.execv(words[0], words)
+    return os.execv(words[0], words)
 
 
 if __name__ == "__main__":

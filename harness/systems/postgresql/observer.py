@@ -1,7 +1,7 @@
 """What a server says of itself: whether it is primary, on which timeline, and how far its log reaches.
 
-A timeline is to PostgreSQL what a term is to Raft, except that nothing keeps two standbys from beginning the same one: it
-begins with each promotion. It is shown as term, and bytes of the log as indices. All of it comes from one statement.
+A timeline is to PostgreSQL what a term is to Raft, except that nothing keeps two standbys from beginning the same one:
+each promotion begins the next. It is shown as term, and bytes of the log as indices. All comes from one statement.
 """
 
 from __future__ import annotations

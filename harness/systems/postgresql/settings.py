@@ -15,8 +15,8 @@ PROMISES: Final[Mapping[str, str]] = {
     SERIALIZABLE: "serializable",
 }
 """The levels, the default of PostgreSQL first, and the consistency model that each promises (the manual's chapter
-"Transaction Isolation"; that repeatable read is snapshot isolation, Ports and Grittner, "Serializable Snapshot Isolation in
-PostgreSQL", VLDB 2012)."""
+"Transaction Isolation"; that repeatable read is snapshot isolation says Ports and Grittner's "Serializable Snapshot
+Isolation in PostgreSQL", VLDB 2012)."""
 
 USER: Final = "splitbrain"
 DATABASE: Final = "postgres"
@@ -84,8 +84,8 @@ def configuration(
         "client_connection_check_interval": "500ms",
         "deadlock_timeout": "200ms",
         "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
-        # Small tables would be scanned whole, and for a serializable transaction a scan reads every row, also those that
-        # do not exist yet.
+        # Small tables would be scanned whole, and for a serializable transaction a scan has read every row, also those
+        # that do not exist yet.
         "enable_seqscan": "off",
         "jit": "off",
         "log_line_prefix": "%m [%p] ",

@@ -1,12 +1,12 @@
-"""Replay the schedules of Hermitage (Kleppmann, 2014) on a real PostgreSQL: what its documentation expects, and what is seen.
+"""Replay the schedules of Hermitage (Kleppmann, 2014) on a real PostgreSQL: what is expected, and what is seen.
 
 usage: python -m tests.systems.postgresql.hermitage FOLDER      the folder has Hermitage's postgres.md and README.md
 
 A schedule has statements of up to three sessions, one after the other, with remarks on what each shows. It is replayed
 at the level for which it was written, where each remark must hold, and at the stronger levels, for which the summary of
-README.md says whether the anomaly is prevented. It was prevented if the server refused a statement, or if no read showed
-what the anomaly consists of: what a transaction had written that did not commit before, or what the schedule of the level
-that allows the anomaly shows.
+README.md says whether the anomaly is prevented. It was prevented if the server refused a statement. It was also
+prevented, in a schedule that shows an anomaly, if a remark does not hold; in one that shows that there is none, if no
+read showed what another transaction had written and not committed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WAITS_AT_MOST_S: Final = 10.0
 Rows = dict[int, int]
 
 
-# --- the schedules ------------------------------------------------------------------------------------------------------
+# --- the schedules ----------------------------------------------------------------------------------------------------
 
 
 class Step(NamedTuple):
@@ -124,7 +124,7 @@ def summary(text: str) -> dict[tuple[str, str], bool]:
     return found
 
 
-# --- a replay -----------------------------------------------------------------------------------------------------------
+# --- a replay ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -235,7 +235,7 @@ async def replay(deployment: Deployment, steps: Sequence[Step]) -> Seen:
             each.terminate()
 
 
-# --- the table ----------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
