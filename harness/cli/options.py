@@ -246,6 +246,7 @@ test = _apply(
         click.option(
             "--isolation",
             default="",
+            callback=parsing.named,
             metavar="LEVEL",
             help="The level of isolation of transactions, if the system has several (postgresql): read-committed, "
             "repeatable-read or serializable.  [default: the system's own]",

@@ -34,8 +34,7 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
     "etcd": (_etcd, "etcd 3.4 or later, over its JSON gateway; --read-mode serializable lets nodes answer reads alone"),
     "postgresql": (
         _postgresql,
-        "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys that answer "
-        "reads alone",
+        "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys",
     ),
 }
 

@@ -240,7 +240,7 @@ async def replay(deployment: Deployment, steps: Sequence[Step]) -> Seen:
 
 @dataclass(frozen=True)
 class Line:
-    """A schedule at a level: whether the anomaly should be prevented, whether it was, and what contradicts Hermitage."""
+    """A schedule at a level: whether the anomaly should be prevented, and was, and which remarks do not hold."""
 
     schedule: Schedule
     level: str
