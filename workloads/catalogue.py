@@ -57,7 +57,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "bank": (bank, "transfer money between accounts, read all balances; their total never changes"),
     "long-fork": (long_fork, "two writes, and reads of both; all reads see the writes in one order"),
     "g2": (g2, "insert one of two rows if there is neither; of each pair there is at most one"),
-    "causal": (causal, "single writes, and reads of two keys; who sees a write sees what its session had seen"),
+    "causal": (
+        causal,
+        "write one key, read two; a client that sees a write sees what the session of the write had seen",
+    ),
     "monotonic": (monotonic, "write the maximum of several registers, plus one; no number is written twice"),
     "multi-cas": (multi_cas, "read, write and compare-and-set two registers together; each pair must be linearizable"),
 }

@@ -1,8 +1,8 @@
-"""Causal: each transaction is one write, or a read of two keys; what a session saw and wrote must reach others with it.
+"""Causal: each transaction writes one key, or reads two; who sees a write sees what its session had seen before.
 
-A write depends on all that its session has seen before. Who sees the write must see that too. The writes are blind, so
-that no order of versions follows from reads: only that of sessions and reads counts, which the checker follows with
-vector clocks. (Jepsen's `causal` has one session for each key, and so sees only what one session does to itself.)
+The checker follows sessions and reads with vector clocks. A key is read in the transaction that writes it, so that it
+is known which version is older: else the newer one might be. (Jepsen's `causal` has one session for each key, and so
+sees only what a session does to itself.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITE_SHARE: Final = 0.4
 
 
 class Caused(msgspec.Struct, frozen=True):
-    """Single writes, and reads of two keys, by any free client."""
+    """Writes of one key, and reads of two, by any free client."""
 
     keys: Keys = Keys()
 
@@ -37,7 +37,7 @@ class Caused(msgspec.Struct, frozen=True):
         keys, place, writes = self.keys, self.keys.draw(ctx.rng), ctx.rng.random() < WRITE_SHARE
         if writes:
             value, after = keys.write(place)
-            mops = (Mop("w", keys.name(place), value),)
+            mops = (Mop("r", keys.name(place)), Mop("w", keys.name(place), value))
         else:
             after, places = keys, dict.fromkeys((place, keys.draw(ctx.rng)))
             mops = tuple(Mop("r", keys.name(each)) for each in places)
