@@ -8,7 +8,8 @@ second. It knows no more than that: there is no store of who leads, no lease and
 people run. `decide` has all rules:
 
 - A standby that has received nothing for the failover timeout promotes itself if it sees no primary, and none of the
-  standbys that it reaches has more of the log. Of three nodes or more it must reach a majority; with two it need not.
+  standbys that it reaches receives anything or has more of the log. Of three nodes or more it must reach a majority;
+  with two it need not. Nothing keeps another standby from connecting to the old primary at the same moment.
 - A primary that sees another one of a later timeline gives way: it stops, drops its data, and copies that one's.
 - A standby follows the primary of the latest timeline that it sees, in the same way.
 - A node that was primary when it ended looks for a primary before it starts its server.
@@ -108,6 +109,8 @@ def decide(
         return None
     reached = {name: state for name, state in others.items() if state is not None}
     if len(others) > 1 and len(reached) + 1 <= (len(others) + 1) // 2:
+        return None
+    if any(state.streaming for state in reached.values()):
         return None
     best = max((state.position, name) for name, state in (*reached.items(), (node, own)))
     return Promote() if best[1] == node else None

@@ -29,6 +29,9 @@ class TestAStandby:
         assert as_n2(BEHIND, None, ALONE) is None
         assert as_n2(ALONE, None, ALONE) is None
 
+    def test_leaves_the_primary_alone_that_another_one_still_hears(self) -> None:
+        assert as_n2(ALONE, None, State(standby=True, timeline=1, position=50, streaming=True)) is None
+
     def test_of_three_needs_one_other_and_of_two_nobody(self) -> None:
         assert as_n2(ALONE, None, None) is None
         assert decide("n2", ALONE, {"n1": None}, "n1", 5.0, 2.0) == Promote()
