@@ -118,7 +118,7 @@ def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) 
 
     Args:
         name: of the checker.
-        options: of the checker; a model of linearizability is looked up.
+        options: of the checker; a model of linearizability, and consistency models, are looked up.
         fs: the functions that it will have to judge.
 
     Raises:
@@ -126,6 +126,10 @@ def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) 
     """
     if name not in CHECKERS:
         checker(name)
+    if "consistency_models" in options:
+        from splitbrain.checkers.transactions.models import proscribed_by
+
+        proscribed_by(tuple(options["consistency_models"]), ())
     if name == "linearizable" and isinstance(options.get("model"), str):
         from splitbrain.checkers.models import model
 

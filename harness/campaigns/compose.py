@@ -68,6 +68,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     world: str = "lan"
     read_mode: str = "linearizable"
     isolation: str = ""
+    consistency_model: str = ""
     schedule: str = ""
     scheduled: tuple[ScriptedFault, ...] = ()
     hosts: str | None = None
@@ -171,6 +172,7 @@ def compose(options: RunOptions) -> Test:
     nemesis_names = names("--nemesis", options.nemesis)
     if not nemesis_names:
         raise UsageError("--nemesis is empty: give one of splitbrain list nemeses, or none for no faults.")
+    models = names("--consistency-model", options.consistency_model)
     workload = workloads.build(
         options.workload,
         nodes=nodes,
@@ -178,13 +180,18 @@ def compose(options: RunOptions) -> Test:
         rate=options.rate,
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
-        isolation=system.capabilities.isolation,
+        isolation=",".join(models) or system.capabilities.isolation,
     )
-    if _unusual_reads(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
+    if models and not any(spec.options.get("consistency_models") == list(models) for spec in workload.checkers):
+        raise UsageError(
+            f"--consistency-model {','.join(models)}: workload {options.workload!r} is judged by a property of its own: "
+            "remove it, or choose list-append or rw-register."
+        )
+    if _reads_unusually(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
         )
-    if _unusual_reads(options) and READ_MODES.name in workload.needs:
+    if _reads_unusually(options) and READ_MODES.name in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} reads in every mode: remove --read-mode."
         )
@@ -246,14 +253,15 @@ def _plain(name: str) -> str:
     return re.sub(_NOT_IN_FOLDERS, "_", name.rpartition(":")[2]).replace("-", "_")
 
 
-def _unusual_reads(options: RunOptions) -> bool:
+def _reads_unusually(options: RunOptions) -> bool:
     return options.read_mode != _DEFAULTS["read_mode"]
 
 
 def _unusual(options: RunOptions) -> list[str]:
-    """The read mode and the level of isolation that were chosen: their runs are of another test."""
+    """The read mode, the level and the consistency models, if they are not the usual ones: runs of another test."""
+    modes = [options.read_mode] if _reads_unusually(options) else []
     level = [f"at_{_plain(options.isolation)}"] if options.isolation else []
-    return [*([options.read_mode] if _unusual_reads(options) else []), *level]
+    return [*modes, *level, *map(_plain, names("--consistency-model", options.consistency_model))]
 
 
 def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
@@ -335,6 +343,7 @@ _DEFAULTS = {
     "world": "lan",
     "read_mode": "linearizable",
     "isolation": "",
+    "consistency_model": "",
     "schedule": "",
     "hosts": None,
     "known_hosts": None,

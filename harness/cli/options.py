@@ -252,6 +252,14 @@ test = _apply(
             "repeatable-read or serializable.  [default: the system's own]",
         ),
         click.option(
+            "--consistency-model",
+            default="",
+            callback=parsing.named,
+            metavar="NAME[,NAME...]",
+            help="For workloads list-append and rw-register: the consistency models that transactions must satisfy, "
+            "instead of what the system promises.",
+        ),
+        click.option(
             "--backend",
             default="local",
             show_default=True,
