@@ -60,12 +60,14 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, IndefiniteError, Mop
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
@@ -139,6 +141,7 @@ class MetadataSession(CompareAndSetLocks):
     def __init__(self, client: Client, timeout_ms: int) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._transactions = MetadataTransactions(client, timeout_ms)
         self._refs: Refs | None = None
         self._written: tuple[int, int] | None = None
 
@@ -225,6 +228,16 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
+    async def transact(self, mops: Sequence[Mop]) -> Answer:
+        """Do reads and writes in their order as one transaction; the mops with their reads."""
+        with _CLASSIFIED:
+            return await self._transactions.transact(mops)
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        """Read registers, and write what follows from them, in one transaction; what was read."""
+        with _CLASSIFIED:
+            return await self._transactions.update(keys, change)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -259,13 +272,25 @@ class Metadata:
     election_timeout_s = ELECTION_S
     marks = MARKS
 
-    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS, founders: Sequence[NodeId] = ()) -> None:
-        """`founders` are the nodes with which the cluster begins, all if none are given; the others run, and wait."""
+    def __init__(
+        self,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        founders: Sequence[NodeId] = (),
+        functions: Sequence[str] = (),
+    ) -> None:
+        """Args say how nodes are started, and used.
+
+        Args:
+            request_timeout_ms: how long a node tries.
+            founders: the nodes with which the cluster begins, all if none are given; the others run, and wait.
+            functions: where other packages have registered functions for transactions (`MetadataFunctions`).
+        """
+        self._functions = MetadataFunctions(functions)
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
+            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks", "transactions"}),
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
@@ -385,7 +410,9 @@ class Metadata:
                 argv += [f"--{setting}", str(value)]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
-        return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
+        argv += self._functions.arguments
+        paths = os.pathsep.join([import_path, *self._functions.import_path(place)])
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": paths}, files=self._functions.files)
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node of `command` inside this process, on `world`; returns when it serves.
