@@ -247,7 +247,7 @@ M34: Final = Bug(
     "M34",
     "a transaction that is aborted leaves what it had written until then",
     "RedisRaft's aborted reads",
-    ("rw-register",),
+    ("rw-register", "bank", "linearizable"),
 )
 M35: Final = Bug(
     "M35",
@@ -397,13 +397,13 @@ M93: Final = Bug(
     "M93",
     "an abort takes back the nodes that the transaction made, and not what it wrote to others",
     "a partial rollback",
-    ("rw-register",),
+    ("rw-register", "bank", "linearizable"),
 )
 M94: Final = Bug(
     "M94",
     "a transaction that met a conflict is acknowledged, and never tried again",
     "a lost retry",
-    ("rw-register", "bank", "monotonic", "linearizable"),
+    ("rw-register", "g2", "monotonic", "linearizable"),
 )
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}

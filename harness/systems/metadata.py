@@ -63,6 +63,7 @@ from splitbrain.harness.contract.read_modes import (
 from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, IndefiniteError, Mop
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
@@ -238,6 +239,11 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._transactions.update(keys, change)
 
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op on a small tree."""
+        with _CLASSIFIED:
+            return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -290,7 +296,9 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks", "transactions"}),
+            operations=frozenset(
+                {"key-value", "read-modes", "collections", "counters", "trees", "locks", "transactions"}
+            ),
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
@@ -509,6 +517,10 @@ def _collection(name: str) -> str:
 
 def _counter(name: str) -> str:
     return f"/counters/{_name(name)}"
+
+
+def _tree(name: str) -> str:
+    return f"/trees/{_name(name)}"
 
 
 _CLIENTS: Final = "/clients"
