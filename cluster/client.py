@@ -34,15 +34,19 @@ from splitbrain.cluster.errors import (
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
     RefusedError,
+    StoreRefusedError,
+    TransactionAbortedError,
     UnavailableError,
 )
 from splitbrain.cluster.members import incarnation_of, member_id, node_of
 from splitbrain.cluster.pipeline import AppliedCommand, Pipeline, UnappliedCommand
 from splitbrain.cluster.raft.events import MemberRole
+from splitbrain.cluster.reading import ReadMode
 from splitbrain.cluster.retry import Refs, retrying
 from splitbrain.cluster.stream import StreamConnection
+from splitbrain.cluster.transaction_client import TransactionClient, TransactionMode, TransactionResult
 from splitbrain.cluster.tree import Properties
-from splitbrain.cluster.tree_client import AppendedEntry, Names, ReadMode, TreeClient
+from splitbrain.cluster.tree_client import AppendedEntry, Names, TreeClient
 from splitbrain.cluster.tree_node import TreeNode
 from splitbrain.cluster.wire import AddressQuery, ClientAddress, FromMember, Priority, ReplyFrom
 
@@ -75,6 +79,10 @@ __all__ = [
     "Refs",
     "RefusedError",
     "ReplyFrom",
+    "StoreRefusedError",
+    "TransactionAbortedError",
+    "TransactionMode",
+    "TransactionResult",
     "TreeNode",
     "UnappliedCommand",
     "UnavailableError",
@@ -110,7 +118,7 @@ async def connect(endpoint: socket.socket | MessageConnection) -> Client:
     return Client(Channel(connection))
 
 
-class Client(TreeClient, AdminClient):
+class Client(TreeClient, TransactionClient, AdminClient):
     """A connection to one node. Made by `connect`, inside a running event loop.
 
     Every request raises a `ClientError` if it got no result; paths are text ("/a/b/c"). A command with a `ref` is

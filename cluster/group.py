@@ -20,6 +20,7 @@ from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29, M30
 from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
+from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupnames import METADATA, group_address
@@ -43,7 +44,17 @@ from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
-from splitbrain.cluster.tree import Done, LookUp, NodeNotFound, Project, Query, Result, encode_command
+from splitbrain.cluster.tree import (
+    Done,
+    LookUp,
+    NodeNotFound,
+    Project,
+    Query,
+    Result,
+    Transact,
+    TransactRead,
+    encode_command,
+)
 from splitbrain.cluster.waits import Waits
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
@@ -84,7 +95,7 @@ class Group:
         self._runtime = runtime
         self._links = place.links
         self._detector = place.detector
-        self._store = store(config.node, config.bugs)
+        self._store = store(config.node, config.bugs, config.functions)
         self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
         self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
         self._halted = False
@@ -269,9 +280,18 @@ class Group:
             case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery() | wire.AddressQuery():
                 raise AssertionError("a request about the node is the node's")
             case _:
+                if isinstance(body, wire.TransactAuto):
+                    body = self._resolved(body)
                 if request.reply == "notify":
                     answer = self._notices.answering(caller, request.id)
                 self.requests.from_client(body, request.timeout_ms, answer, request.reply, request.priority)
+
+    def _resolved(self, wanted: wire.TransactAuto) -> Transact | Protected | TransactRead:
+        function, version, data = wanted.function, wanted.version, wanted.data
+        if not self._config.functions.writes(function, version):
+            return TransactRead(function, version, data)
+        command = Transact(function, version, data)
+        return command if wanted.ref is None else Protected(wanted.ref, command)
 
     def link_changed(self, node: str) -> None:
         """A connection to another node has been made, or broke, or the node is taken for down, or no longer."""

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from splitbrain.cluster.dedup import Protected
+from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
@@ -84,6 +84,22 @@ class LeaderQuery(msgspec.Struct, frozen=True, array_like=True, tag="leader"):
     """A query that a node answers which takes itself for the leader, without asking a majority (RA-26)."""
 
     query: Query
+
+
+class TransactAuto(msgspec.Struct, frozen=True, array_like=True, tag="transact_auto"):
+    """A transaction of which the node that is asked finds out whether it writes (KH-8).
+
+    Attributes:
+        function: its name.
+        version: its version.
+        data: what it is given, in msgpack.
+        ref: of one that writes; None for none.
+    """
+
+    function: str
+    version: int
+    data: bytes
+    ref: Ref | None = None
 
 
 class AddMember(msgspec.Struct, frozen=True, array_like=True, tag="add_member"):
@@ -160,6 +176,7 @@ Body: TypeAlias = (
     | Query
     | LocalQuery
     | LeaderQuery
+    | TransactAuto
     | MemberChange
     | ForceShrinkMembers
     | StateRequest

@@ -64,6 +64,7 @@ from splitbrain.harness.contract.sessions import Answer, DefiniteError, Indefini
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -259,8 +260,20 @@ class Metadata:
     election_timeout_s = ELECTION_S
     marks = MARKS
 
-    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS, founders: Sequence[NodeId] = ()) -> None:
-        """`founders` are the nodes with which the cluster begins, all if none are given; the others run, and wait."""
+    def __init__(
+        self,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        founders: Sequence[NodeId] = (),
+        functions: Sequence[str] = (),
+    ) -> None:
+        """Args say how nodes are started, and used.
+
+        Args:
+            request_timeout_ms: how long a node tries.
+            founders: the nodes with which the cluster begins, all if none are given; the others run, and wait.
+            functions: where other packages have registered functions for transactions (`MetadataFunctions`).
+        """
+        self._functions = MetadataFunctions(functions)
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
@@ -385,7 +398,9 @@ class Metadata:
                 argv += [f"--{setting}", str(value)]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
-        return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
+        argv += self._functions.arguments
+        paths = os.pathsep.join([import_path, *self._functions.import_path(place)])
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": paths}, files=self._functions.files)
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node of `command` inside this process, on `world`; returns when it serves.
