@@ -49,6 +49,16 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.transactions:RwRegister",
             "transactions that write registers have no anomaly that a consistency model proscribes",
         ),
+        "bank": ("splitbrain.checkers.bank:Bank", "every read of all accounts finds the same total"),
+        "long-fork": (
+            "splitbrain.checkers.long_fork:LongFork",
+            "all reads of two registers see their writes in one order",
+        ),
+        "g2": ("splitbrain.checkers.g2:G2", "of two rows of which each excludes the other, one is inserted at most"),
+        "monotonic": (
+            "splitbrain.checkers.monotonic:Monotonic",
+            "increments of a maximum are in one order, and nobody goes back in it",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": (

@@ -177,6 +177,7 @@ def compose(options: RunOptions) -> Test:
         rate=options.rate,
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
+        isolation=system.capabilities.isolation,
     )
     if _unusual(options) and "read" not in workload.fs:
         raise UsageError(

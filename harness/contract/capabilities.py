@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
@@ -21,6 +21,9 @@ from splitbrain.harness.contract.upgrades import Upgrades
 if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
     from splitbrain.harness.contract.embedding import Embeddable
     from splitbrain.harness.contract.observing import Observable
+
+STRICT_SERIALIZABLE: Final = "strict-serializable"
+"""One order of all transactions, which real time does not contradict."""
 
 CountMarks: TypeAlias = Callable[[], AbstractContextManager[Mapping[str, int]]]
 
@@ -38,6 +41,8 @@ class Capabilities:
             it is made.
         session_reads: the kinds of reads that one session may mix, by the functions of their ops (`ReadPromise`); for
             the operations "read-modes".
+        isolation: the consistency model that its transactions promise, by a name that `splitbrain check
+            --consistency-model` knows; for the operations "transactions".
         elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
         membership: how its nodes leave and join while it runs; None if its members are fixed.
         upgrades: how its nodes are upgraded while it runs; None if there is one version only.
@@ -62,6 +67,7 @@ class Capabilities:
     operations: frozenset[str] = frozenset()
     read_modes: tuple[ReadMode, ...] = (LINEARIZABLE,)
     session_reads: Mapping[str, ReadPromise] = field(default_factory=dict[str, ReadPromise])
+    isolation: str = STRICT_SERIALIZABLE
     elections: Elections | None = None
     membership: Membership | None = None
     upgrades: Upgrades | None = None

@@ -197,6 +197,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
         f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which "
         "follow these or 'write'",
     ),
+    "isolation": _Rule(_is_name, "the name of a consistency model (docs/transactions.md)"),
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
     "upgrades": _Rule(_none_or(_with(*_OF_UPGRADES)), f"None, or have newest, {', '.join(_OF_UPGRADES)}"),

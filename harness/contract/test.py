@@ -48,10 +48,12 @@ class OpShape:
     Attributes:
         keyed: whether it is about a key.
         value: the type of its value, as `msgspec.convert` knows types; None for no value.
+        writes: the functions of the micro-operations that it may have beside reads; None if it has none at all.
     """
 
     keyed: bool = False
     value: Any = None
+    writes: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,13 +60,14 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, IndefiniteError, Mop
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
@@ -140,6 +141,7 @@ class MetadataSession(CompareAndSetLocks):
     def __init__(self, client: Client, timeout_ms: int) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._transactions = MetadataTransactions(client, timeout_ms)
         self._refs: Refs | None = None
         self._written: tuple[int, int] | None = None
 
@@ -226,6 +228,16 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
+    async def transact(self, mops: Sequence[Mop]) -> Answer:
+        """Do reads and writes in their order as one transaction; the mops with their reads."""
+        with _CLASSIFIED:
+            return await self._transactions.transact(mops)
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        """Read registers, and write what follows from them, in one transaction; what was read."""
+        with _CLASSIFIED:
+            return await self._transactions.update(keys, change)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -278,7 +290,7 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
+            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks", "transactions"}),
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
