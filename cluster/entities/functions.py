@@ -42,7 +42,7 @@ def add_functions(functions: Functions, bugs: Bugs = NO_BUGS) -> None:
         broken[bindings.ADD] = bindings.add_binding_to_anything
     for module in _MODULES:
         for operation, function in module.FUNCTIONS:
-            functions.add(operation.name, operation.version, broken.get(operation, function))
+            functions.add(operation.name, operation.version, broken.get(operation) or function)
 
 
 @lru_cache(maxsize=8)

@@ -21,6 +21,11 @@ LookUps: TypeAlias = Generator[tuple[str, Any], Records, "list[str]"]
 Ends: TypeAlias = Generator[tuple[str, Any], Records, "list[tuple[str, str]]"]
 """The same, of kinds and names of destinations."""
 
+TABLES: Final = (
+    *(exchanges.TABLE, queues.TABLE, bindings.BY_SOURCE, route_index.TABLE, topic_trie.EDGES, topic_trie.BINDINGS),
+)
+"""What is looked into."""
+
 ALTERNATE: Final = "alternate-exchange"
 """The argument of an exchange that names another one: for messages that it routes nowhere."""
 

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from splitbrain.cluster.entities import paths
+from splitbrain.cluster.entities import bindings, exchanges, paths, permissions, policies, queues, users, vhosts
 from splitbrain.cluster.entities.records import (
     Binding,
     Exchange,
@@ -58,10 +59,28 @@ def read_topology(tx: Any, data: Any) -> Any:  # noqa: ARG001 - as every operati
 FUNCTIONS: Final = ((READ, read_topology),)
 
 
+TABLES: Final = (
+    *(vhosts.TABLE, users.TABLE, permissions.TABLE, permissions.TOPIC_TABLE, exchanges.TABLE, queues.TABLE),
+    *(bindings.BY_SOURCE, policies.TABLE),
+)
+"""The tables with the same entities, in the same order."""
+
+
 async def read(store: MetadataStore) -> Topology:
     """All entities that depend on each other, of one state; linearizable."""
-    found = dict(await store.ask(READ, None))
-    found["bindings"] = [
-        {**node, "arguments": arguments} for node in found["bindings"] for arguments in node["arguments"]
+    return of_read(await store.ask(READ, None))
+
+
+def of_read(found: Any) -> Topology:
+    """What `READ` gave."""
+    kinds = dict(found)
+    kinds["bindings"] = [
+        {**node, "arguments": arguments} for node in kinds["bindings"] for arguments in node["arguments"]
     ]
-    return msgspec.convert(found, Topology)
+    return msgspec.convert(kinds, Topology)
+
+
+def of_tables(tables: Mapping[str, Sequence[Sequence[Any]]]) -> Topology:
+    """The same from all records of `TABLES`."""
+    kinds = {kind: [record[1] for record in tables[name]] for (kind, _), name in zip(_LEVELS, TABLES, strict=True)}
+    return msgspec.convert(kinds, Topology)

@@ -60,13 +60,14 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, IndefiniteError, Mop
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Entity, IndefiniteError, Mop
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
@@ -142,6 +143,7 @@ class MetadataSession(CompareAndSetLocks):
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
+        self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
         self._written: tuple[int, int] | None = None
 
@@ -238,6 +240,31 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._transactions.update(keys, change)
 
+    async def prepare_topology(self) -> None:
+        """Have the cluster keep the projections of entities."""
+        with _CLASSIFIED:
+            await self._topology.prepare()
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        with _CLASSIFIED:
+            return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity; whether it was there."""
+        with _CLASSIFIED:
+            return await self._topology.delete(entity)
+
+    async def entities(self) -> Answer:
+        """All entities at one moment."""
+        with _CLASSIFIED:
+            return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds, in its tree, its projections, and routes by these."""
+        with _CLASSIFIED:
+            return await self._topology.projected(keys)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -290,7 +317,9 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks", "transactions"}),
+            operations=frozenset(
+                {"key-value", "read-modes", "collections", "counters", "locks", "transactions", "topology"}
+            ),
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
