@@ -175,10 +175,14 @@ Entity: TypeAlias = list[Any]
 the number is in the binding's arguments: bindings that differ in it alone are several."""
 
 
+PROJECT: Final = "project"
+"""The function of ops that a node answers by itself, from what it holds of a topology (`Topology.projected`)."""
+
+
 class Topology(Session, Protocol):
     """Entities of a message broker. What is there already as it is declared can be declared again."""
 
-    async def prepare_topology(self) -> None:
+    async def prepare_topology(self) -> Answer:
         """Have the system keep what `projected` reads; no error where nothing is to be done."""
         ...
 
@@ -200,6 +204,8 @@ class Topology(Session, Protocol):
 
     async def projected(self, keys: Sequence[str]) -> Answer:
         """What the node of this session holds at one moment, in three ways that have to agree; it may be old.
+
+        Ops that ask for it are of function `PROJECT`.
 
         Args:
             keys: routing keys.

@@ -60,7 +60,15 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Entity, IndefiniteError, Mop
+from splitbrain.harness.contract.sessions import (
+    PROJECT,
+    Answer,
+    Change,
+    DefiniteError,
+    Entity,
+    IndefiniteError,
+    Mop,
+)
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.locks import CompareAndSetLocks
@@ -240,10 +248,10 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._transactions.update(keys, change)
 
-    async def prepare_topology(self) -> None:
+    async def prepare_topology(self) -> Answer:
         """Have the cluster keep the projections of entities."""
         with _CLASSIFIED:
-            await self._topology.prepare()
+            return await self._topology.prepare()
 
     async def declare(self, entity: Entity) -> Answer:
         """Make an entity, if it is not there."""
@@ -326,7 +334,7 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS),
+                local=answered_alone(READS) | {PROJECT},
             ),
             membership=self._members,
             upgrades=self._upgrades,

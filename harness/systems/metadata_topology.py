@@ -34,9 +34,10 @@ class MetadataTopology:
     def __init__(self, client: Client, timeout_ms: int) -> None:
         self._store = ClientStore(client, timeout_ms // REQUESTS)
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> Answer:
         """Have the cluster keep the projections of entities."""
         await self._store.register()
+        return Answer(None, self._store.term)
 
     async def declare(self, entity: Entity) -> Answer:
         """Make an entity, if it is not there."""
