@@ -33,6 +33,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.counter:CounterChecker",
             "every sum lies between what had certainly been added and what may have been",
         ),
+        "tree": (
+            "splitbrain.checkers.tree:TreeOutcomes",
+            "ops on trees came to what they can come to: refused, aborted, kept, removed; no verdict else",
+        ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",
             "sessions read monotonically, and what they wrote; their writes stay in order",

@@ -29,6 +29,7 @@ from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
 from splitbrain.workloads.topology import topology
+from splitbrain.workloads.tree import tree
 
 Builder: TypeAlias = Callable[..., Workload]
 """Makes a workload of those arguments of `build` that it takes."""
@@ -44,6 +45,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
     "counter": (counter, "add amounts and read the sums; each increment counts once, also if it was sent again"),
+    "tree": (
+        tree,
+        "conditional writes, deletes and transactions on nested paths, with versions; each tree must be linearizable",
+    ),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (
         lease_lock,

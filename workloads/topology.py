@@ -50,7 +50,7 @@ NUMBERS: Final = 2
 """Bindings of the same ends and key."""
 
 RETRY_S: Final = 0.2
-AGAIN_S: Final = 20.0
+AGAIN_S: Final = 60.0
 """How long the declarations in the end may take."""
 
 

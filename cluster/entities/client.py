@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
-from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, Asking, error_of
-from splitbrain.cluster.client import Client
-from splitbrain.cluster.commands import decode_value
+from splitbrain.cluster.client import Client, ClientError, StoreRefusedError, TransactionAbortedError, UnavailableError
 from splitbrain.cluster.entities.errors import error_of_abort
-from splitbrain.cluster.entities.store import Operation, encoded
-from splitbrain.cluster.entities.tables import REGISTER
-from splitbrain.cluster.errors import ClientError, StoreRefusedError, TransactionAbortedError, UnavailableError
-from splitbrain.cluster.tree import AskNode, LookUp, Nodes, Refused, Registered, Transact, TransactRead, Value
-from splitbrain.cluster.wire import Answer, Body, LocalQuery
+from splitbrain.cluster.entities.store import Operation
+from splitbrain.cluster.entities.tables import PROJECTIONS
+from splitbrain.cluster.transaction_client import TransactionResult
+from splitbrain.cluster.tree import RegisterProjection
 
-_LOOKS: Final = 5
+LOOKS: Final = 5
 """How often tables are read anew because the member applied something meanwhile."""
 
 
-class ClientStore(Asking):
+class ClientStore:
     """A `MetadataStore` of one node. Each request is sent once.
 
     Args:
@@ -27,43 +24,56 @@ class ClientStore(Asking):
         timeout_ms: after so long the node gives up on a request.
 
     Attributes:
-        term: in which the last request was answered; None before the first.
+        term: in which the last operation was answered; None before the first.
     """
 
-    def __init__(self, client: Client, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
-        super().__init__(client._channel, client._group)  # pyright: ignore[reportPrivateUsage]
+    def __init__(self, client: Client, timeout_ms: int) -> None:
         self.term: int | None = None
+        self._client = client
         self._timeout_ms = timeout_ms
+        self._has_registered = False
 
     async def change(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`."""
-        return _value(await self._answer(Transact(*operation, encoded(data))))
+        wanted = self._client.transaction(*operation, data, "write", timeout_ms=self._timeout_ms)
+        return (await self._result(wanted)).value
 
     async def ask(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`."""
-        return _value(await self._answer(TransactRead(*operation, encoded(data))))
+        wanted = self._client.transaction(*operation, data, "read", timeout_ms=self._timeout_ms)
+        return (await self._result(wanted)).value
 
     async def records(self, table: str, key: Any = None) -> Sequence[Sequence[Any]]:
-        """See `MetadataStore`. What was never registered is registered now; the next look-up finds it."""
-        answer = await self._answer(LookUp(table, None if key is None else encoded(key)))
-        if isinstance(answer.outcome, Refused) and answer.outcome.reason == "unknown_projection":
-            await self.register()
-            raise UnavailableError(f"unavailable: {answer.outcome.detail} until now: ask again.", answer.term)
-        return _value(answer)
+        """See `MetadataStore`. What the cluster does not keep it keeps from now on: a later look-up finds it."""
+        try:
+            found = await (self._client.all_records(table) if key is None else self._client.look_up(table, key))
+        except UnavailableError:
+            if not self._has_registered:
+                await self.register()
+            raise
+        self.term = found.term
+        return found.records
 
     async def register(self) -> None:
-        """Have the cluster keep the projections of entities; those that it keeps already stay as they are.
+        """Have the cluster keep the projections of entities.
 
         Raises:
             ClientError: one could not be registered.
         """
-        for command in REGISTER:
-            answer = await self._answer(command)
-            match answer.outcome:
-                case Nodes() | Registered() | Refused("projection_already_exists"):
-                    pass
-                case outcome:
-                    raise error_of(outcome, answer.term)
+        there = await self._client.projections(timeout_ms=self._timeout_ms)
+        for wanted in PROJECTIONS:
+            if wanted.name not in there:
+                await self._register(wanted)
+        self._has_registered = True
+
+    async def _register(self, wanted: RegisterProjection) -> None:
+        try:
+            await self._client.register_projection(
+                wanted.name, wanted.path, wanted.kind, wanted.function, dict(wanted.tables), timeout_ms=self._timeout_ms
+            )
+        except StoreRefusedError as error:
+            if error.reason != "projection_already_exists":  # another client was first
+                raise
 
     async def at_one_moment(
         self, operation: Operation, tables: Sequence[str]
@@ -73,24 +83,24 @@ class ClientStore(Asking):
         Raises:
             UnavailableError: the member applied something between the requests each time, or does not know.
         """
-        for _ in range(_LOOKS):
-            first = await self._answer(LocalQuery(TransactRead(*operation, encoded(None))))
+        for _ in range(LOOKS):
+            first = await self._local(operation)
             found = {table: await self.records(table) for table in tables}
-            last = await self._answer(LocalQuery(AskNode((), "exists")))
-            if first.index == last.index:
-                return _value(first), found
+            if (await self._local(operation)).index == first.index:
+                return first.value, found
         raise UnavailableError("unavailable: the member applied something each time: ask again.", self.term)
 
-    async def _answer(self, body: Body) -> Answer:
-        answer = await self._ask(body, self._timeout_ms)
-        self.term = answer.term
-        return answer
+    async def _local(self, operation: Operation) -> TransactionResult:
+        wanted = self._client.transaction(*operation, None, "read", read_mode="local", timeout_ms=self._timeout_ms)
+        return await self._result(wanted)
 
-
-def _value(answer: Answer) -> Any:
-    if isinstance(answer.outcome, Value):
-        return decode_value(answer.outcome.data)
-    raise _error(error_of(answer.outcome, answer.term))
+    async def _result(self, wanted: Awaitable[TransactionResult]) -> TransactionResult:
+        try:
+            result = await wanted
+        except ClientError as error:
+            raise _error(error) from error
+        self.term = result.term
+        return result
 
 
 def _error(error: ClientError) -> ClientError:

@@ -108,6 +108,14 @@ class Counters(Session, Protocol):
         ...
 
 
+class Trees(Session, Protocol):
+    """Small trees of named nodes with payloads and versions, each by a name of its own."""
+
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op of the model `tree` (`splitbrain.checkers.models.trees`); its result."""
+        ...
+
+
 class Locks(Session, Protocol):
     """Locks that are held until they are given back. A lock is free until it is taken; no client waits for one."""
 
@@ -238,6 +246,7 @@ KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
 READ_MODES: Final = OperationGroup("read-modes", ReadModes)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
+TREES: Final = OperationGroup("trees", Trees)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
@@ -245,7 +254,7 @@ TOPOLOGY: Final = OperationGroup("topology", Topology)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
-    for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS, TRANSACTIONS, TOPOLOGY)
+    for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, TREES, LOCKS, LEASE_LOCKS, TRANSACTIONS, TOPOLOGY)
 }
 """The groups that splitbrain has itself, by name."""
 

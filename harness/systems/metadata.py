@@ -71,6 +71,7 @@ from splitbrain.harness.contract.sessions import (
 )
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
@@ -238,6 +239,11 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op on a small tree."""
+        with _CLASSIFIED:
+            return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
+
     async def transact(self, mops: Sequence[Mop]) -> Answer:
         """Do reads and writes in their order as one transaction; the mops with their reads."""
         with _CLASSIFIED:
@@ -326,7 +332,7 @@ class Metadata:
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
             operations=frozenset(
-                {"key-value", "read-modes", "collections", "counters", "locks", "transactions", "topology"}
+                {"key-value", "read-modes", "collections", "counters", "trees", "locks", "transactions", "topology"}
             ),
             session_reads=READS,
             elections=Elections(
@@ -546,6 +552,10 @@ def _collection(name: str) -> str:
 
 def _counter(name: str) -> str:
     return f"/counters/{_name(name)}"
+
+
+def _tree(name: str) -> str:
+    return f"/trees/{_name(name)}"
 
 
 _CLIENTS: Final = "/clients"

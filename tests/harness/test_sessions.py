@@ -53,6 +53,7 @@ def test_each_group_has_its_own_calls() -> None:
         "read-modes": ["compare_and_set", "create", "read", "read_as", "write"],
         "collections": ["add", "elements"],
         "counters": ["increment", "read_counter"],
+        "trees": ["in_tree"],
         "locks": ["lock", "unlock"],
         "lease-locks": ["lease_holds", "lease_lock", "lease_unlock"],
         "transactions": ["transact", "update"],
