@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from splitbrain.cluster.client import Client, ClientError, StoreRefusedError, TransactionAbortedError, UnavailableError
@@ -49,7 +50,8 @@ class ClientStore:
             found = await (self._client.all_records(table) if key is None else self._client.look_up(table, key))
         except UnavailableError:
             if not self._has_registered:
-                await self.register()
+                with suppress(ClientError):  # what counts is that nothing is known now
+                    await self.register()
             raise
         self.term = found.term
         return found.records

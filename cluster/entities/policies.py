@@ -1,8 +1,8 @@
 """Policies: settings of the queues and exchanges of a virtual host whose names match a regular expression.
 
 One policy counts for an entity: of those that match, the one of the highest priority, of equals the first by name. An
-operator's policy counts beside it. What an entity was declared with goes first (document S001); of a number that both
-policies set the smaller counts where it is a limit, and the larger where it is a number of replicas (CMR-1).
+operator's policy counts beside it; what an entity was declared with is the caller's to put first (documents S001, S003).
+Of a number that both policies set the smaller counts where it is a limit, the larger where it is a number of replicas.
 """
 
 # A transaction reads values of any shape.

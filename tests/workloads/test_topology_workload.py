@@ -13,7 +13,7 @@ from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.metadata import MetadataSession
 from splitbrain.workloads.catalogue import build
 from splitbrain.workloads.topology import ROUTED_KEYS, names
-from tests.cluster.support import World, in_cluster
+from tests.cluster.support import World, eventually, in_cluster
 from tests.workloads.support import drive, invocations
 
 BOUND: list[Any] = ["binding", "v", "direct", "queue", "q", "a.b"]
@@ -46,13 +46,15 @@ def session_on(bugs: Bugs, check: Any) -> None:
 async def shown(session: MetadataSession) -> Any:
     """What a node holds once it has applied all that was acknowledged."""
     wanted = (await session.entities()).value
-    while True:
+
+    async def found() -> Any:
         try:
-            found = (await session.projected(ROUTED_KEYS)).value
+            value = (await session.projected(ROUTED_KEYS)).value
         except DefiniteError:
-            continue
-        if found["tree"] == wanted:
-            return found
+            return None
+        return value if value["tree"] == wanted else None
+
+    return await eventually(found)
 
 
 def test_a_node_shows_what_was_declared_in_its_tree_its_projections_and_by_its_routes() -> None:
