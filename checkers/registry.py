@@ -33,6 +33,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.counter:CounterChecker",
             "every sum lies between what had certainly been added and what may have been",
         ),
+        "tree": (
+            "splitbrain.checkers.tree:TreeOutcomes",
+            "ops on trees came to what they can come to: refused, aborted, kept, removed; no verdict else",
+        ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",
             "sessions read monotonically, and what they wrote; their writes stay in order",
@@ -58,6 +62,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "monotonic": (
             "splitbrain.checkers.monotonic:Monotonic",
             "increments of a maximum are in one order, and nobody goes back in it",
+        ),
+        "topology": (
+            "splitbrain.checkers.topology:TopologyChecker",
+            "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
         ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),

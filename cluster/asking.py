@@ -121,6 +121,8 @@ def _refusal(refused: tree.Refused, term: int) -> ClientError:
         case "possibly_matching_many_nodes_denied":
             message = f"{refused.reason}:{about} may match many tree nodes."
             return PossiblyMatchingManyNodesDeniedError(message, term)
+        case "unknown_projection":
+            return UnavailableError(f"{message[:-1]} here, or not yet: register it, or ask again.", term)
         case "unavailable":
             return UnavailableError(message, term)
         case reason:

@@ -247,7 +247,7 @@ M34: Final = Bug(
     "M34",
     "a transaction that is aborted leaves what it had written until then",
     "RedisRaft's aborted reads",
-    ("rw-register",),
+    ("rw-register", "bank", "linearizable"),
 )
 M35: Final = Bug(
     "M35",
@@ -357,6 +357,18 @@ M52: Final = Bug(
     "ra e373a647",
     ("quorum-progress", "recovery"),
 )
+M57: Final = Bug(
+    "M57",
+    "the index of routes holds one record for bindings that differ in arguments alone: the end of one ends them all",
+    "rabbitmq-server #14533",
+    ("topology",),
+)
+M58: Final = Bug(
+    "M58",
+    "a binding is made to what was there when it was looked up, before the transaction that makes it",
+    "rabbit_db_binding:create",
+    ("topology",),
+)
 M80: Final = Bug(
     "M80",
     "a leader without replies of a majority stays leader, and continues its heartbeats",
@@ -397,13 +409,13 @@ M93: Final = Bug(
     "M93",
     "an abort takes back the nodes that the transaction made, and not what it wrote to others",
     "a partial rollback",
-    ("rw-register",),
+    ("rw-register", "bank", "linearizable"),
 )
 M94: Final = Bug(
     "M94",
     "a transaction that met a conflict is acknowledged, and never tried again",
     "a lost retry",
-    ("rw-register", "bank", "monotonic", "linearizable"),
+    ("rw-register", "g2", "monotonic", "linearizable"),
 )
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}

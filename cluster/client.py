@@ -28,6 +28,7 @@ from splitbrain.cluster.errors import (
     ChangeRefusedError,
     ClientError,
     ClusterError,
+    CorruptExportError,
     InvalidPathError,
     InvalidRequestError,
     NodeNotFoundError,
@@ -39,12 +40,15 @@ from splitbrain.cluster.errors import (
     UnavailableError,
 )
 from splitbrain.cluster.members import incarnation_of, member_id, node_of
+from splitbrain.cluster.pattern_client import PatternClient, SeenNode, SeenNodes, StoredProcedure
 from splitbrain.cluster.pipeline import AppliedCommand, Pipeline, UnappliedCommand
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.reading import ReadMode
+from splitbrain.cluster.registration_client import Records, RegistrationClient, Trigger
 from splitbrain.cluster.retry import Refs, retrying
 from splitbrain.cluster.stream import StreamConnection
 from splitbrain.cluster.transaction_client import TransactionClient, TransactionMode, TransactionResult
+from splitbrain.cluster.transfer_client import Imported, TransferClient
 from splitbrain.cluster.tree import Properties
 from splitbrain.cluster.tree_client import AppendedEntry, Names, TreeClient
 from splitbrain.cluster.tree_node import TreeNode
@@ -61,7 +65,9 @@ __all__ = [
     "Client",
     "ClientError",
     "ClusterError",
+    "CorruptExportError",
     "FromMember",
+    "Imported",
     "InvalidPathError",
     "InvalidRequestError",
     "MemberRole",
@@ -75,15 +81,20 @@ __all__ = [
     "Priority",
     "Properties",
     "ReadMode",
+    "Records",
     "Ref",
     "Refs",
     "RefusedError",
     "ReplyFrom",
+    "SeenNode",
+    "SeenNodes",
     "StoreRefusedError",
+    "StoredProcedure",
     "TransactionAbortedError",
     "TransactionMode",
     "TransactionResult",
     "TreeNode",
+    "Trigger",
     "UnappliedCommand",
     "UnavailableError",
     "WrittenState",
@@ -118,7 +129,7 @@ async def connect(endpoint: socket.socket | MessageConnection) -> Client:
     return Client(Channel(connection))
 
 
-class Client(TreeClient, TransactionClient, AdminClient):
+class Client(TreeClient, PatternClient, TransactionClient, RegistrationClient, TransferClient, AdminClient):
     """A connection to one node. Made by `connect`, inside a running event loop.
 
     Every request raises a `ClientError` if it got no result; paths are text ("/a/b/c"). A command with a `ref` is

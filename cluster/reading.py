@@ -6,12 +6,13 @@ from typing import Literal, TypeAlias
 
 from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.tree import Query
-from splitbrain.cluster.wire import Body, LeaderQuery, LocalQuery
+from splitbrain.cluster.wire import Body, FencedQuery, LeaderQuery, LocalQuery
 
-ReadMode: TypeAlias = Literal["consistent", "leader", "local"]
-"""What a read promises. "consistent": it is linearizable (RA-27). "leader": a node answers that takes itself for the
-leader; stale where there is another one (RA-26). "local": the node that is asked answers from what it has applied
-(RA-25)."""
+ReadMode: TypeAlias = Literal["consistent", "fenced", "leader", "local"]
+"""What a read promises. "consistent": it is linearizable (RA-27). "fenced": the node that is asked answers, once it has
+applied what the leader that it knows has in its log; stale where that is an old one, but never older than what this
+node answered before (KH-11). "leader": a node answers that takes itself for the leader; stale where there is another
+one (RA-26). "local": the node that is asked answers from what it has applied (RA-25)."""
 
 
 def in_mode(query: Query, mode: ReadMode, after: tuple[int, int] | None) -> Body:
@@ -27,5 +28,7 @@ def in_mode(query: Query, mode: ReadMode, after: tuple[int, int] | None) -> Body
             return LocalQuery(query, after)
         case "leader":
             return LeaderQuery(query)
+        case "fenced":
+            return FencedQuery(query)
         case "consistent":
             return query

@@ -86,6 +86,15 @@ class LeaderQuery(msgspec.Struct, frozen=True, array_like=True, tag="leader"):
     query: Query
 
 
+class FencedQuery(msgspec.Struct, frozen=True, array_like=True, tag="fenced"):
+    """A query that this node answers once it has applied what the leader that it knows has in its log (KH-11).
+
+    That leader says so by itself, without asking a majority: where there is another one, the answer may be old.
+    """
+
+    query: Query
+
+
 class TransactAuto(msgspec.Struct, frozen=True, array_like=True, tag="transact_auto"):
     """A transaction of which the node that is asked finds out whether it writes (KH-8).
 
@@ -176,6 +185,7 @@ Body: TypeAlias = (
     | Query
     | LocalQuery
     | LeaderQuery
+    | FencedQuery
     | TransactAuto
     | MemberChange
     | ForceShrinkMembers
@@ -404,7 +414,11 @@ class AwaitEntry(msgspec.Struct, frozen=True, array_like=True, tag="await_entry"
     term: int
 
 
-Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange | AwaitEntry
+class AskForFence(msgspec.Struct, frozen=True, array_like=True, tag="ask_for_fence"):
+    """Have a node that takes itself for the leader say what the last entry in its log is: an `Appended` (KH-11)."""
+
+
+Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange | AwaitEntry | AskForFence
 ForwardedReply: TypeAlias = Literal["leader", "after_log_append", "noreply"]
 
 

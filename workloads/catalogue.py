@@ -28,6 +28,8 @@ from splitbrain.workloads.read_modes import RAFT, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
+from splitbrain.workloads.topology import topology
+from splitbrain.workloads.tree import tree
 
 Builder: TypeAlias = Callable[..., Workload]
 """Makes a workload of those arguments of `build` that it takes."""
@@ -43,6 +45,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
     "counter": (counter, "add amounts and read the sums; each increment counts once, also if it was sent again"),
+    "tree": (
+        tree,
+        "conditional writes, deletes and transactions on nested paths, with versions; each tree must be linearizable",
+    ),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (
         lease_lock,
@@ -63,6 +69,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     ),
     "monotonic": (monotonic, "write the maximum of several registers, plus one; no number is written twice"),
     "multi-cas": (multi_cas, "read, write and compare-and-set two registers together; each pair must be linearizable"),
+    "topology": (
+        topology,
+        "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
+    ),
 }
 """Name: (builder, a line on it)."""
 

@@ -35,13 +35,13 @@ from splitbrain.cluster.tree.nodes import (
     Before,
     Node,
     content_of,
-    dumped,
     kept_in,
     kept_share,
     share,
 )
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.payloads import Payload, Properties
+from splitbrain.cluster.tree.slices import InSlices, at_once, dumped_in_slices
 
 NEWEST_VERSION: Final = 3
 """The latest version of the state machine that this program understands."""
@@ -51,8 +51,6 @@ IMPLICIT_PARENTS_GO: Final = 2
 
 PATTERNS_COME: Final = 3
 """The version from which on there are commands that are not plain."""
-
-_encoder = msgspec.msgpack.Encoder()
 
 
 class TreeState:
@@ -232,7 +230,11 @@ class TreeState:
 
     def dump(self) -> bytes:
         """All of the state; equal bytes for equal trees."""
-        return _encoder.encode([dumped(node) for node in self.nodes()])
+        return at_once(self.dump_in_slices())
+
+    def dump_in_slices(self) -> InSlices[bytes]:
+        """The same, with pauses."""
+        return dumped_in_slices(self.root, self._size)
 
     @classmethod
     def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1) -> TreeState:

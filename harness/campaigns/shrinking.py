@@ -255,7 +255,7 @@ def _on_fewer_nodes(plan: Plan, wanted: Guilt, pool: Pool, go_on: Callable[[], b
         found = pool.first(in_time, lambda played: played.found(wanted), wanted.checker)
         if found is not None:
             place, played = found
-            return candidates[place], _of_the_same_type(played, wanted), tried + place + 1
+            return candidates[place], played.as_sought(wanted), tried + place + 1
         tried += len(candidates)
     return plan, wanted, tried
 
@@ -302,13 +302,7 @@ def _beginning(failure: Failure, pool: Pool) -> tuple[Plan, Guilt, int]:
     place, played = found
     guilt = matches(played)
     assert guilt is not None, "it was chosen for that"
-    return seeded[place], _of_the_same_type(played, guilt), place + 1
-
-
-def _of_the_same_type(played: Played, wanted: Guilt) -> Guilt:
-    """What a run was found guilty of, as far as it was sought: else one type of anomaly would lead to another."""
-    now = next(each for each in played.guilt if each.checker == wanted.checker)
-    return msgspec.structs.replace(now, anomalies=tuple(name for name in now.anomalies if name in wanted.anomalies))
+    return seeded[place], played.as_sought(guilt), place + 1
 
 
 def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: Pool) -> Smallest:
