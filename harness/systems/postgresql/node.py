@@ -311,19 +311,25 @@ def log(text: str) -> None:
 def leave_root(data: str) -> None:
     """Start this program again as a plain user, since PostgreSQL refuses to run as root.
 
-    In a user namespace of its own the same user is no longer root, and owns the same files; where the kernel refuses
-    one, as in a container, there is the user whom Debian's package creates.
+    In a user namespace root becomes a plain user who owns the same files. Where the kernel refuses one, as in a
+    container, there is the user whom Debian's package creates; and below the folder of another user, which may be
+    closed to both, that user.
     """
     if os.geteuid() != 0:
         return
-    namespace = ("unshare", "--user", "--ipc", "--map-user=65534", "--map-group=65534")
-    debian = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=keep")
-    for way in (namespace, debian):
-        if subprocess.run((*way, "true"), stderr=subprocess.DEVNULL).returncode == 0:
-            if way == debian:
-                subprocess.run(("chown", "-R", "postgres:postgres", data), check=True)
-            os.execvp(way[0], [*way, sys.executable, *sys.argv])
+    folders = [folder.stat() for folder in Path(data).parents]
+    users = [("postgres", "postgres"), *((str(found.st_uid), str(found.st_gid)) for found in folders if found.st_uid)]
+    _try(("unshare", "--user", "--ipc", "--map-user=65534", "--map-group=65534"))
+    for user, group in users:
+        if subprocess.run(("chown", "-R", f"{user}:{group}", data), stderr=subprocess.DEVNULL).returncode == 0:
+            _try(("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--pdeathsig=keep"))
     sys.exit("splitbrain: PostgreSQL does not run as root, and no other user can be had here.")
+
+
+def _try(way: tuple[str, ...]) -> None:
+    """Become this program, started in that way, if it can be read then."""
+    if subprocess.run((*way, "test", "-r", sys.argv[0]), stderr=subprocess.DEVNULL).returncode == 0:
+        os.execvp(way[0], [*way, sys.executable, *sys.argv])
 
 
 def find_programs() -> Path:
