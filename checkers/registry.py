@@ -63,6 +63,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.monotonic:Monotonic",
             "increments of a maximum are in one order, and nobody goes back in it",
         ),
+        "topology": (
+            "splitbrain.checkers.topology:TopologyChecker",
+            "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": (

@@ -357,6 +357,18 @@ M52: Final = Bug(
     "ra e373a647",
     ("quorum-progress", "recovery"),
 )
+M57: Final = Bug(
+    "M57",
+    "the index of routes holds one record for bindings that differ in arguments alone: the end of one ends them all",
+    "rabbitmq-server #14533",
+    ("topology",),
+)
+M58: Final = Bug(
+    "M58",
+    "a binding is made to what was there when it was looked up, before the transaction that makes it",
+    "rabbit_db_binding:create",
+    ("topology",),
+)
 M80: Final = Bug(
     "M80",
     "a leader without replies of a majority stays leader, and continues its heartbeats",

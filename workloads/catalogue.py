@@ -28,6 +28,7 @@ from splitbrain.workloads.read_modes import RAFT, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
+from splitbrain.workloads.topology import topology
 from splitbrain.workloads.tree import tree
 
 Builder: TypeAlias = Callable[..., Workload]
@@ -68,6 +69,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     ),
     "monotonic": (monotonic, "write the maximum of several registers, plus one; no number is written twice"),
     "multi-cas": (multi_cas, "read, write and compare-and-set two registers together; each pair must be linearizable"),
+    "topology": (
+        topology,
+        "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
+    ),
 }
 """Name: (builder, a line on it)."""
 

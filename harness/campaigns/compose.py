@@ -21,7 +21,7 @@ from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
-from splitbrain.harness.contract.sessions import READ_MODES
+from splitbrain.harness.contract.sessions import READ_MODES, TRANSACTIONS
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     BURST_MAX,
@@ -67,6 +67,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     world: str = "lan"
     read_mode: str = "linearizable"
+    isolation: str = ""
     consistency_model: str = ""
     schedule: str = ""
     scheduled: tuple[ScriptedFault, ...] = ()
@@ -162,7 +163,7 @@ def compose(options: RunOptions) -> Test:
     _check_demands(options)
     backend = backend_of(options)
     _check_world(options)
-    system = systems.build(options.system, options.read_mode)
+    system = systems.build(options.system, options.read_mode, options.isolation)
     bugs = names("--bug", options.bug)
     for bug in bugs:
         if bug not in system.bugs:
@@ -186,7 +187,7 @@ def compose(options: RunOptions) -> Test:
             f"--consistency-model {','.join(models)}: workload {options.workload!r} is judged by a property of its "
             "own: remove it, or choose list-append or rw-register."
         )
-    if _reads_unusually(options) and "read" not in workload.fs:
+    if _reads_unusually(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
         )
@@ -257,9 +258,10 @@ def _reads_unusually(options: RunOptions) -> bool:
 
 
 def _unusual(options: RunOptions) -> list[str]:
-    """The read mode, and the consistency models, if they are not the usual ones: such runs are of another test."""
+    """The read mode, the level and the consistency models, if they are not the usual ones: runs of another test."""
     modes = [options.read_mode] if _reads_unusually(options) else []
-    return [*modes, *map(_plain, names("--consistency-model", options.consistency_model))]
+    level = [f"at_{_plain(options.isolation)}"] if options.isolation else []
+    return [*modes, *level, *map(_plain, names("--consistency-model", options.consistency_model))]
 
 
 def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
@@ -340,6 +342,7 @@ _DEFAULTS = {
     "recovery": 20.0,
     "world": "lan",
     "read_mode": "linearizable",
+    "isolation": "",
     "consistency_model": "",
     "schedule": "",
     "hosts": None,

@@ -244,6 +244,14 @@ test = _apply(
             "same property in both modes.",
         ),
         click.option(
+            "--isolation",
+            default="",
+            callback=parsing.named,
+            metavar="LEVEL",
+            help="The level of isolation of transactions, if the system has several (postgresql): read-committed, "
+            "repeatable-read or serializable.  [default: the system's own]",
+        ),
+        click.option(
             "--consistency-model",
             default="",
             callback=parsing.named,

@@ -60,7 +60,15 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, IndefiniteError, Mop
+from splitbrain.harness.contract.sessions import (
+    PROJECT,
+    Answer,
+    Change,
+    DefiniteError,
+    Entity,
+    IndefiniteError,
+    Mop,
+)
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
@@ -68,6 +76,7 @@ from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
@@ -143,6 +152,7 @@ class MetadataSession(CompareAndSetLocks):
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
+        self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
         self._written: tuple[int, int] | None = None
 
@@ -244,6 +254,31 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
 
+    async def prepare_topology(self) -> Answer:
+        """Have the cluster keep the projections of entities."""
+        with _CLASSIFIED:
+            return await self._topology.prepare()
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        with _CLASSIFIED:
+            return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity; whether it was there."""
+        with _CLASSIFIED:
+            return await self._topology.delete(entity)
+
+    async def entities(self) -> Answer:
+        """All entities at one moment."""
+        with _CLASSIFIED:
+            return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds, in its tree, its projections, and routes by these."""
+        with _CLASSIFIED:
+            return await self._topology.projected(keys)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -297,7 +332,7 @@ class Metadata:
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
             operations=frozenset(
-                {"key-value", "read-modes", "collections", "counters", "trees", "locks", "transactions"}
+                {"key-value", "read-modes", "collections", "counters", "trees", "locks", "transactions", "topology"}
             ),
             session_reads=READS,
             elections=Elections(
@@ -305,7 +340,7 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS),
+                local=answered_alone(READS) | {PROJECT},
             ),
             membership=self._members,
             upgrades=self._upgrades,
