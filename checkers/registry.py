@@ -49,6 +49,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.transactions:RwRegister",
             "transactions that write registers have no anomaly that a consistency model proscribes",
         ),
+        "closed-predicate": (
+            "splitbrain.checkers.transactions:ClosedPredicate",
+            "transactions that read by predicates have no anomaly that a consistency model proscribes",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": (
