@@ -126,7 +126,8 @@ def judge_inference(inference: Inference, expected: Expected, *, realtime: bool 
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
     observed = tuple(edges)
-    saturated = saturate(len(transactions), nodes, observed, inference.keys, tag)
+    keys = inference.keys() if _uses_derived(proscribed) else ()
+    saturated = saturate(len(transactions), nodes, observed, keys, tag)
     if saturated.premises:
         edges.append(saturated.edges)
     found = cycles_of(len(transactions), nodes, edges, tag)
@@ -147,6 +148,11 @@ def infer(transactions: Transactions, workload: Workload, assumptions: Assumptio
     if workload == "list-append":
         return infer_lists(transactions, source)
     return infer_registers(transactions, assumptions, source)
+
+
+def _uses_derived(proscribed: frozenset[str]) -> bool:
+    """Whether an anomaly that is looked for may have edges that only saturation finds."""
+    return any(BY_NAME[each].level for each in proscribed if each in BY_NAME)
 
 
 def _tag(proscribed: frozenset[str]) -> int:
