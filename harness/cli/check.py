@@ -239,7 +239,12 @@ def _refuse_settings(ctx: click.Context, checker: str) -> None:
                 f"add --workload {' or '.join(WORKLOADS)}."
             )
     settings = [each for each in ("model", "time_limit", "memory_limit", "witness_time") if options.given(ctx, each)]
-    for name in [*settings, *(["picture"] if options.given(ctx, "picture") else [])]:
+    if options.given(ctx, "picture") and checker not in ("linearizable", *WORKLOADS):
+        raise UsageError(
+            f"--picture {ctx.params['picture']}: it is for the checker linearizable and for transactions, "
+            f"not {checker}: remove it."
+        )
+    for name in settings:
         if checker != "linearizable":
             raise UsageError(
                 f"{options.written(name)} {ctx.params[name]}: it is for the checker linearizable, not {checker}: "

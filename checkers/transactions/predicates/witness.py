@@ -58,13 +58,14 @@ class PredicateWitnesses(Witnesses):
             return f"{first} {_made(before)}, and {second} {_found(after, key, step.get('rule', ''))}"
         if step["kind"] == "ww":
             return f"{key} was {shown(before[2])} at the beginning, and {second} {_made(after)}"
-        found = _found(before, key, step.get("rule", ""))
+        found = _found(before, key, "")
         if after[0] == INIT:
             return (
                 f"{first} {found}, which it was only before {second} made the universe with {key} as {shown(after[2])}"
             )
         changes = ", which changes whether it matches" if step["kind"] == "rwp" else ""
-        return f"{first} {found}, as it was at the beginning, and {second} {_made(after)}{changes}"
+        first_version = "the first version of it" if before[0] == "r" else f"so it selected the first version of {key}"
+        return f"{first} {found}, {first_version}, and {second} {_made(after)}{changes}"
 
     def _sentence(self, case: Case, names: Names) -> str:
         key = self._transactions.key_names[case.key]
