@@ -61,11 +61,15 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "g2": ("splitbrain.checkers.g2:G2", "of two rows of which each excludes the other, one is inserted at most"),
         "monotonic": (
             "splitbrain.checkers.monotonic:Monotonic",
-            "increments of a maximum are in one order, and nobody goes back in it",
+            "increments of a maximum are in one order, and no client goes back in it",
         ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
+        ),
+        "closed-predicate": (
+            "splitbrain.checkers.transactions:ClosedPredicate",
+            "transactions that read by predicates have no anomaly that a consistency model proscribes",
         ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
