@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.kernels import inlined, kernel
-from splitbrain.results.arrow import HISTORY_SCHEMA, MOPS
+from splitbrain.results.arrow import HISTORY_SCHEMA, MOPS, PLAIN_MOPS
+from splitbrain.results.listreads import with_summaries
 
 LEVELS: Final = {"serial": 0, "snapshot": 1, "none": 2}
 _arrow: Any = pa
@@ -140,8 +141,8 @@ def _table(rows: _Rows, shape: Shape) -> pa.Table:
     values = _arrow.Array.from_buffers(
         _arrow.list_(_arrow.int64()), mops, [known, _arrow.py_buffer(offsets)], children=[elements]
     )
-    struct = _arrow.StructArray.from_arrays([f, key, value, values], fields=list(MOPS.value_type))
-    column = _arrow.ListArray.from_arrays(_arrow.array(rows.start[: events + 1]), struct, type=MOPS)
+    struct = _arrow.StructArray.from_arrays([f, key, value, values], fields=list(PLAIN_MOPS.value_type))
+    column = _arrow.ListArray.from_arrays(_arrow.array(rows.start[: events + 1]), struct, type=PLAIN_MOPS)
     types = _arrow.array(["invoke", "ok", "fail", "info"]).take(_arrow.array(rows.type[:events]))
     order = np.arange(events)
     columns: dict[str, Any] = {
@@ -150,7 +151,7 @@ def _table(rows: _Rows, shape: Shape) -> pa.Table:
         "process": rows.process[:events],
         "type": types,
         "f": _arrow.array(["txn"]).take(_arrow.array(np.zeros(events, np.int8))),
-        "mops": column,
+        "mops": with_summaries(column, MOPS),
     }
     found: list[Any] = [
         _arrow.array(columns[field.name]) if field.name in columns else pa.nulls(events, field.type)

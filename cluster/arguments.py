@@ -127,7 +127,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         apply_slice=_number_of(options, "--apply-slice", APPLY_SLICE),
         repeat_window=_number_of(options, "--repeat-window", WINDOW),
         machine_version=_number_of(options, "--machine-version", NEWEST_VERSION),
-        functions=known(place for place in options.get("--functions", "").split(",") if place),
+        functions=known((place for place in options.get("--functions", "").split(",") if place), bugs),
     )
     return config, options["--data"]
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.admission import Admission
-from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, NO_BUGS
+from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, M92, NO_BUGS
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import node_of
@@ -25,7 +25,7 @@ from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRol
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
-from splitbrain.cluster.tree import Done, Properties, Put, Query, Result, encode_command
+from splitbrain.cluster.tree import Done, Properties, Put, Query, Result, TransactRead, encode_command
 from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
     AddMember,
@@ -174,6 +174,9 @@ class Requests:
             return
         if isinstance(body, LocalQuery):
             self._read_here(request, body)
+            return
+        if isinstance(body, TransactRead) and M92 in self._bugs:
+            self._read_here(request, LocalQuery(body))
             return
         if isinstance(body, (TakeSnapshot, TakeCheckpoint)):
             request.stage = "writing"

@@ -77,6 +77,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M32B": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
     "M32C": "--workload counter --nemesis kill --nodes 3",
     "M33": "--workload register --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
+    "M34": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M35": "--workload register --nemesis kill --nodes 3",
     "M36": "--workload register --nemesis kill --nodes 3",
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
@@ -113,6 +114,12 @@ CHOSEN: Final[dict[str, str]] = {
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",
+    "M90": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M91": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M92": "--workload list-append --nemesis partition-leader --interval 2 --nodes 3,5 --rate 200"
+    " --concurrency 5n --time-limit 8",
+    "M93": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M94": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
 }
 """What brings a bug out: the options of its hunt."""
 

@@ -18,23 +18,31 @@ import importlib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.errors import ArgumentError, FunctionRefusedError
-from splitbrain.cluster.registered import steps, values
+from splitbrain.cluster.registered import mops, steps, values
 from splitbrain.cluster.tree import Functions
 
-BUILT_IN: Final = Functions.of(values.FUNCTIONS, steps.FUNCTIONS)
+_WITHOUT_BUGS: Final = (values.FUNCTIONS, steps.FUNCTIONS)
+
+BUILT_IN: Final = Functions.of(*_WITHOUT_BUGS, mops.functions(), functions_of())
 """What every node knows. What a name and a version stand for never changes: a changed function is a new version."""
 
 
-def known(places: Iterable[str]) -> Functions:
-    """What a node knows that is started with these places, each as module:attribute.
+def known(places: Iterable[str], bugs: Bugs = NO_BUGS) -> Functions:
+    """What a node knows that is started with these places, each as module:attribute, and with these bugs.
 
     Raises:
         ArgumentError: one cannot be imported, is no `Functions`, or defines what there is already.
     """
-    found = [BUILT_IN, *map(_at, places)]
+    found = [*map(_at, places)]
     try:
-        return BUILT_IN if len(found) == 1 else Functions.of(*found)
+        if not bugs.ids:
+            return Functions.of(BUILT_IN, *found) if found else BUILT_IN
+        return Functions.of(
+            values.FUNCTIONS, steps.FUNCTIONS, mops.functions(bugs), functions_of(bugs), *found, bugs=bugs
+        )
     except FunctionRefusedError as error:
         raise ArgumentError(f"--functions: {error}") from error
 

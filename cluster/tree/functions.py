@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.errors import FunctionRefusedError
 from splitbrain.cluster.tree.determinism import restricted, uses
 from splitbrain.cluster.tree.state import NEWEST_VERSION, PATTERNS_COME
@@ -49,19 +50,24 @@ class Function:
 
 
 class Functions:
-    """Functions by name and version."""
+    """Functions by name and version.
 
-    def __init__(self) -> None:
+    Attributes:
+        bugs: what is broken on purpose where they are carried out.
+    """
+
+    def __init__(self, bugs: Bugs = NO_BUGS) -> None:
+        self.bugs = bugs
         self._functions: dict[tuple[str, int], Function] = {}
 
     @classmethod
-    def of(cls, *parts: Functions) -> Functions:
-        """All functions of these together.
+    def of(cls, *parts: Functions, bugs: Bugs = NO_BUGS) -> Functions:
+        """All functions of these together, carried out with these bugs.
 
         Raises:
             FunctionRefusedError: two of them have the same name and version.
         """
-        together = cls()
+        together = cls(bugs)
         for part in parts:
             for (name, version), function in part._functions.items():
                 together._refuse_twice(name, version)

@@ -219,15 +219,15 @@ class TreeState:
                 return
             concerned = [*gone, *(path[:-1] for path in ending)]
 
-    def undo(self) -> None:
-        """Have nothing of the command under way happened."""
+    def undo(self, *, restores: bool = True) -> None:
+        """Have nothing of the command under way happened; without `restores` only the nodes that it made go."""
         changes = self.changes()
         for path in sorted(changes, key=len, reverse=True):
             if changes[path] is None:
                 self._detach(path)
         for path in sorted(changes, key=len):
             before = changes[path]
-            if before is not None:
+            if before is not None and restores:
                 self._restore(path, before)
         self.begin()
 

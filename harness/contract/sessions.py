@@ -198,6 +198,54 @@ class Transactions(Session, Protocol):
         ...
 
 
+Entity: TypeAlias = list[Any]
+"""Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["exchange", v, x, type]`,
+`["queue", v, q]` or `["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and
+the number is in the binding's arguments: bindings that differ in it alone are several."""
+
+
+PROJECT: Final = "project"
+"""The function of ops that a node answers by itself, from what it holds of a topology (`Topology.projected`)."""
+
+
+class Topology(Session, Protocol):
+    """Entities of a message broker. What is there already as it is declared can be declared again."""
+
+    async def prepare_topology(self) -> Answer:
+        """Have the system keep what `projected` reads; no error where nothing is to be done."""
+        ...
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there.
+
+        Its errors begin with "not_found" where what the entity needs is not there, and with "precondition_failed" where
+        there is one of that name that differs.
+        """
+        ...
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity, and all that needs it; the answer's value is whether it was there."""
+        ...
+
+    async def entities(self) -> Answer:
+        """All entities at one moment, a sorted list; linearizable."""
+        ...
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds at one moment, in three ways that have to agree; it may be old.
+
+        Ops that ask for it are of function `PROJECT`.
+
+        Args:
+            keys: routing keys.
+
+        Returns:
+            A dict. "tree": all entities, sorted. "tables": the same from what the node looks into on hot paths.
+            "routes": by the latter, for each exchange and each of `keys`, `[v, x, key, queues]`.
+        """
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -224,10 +272,13 @@ PROJECTIONS: Final = OperationGroup("projections", ProjectedRecords)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
+TOPOLOGY: Final = OperationGroup("topology", Topology)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
-    for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, TREES, PROJECTIONS, LOCKS, LEASE_LOCKS, TRANSACTIONS)
+    for group in (
+        *(KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, TREES, PROJECTIONS, LOCKS, LEASE_LOCKS, TRANSACTIONS, TOPOLOGY),
+    )
 }
 """The groups that splitbrain has itself, by name."""
 

@@ -61,7 +61,15 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import (
+    PROJECT,
+    Answer,
+    Change,
+    DefiniteError,
+    Entity,
+    IndefiniteError,
+    Mop,
+)
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
@@ -70,6 +78,8 @@ from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
 from splitbrain.harness.systems.metadata_projections import ProjectedRecords
+from splitbrain.harness.systems.metadata_topology import MetadataTopology
+from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
@@ -80,7 +90,12 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 """The folder of image "node" that holds splitbrain/cluster."""
 
 VIEW_TIMEOUT_S: Final = 0.5
-_OPERATIONS: Final = frozenset({"key-value", "read-modes", "collections", "counters", "trees", "projections", "locks"})
+_OPERATIONS: Final = frozenset(
+    {
+        *("key-value", "read-modes", "collections", "counters", "trees", "projections", "locks"),
+        *("transactions", "topology"),
+    }
+)
 REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
 it gave up was definite: an op that the runner must give up is always indefinite."""
@@ -144,6 +159,8 @@ class MetadataSession(CompareAndSetLocks):
     def __init__(self, client: Client, timeout_ms: int) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._transactions = MetadataTransactions(client, timeout_ms)
+        self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
         self._written: tuple[int, int] | None = None
@@ -231,6 +248,16 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
+    async def transact(self, mops: Sequence[Mop]) -> Answer:
+        """Do reads and writes in their order as one transaction; the mops with their reads."""
+        with _CLASSIFIED:
+            return await self._transactions.transact(mops)
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        """Read registers, and write what follows from them, in one transaction; what was read."""
+        with _CLASSIFIED:
+            return await self._transactions.update(keys, change)
+
     async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
         """Carry out an op on a small tree."""
         with _CLASSIFIED:
@@ -255,6 +282,31 @@ class MetadataSession(CompareAndSetLocks):
         """The keys of which the node's records differ from its nodes."""
         with _CLASSIFIED:
             return await self._projected.differing()
+
+    async def prepare_topology(self) -> Answer:
+        """Have the cluster keep the projections of entities."""
+        with _CLASSIFIED:
+            return await self._topology.prepare()
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        with _CLASSIFIED:
+            return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity; whether it was there."""
+        with _CLASSIFIED:
+            return await self._topology.delete(entity)
+
+    async def entities(self) -> Answer:
+        """All entities at one moment."""
+        with _CLASSIFIED:
+            return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds, in its tree, its projections, and routes by these."""
+        with _CLASSIFIED:
+            return await self._topology.projected(keys)
 
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
@@ -315,7 +367,7 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT},
             ),
             membership=self._members,
             upgrades=self._upgrades,

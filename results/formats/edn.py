@@ -31,6 +31,7 @@ from splitbrain.results.columns import text as text_scalar
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats import edn_text
 from splitbrain.results.formats.edn_text import EdnError
+from splitbrain.results.formats.edn_transactions import translated
 from splitbrain.results.formats.rows import NO_PROCESS, NONE, Bools, Ints, Rows, nothing, texts
 from splitbrain.results.formats.transactions import with_mops
 from splitbrain.results.history import HARNESS, NEMESIS
@@ -236,8 +237,11 @@ class _Fields:
             return nothing(len(self.line))
         encoded: Any = compute.dictionary_encode(column)
         distinct: list[str] = encoded.dictionary.to_pylist()
+        known: list[str | None] = translated(encoded.dictionary).to_pylist()
         try:
-            found = list(map(edn_text.json_of, distinct))
+            found = [
+                edn_text.json_of(text) if json is None else json for text, json in zip(distinct, known, strict=True)
+            ]
         except (EdnError, NotFiniteError):
             found = [self._json(name, text, finite) for text in distinct]
         if explicit_nil:

@@ -65,7 +65,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"ops": [{**READ, "value": 3}]}, "ops[0]: read takes no value"),
     ({"ops": [{**READ, "f": "write", "value": "3"}]}, "ops[0]: the value of write is '3'"),
     ({"final_ops": [{**READ, "f": "cas", "value": [1]}]}, "final_ops[0]: the value of cas is [1]"),
-    ({"ops": [{**READ, "mops": []}]}, "has no transactions"),
+    ({"ops": [{**READ, "mops": []}]}, "is no transaction"),
     ({"ops": [{**READ, "at_ns": 10**12}]}, "after end_ns"),
     ({"ops": [{**READ, "due_ns": 6}]}, "ops[0] is due at 6, after it begins (5)"),
     ({"final_ops": [{**READ, "due_ns": 2**63}]}, "final_ops[0] is due at 9223372036854775808, after it begins"),
