@@ -37,6 +37,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.tree:TreeOutcomes",
             "ops on trees came to what they can come to: refused, aborted, kept, removed; no verdict else",
         ),
+        "projections": (
+            "splitbrain.checkers.projections:Projections",
+            "records of projections are those of the tree, and no node says of one that it knew that it is not there",
+        ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",
             "sessions read monotonically, and what they wrote; their writes stay in order",
