@@ -51,7 +51,7 @@ CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare"
 counter all the adds that crashed at once are searched together, which took more than five minutes with 60 clients.
 """
 
-RATES_MAX_HZ: Final = dict.fromkeys(("list-append", "rw-register", "topology", "tree"), 100.0)
+RATES_MAX_HZ: Final = {"list-append": 100.0, "rw-register": 100.0, "topology": 100.0, "tree": 100.0}
 """By workload: each op is several, and costs as much."""
 
 BURST_INTERVALS: Final = 0.25
