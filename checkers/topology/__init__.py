@@ -63,8 +63,8 @@ class TopologyChecker:
     """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
 
     The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
-    one moment. Option `again`: entities that had to be declared once more at the end, when all removals had begun. One of
-    which no such declaration was acknowledged is a reason to call the run inconclusive.
+    one moment. Option `again`: entities that had to be declared once more, when all removals had begun; where no such
+    declaration of one was acknowledged the run is inconclusive.
     """
 
     name = "topology"
