@@ -3,8 +3,8 @@
     python benchmarks/routing.py [--sizes 10,1000,100000] [--messages 200] [--json]
 
 One exchange of each type has so many bindings, each to a queue of its own and with a key of its own, in a tree in this
-process. Of each load messages are routed one by one; the table has the median CPU time of one message, how many queues it
-goes to, the ratio to the smallest size, and that of one more binding: a look at its ends and a transaction.
+process. Of each load messages are routed one by one; the table has the median CPU time of one message, how many queues
+it goes to, the ratio to the smallest size, and that of one more binding: a look at its ends and a transaction.
 
     direct    to one queue, by its key
     topic     to one queue, by the last of three words; every key shares its first word with others

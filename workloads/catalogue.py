@@ -24,6 +24,7 @@ from splitbrain.workloads.lock import lock
 from splitbrain.workloads.long_fork import long_fork
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
+from splitbrain.workloads.projections import projections
 from splitbrain.workloads.read_modes import RAFT, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
@@ -48,6 +49,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "tree": (
         tree,
         "conditional writes, deletes and transactions on nested paths, with versions; each tree must be linearizable",
+    ),
+    "projections": (
+        projections,
+        "nodes answer from their own tables: what they acknowledged, nothing that went, and never that it is not there",
     ),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (

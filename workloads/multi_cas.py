@@ -21,7 +21,7 @@ from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, t
 from splitbrain.workloads.sessions import SessionClient
 
 REGISTERS: Final = ("x", "y")
-VALUES: Final = 3
+VALUES: Final = 2
 OPS_PER_KEY: Final = 100
 
 Registers: TypeAlias = dict[str, Any]

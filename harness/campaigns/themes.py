@@ -79,6 +79,7 @@ ELECTIONS: Final = Theme(
     rates_hz=(100.0, 200.0),
     time_limits_s=(12.0, 20.0, 30.0),
     intervals_s=(0.5, 1.0, 2.0),
+    op_timeouts_s=(2.0, 5.0, 5.0),
 )
 
 DURABILITY: Final = Theme(

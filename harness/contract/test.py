@@ -209,7 +209,7 @@ class Test:
             "concurrency": self.concurrency,
             "op_timeout_s": self.op_timeout_s,
             "recovery_s": self.recovery_s,
-            "nodes": list(self.nodes if self.placement is None else dict.fromkeys(self.placement)),
+            "nodes": [] if self.system.capabilities.standbys else list(dict.fromkeys(self.placement or self.nodes)),
         }
         asked: dict[str, Any] = {"fs": list(self.workload.fs), "faults": self._faults()}
         if self.workload.local:

@@ -53,6 +53,7 @@ from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.read_modes import (
+    LOOK_UP,
     READ,
     READ_AFTER,
     READ_LEADER,
@@ -76,6 +77,7 @@ from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -88,6 +90,12 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 """The folder of image "node" that holds splitbrain/cluster."""
 
 VIEW_TIMEOUT_S: Final = 0.5
+_OPERATIONS: Final = frozenset(
+    {
+        *("key-value", "read-modes", "collections", "counters", "trees", "projections", "locks"),
+        *("transactions", "topology"),
+    }
+)
 REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
 it gave up was definite: an op that the runner must give up is always indefinite."""
@@ -154,6 +162,7 @@ class MetadataSession(CompareAndSetLocks):
         self._transactions = MetadataTransactions(client, timeout_ms)
         self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
+        self._projected = ProjectedRecords(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -239,11 +248,6 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
-    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
-        """Carry out an op on a small tree."""
-        with _CLASSIFIED:
-            return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
-
     async def transact(self, mops: Sequence[Mop]) -> Answer:
         """Do reads and writes in their order as one transaction; the mops with their reads."""
         with _CLASSIFIED:
@@ -253,6 +257,31 @@ class MetadataSession(CompareAndSetLocks):
         """Read registers, and write what follows from them, in one transaction; what was read."""
         with _CLASSIFIED:
             return await self._transactions.update(keys, change)
+
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op on a small tree."""
+        with _CLASSIFIED:
+            return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
+
+    async def write_record(self, key: str, value: int) -> Answer:
+        """Set a record of the projection."""
+        with _CLASSIFIED:
+            return await self._projected.write(_name(key), value)
+
+    async def look_up(self, key: str) -> Answer:
+        """The value of a record as the node has it."""
+        with _CLASSIFIED:
+            return await self._projected.look_up(_name(key))
+
+    async def come_and_go(self, key: str, value: int) -> Answer:
+        """Make a record that goes with what keeps it."""
+        with _CLASSIFIED:
+            return await self._projected.come_and_go(_name(key), value)
+
+    async def differing_records(self) -> Answer:
+        """The keys of which the node's records differ from its nodes."""
+        with _CLASSIFIED:
+            return await self._projected.differing()
 
     async def prepare_topology(self) -> Answer:
         """Have the cluster keep the projections of entities."""
@@ -331,16 +360,14 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset(
-                {"key-value", "read-modes", "collections", "counters", "trees", "locks", "transactions", "topology"}
-            ),
+            operations=_OPERATIONS,
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {PROJECT},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT},
             ),
             membership=self._members,
             upgrades=self._upgrades,

@@ -54,6 +54,7 @@ def test_each_group_has_its_own_calls() -> None:
         "collections": ["add", "elements"],
         "counters": ["increment", "read_counter"],
         "trees": ["in_tree"],
+        "projections": ["come_and_go", "differing_records", "look_up", "write_record"],
         "locks": ["lock", "unlock"],
         "lease-locks": ["lease_holds", "lease_lock", "lease_unlock"],
         "transactions": ["transact", "update"],
