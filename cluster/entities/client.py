@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,17 +23,21 @@ class ClientStore:
 
     Args:
         client: the connection.
-        timeout_ms: after so long the node gives up on a request.
+        timeout_ms: after so long the node gives up on a request; or what says so, asked before each request.
 
     Attributes:
         term: in which the last operation was answered; None before the first.
     """
 
-    def __init__(self, client: Client, timeout_ms: int) -> None:
+    def __init__(self, client: Client, timeout_ms: int | Callable[[], int]) -> None:
         self.term: int | None = None
         self._client = client
-        self._timeout_ms = timeout_ms
+        self._timeout = timeout_ms
         self._has_registered = False
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._timeout() if callable(self._timeout) else self._timeout
 
     async def change(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`."""
