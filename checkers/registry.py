@@ -33,6 +33,14 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.counter:CounterChecker",
             "every sum lies between what had certainly been added and what may have been",
         ),
+        "tree": (
+            "splitbrain.checkers.tree:TreeOutcomes",
+            "ops on trees came to what they can come to: refused, aborted, kept, removed; no verdict else",
+        ),
+        "projections": (
+            "splitbrain.checkers.projections:Projections",
+            "records of projections are those of the tree, and no node says of one that it knew that it is not there",
+        ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",
             "sessions read monotonically, and what they wrote; their writes stay in order",
@@ -48,6 +56,20 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "rw-register": (
             "splitbrain.checkers.transactions:RwRegister",
             "transactions that write registers have no anomaly that a consistency model proscribes",
+        ),
+        "bank": ("splitbrain.checkers.bank:Bank", "every read of all accounts finds the same total"),
+        "long-fork": (
+            "splitbrain.checkers.long_fork:LongFork",
+            "all reads of two registers see their writes in one order",
+        ),
+        "g2": ("splitbrain.checkers.g2:G2", "of two rows of which each excludes the other, one is inserted at most"),
+        "monotonic": (
+            "splitbrain.checkers.monotonic:Monotonic",
+            "increments of a maximum are in one order, and no client goes back in it",
+        ),
+        "topology": (
+            "splitbrain.checkers.topology:TopologyChecker",
+            "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
         ),
         "closed-predicate": (
             "splitbrain.checkers.transactions:ClosedPredicate",
@@ -112,7 +134,7 @@ def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) 
 
     Args:
         name: of the checker.
-        options: of the checker; a model of linearizability is looked up.
+        options: of the checker; a model of linearizability, and consistency models, are looked up.
         fs: the functions that it will have to judge.
 
     Raises:
@@ -120,6 +142,10 @@ def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) 
     """
     if name not in CHECKERS:
         checker(name)
+    if "consistency_models" in options:
+        from splitbrain.checkers.transactions.models import proscribed_by
+
+        proscribed_by(tuple(options["consistency_models"]), ())
     if name == "linearizable" and isinstance(options.get("model"), str):
         from splitbrain.checkers.models import model
 

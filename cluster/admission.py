@@ -22,8 +22,10 @@ from splitbrain.cluster.tree import (
 )
 from splitbrain.cluster.wire import (
     AddMember,
+    AskForFence,
     AwaitEntry,
     Failure,
+    FencedQuery,
     ForceShrinkMembers,
     FromMember,
     LeaderQuery,
@@ -64,9 +66,9 @@ class Admission:
             if problem is not None:
                 return Failure("invalid_reply_mode", True, problem)
         match body:
-            case ForceShrinkMembers() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry():
+            case ForceShrinkMembers() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry() | AskForFence():
                 return None
-            case LocalQuery() | LeaderQuery():
+            case LocalQuery() | LeaderQuery() | FencedQuery():
                 return _path_refusal(body.query)
             case Protected(ref, command):
                 problem = ref_problem(ref)
@@ -99,7 +101,7 @@ def _reply_problem(body: Wanted, reply: Reply) -> str | None:
 def _path_refusal(body: Command | Query) -> Outcome | None:
     if isinstance(body, PlainCommand | PlainQuery):
         return _plain_refusal(body)
-    problem = pattern_problem(getattr(body, "path", ()))  # a transaction has none
+    problem = pattern_problem(getattr(body, "path", None) or ())  # a transaction has none
     return None if problem is None else _invalid(problem)
 
 

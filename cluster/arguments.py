@@ -10,6 +10,7 @@ from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.nodeconfig import APPLY_SLICE, NodeConfig
 from splitbrain.cluster.raft import Config
+from splitbrain.cluster.registered import known
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -24,6 +25,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--chunk-bytes N] [--learners-first 0|1]
                          [--max-batch N] [--max-pipeline N] [--max-pending N]
                          [--apply-slice N] [--repeat-window N] [--machine-version N]
+                         [--functions MODULE:ATTRIBUTE[,MODULE:ATTRIBUTE]...]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -59,6 +61,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                   a version is in force once all members support it, and never goes back
   --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
                   all nodes
+  --functions     what the node knows beside its own of registered functions, for transactions, procedures and
+                  projections: where its modules have their splitbrain.cluster.tree.Functions; the same on all nodes
 """
 
 _REPEATABLE: Final = "--peer"
@@ -83,6 +87,7 @@ _OPTIONS: Final = (
     "--apply-slice",
     "--repeat-window",
     "--machine-version",
+    "--functions",
     "--checkpoint-interval",
     "--wal-bytes",
 )
@@ -122,6 +127,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         apply_slice=_number_of(options, "--apply-slice", APPLY_SLICE),
         repeat_window=_number_of(options, "--repeat-window", WINDOW),
         machine_version=_number_of(options, "--machine-version", NEWEST_VERSION),
+        functions=known((place for place in options.get("--functions", "").split(",") if place), bugs),
     )
     return config, options["--data"]
 

@@ -6,6 +6,7 @@ from typing import Final, get_args
 
 from splitbrain.cluster import tree
 from splitbrain.cluster.channel import Channel
+from splitbrain.cluster.commands import decode_value
 from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.errors import (
     ChangeRefusedError,
@@ -15,12 +16,14 @@ from splitbrain.cluster.errors import (
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
     RefusedError,
+    StoreRefusedError,
+    TransactionAbortedError,
     UnavailableError,
 )
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.membership import ChangeRefusal
-from splitbrain.cluster.tree import Properties, format_path
+from splitbrain.cluster.tree import Properties, format_path, format_pattern
 from splitbrain.cluster.wire import Answer, Body, Failure, Outcome, Priority, ReplyMode, Request
 
 DEFAULT_TIMEOUT_MS: Final = 5000
@@ -60,6 +63,15 @@ def once(command: tree.Command, ref: Ref | None) -> Body:
 
 def error_of(outcome: Outcome, term: int) -> ClientError:
     """What a client raises for an answer that is no result."""
+    error = _refusal(outcome, term) if isinstance(outcome, tree.Refused) else _error(outcome, term)
+    error.is_result = isinstance(outcome, _FROM_THE_LOG)
+    return error
+
+
+_FROM_THE_LOG: Final = (tree.NodeNotFound, tree.MismatchingNode, tree.InvalidCommand, tree.Aborted, tree.Refused)
+
+
+def _error(outcome: Outcome, term: int) -> ClientError:
     match outcome:
         case tree.NodeNotFound(path):
             return NodeNotFoundError(f"node_not_found: there is no tree node {format_path(path)}.", term)
@@ -69,6 +81,9 @@ def error_of(outcome: Outcome, term: int) -> ClientError:
         case tree.ManyNodesDenied(path):
             message = f"possibly_matching_many_nodes_denied: {format_path(path)} may match many tree nodes."
             return PossiblyMatchingManyNodesDeniedError(message, term)
+        case tree.Aborted(reason):
+            given = decode_value(reason)
+            return TransactionAbortedError(f"aborted: the function ended the transaction: {given!r}.", term, given)
         case tree.InvalidCommand(problem):
             return InvalidRequestError(f"invalid_command: {problem}.", term)
         case tree.Forgotten(number):
@@ -87,3 +102,31 @@ def error_of(outcome: Outcome, term: int) -> ClientError:
             return UnavailableError(f"{reason}: {detail}.", term)
         case _:
             return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
+
+
+def _refusal(refused: tree.Refused, term: int) -> ClientError:
+    """The same for what the store refused."""
+    about = f" {format_pattern(refused.path)}" if refused.path else ""
+    if not refused.is_target:
+        about = f" on the way:{about}"
+    more = f": {refused.detail}" if refused.detail else ""
+    if refused.matches_nothing is not None:
+        more += f": there is no tree node {format_pattern(refused.matches_nothing)}"
+    message = f"{refused.reason}{':' if about else ''}{about}{more}."
+    match refused.reason:
+        case "node_not_found":
+            return NodeNotFoundError(message, term)
+        case "mismatching_node":
+            return MismatchingNodeError(message, term, refused.found or _NO_PROPERTIES)
+        case "possibly_matching_many_nodes_denied":
+            message = f"{refused.reason}:{about} may match many tree nodes."
+            return PossiblyMatchingManyNodesDeniedError(message, term)
+        case "unknown_projection":
+            return UnavailableError(f"{message[:-1]} here, or not yet: register it, or ask again.", term)
+        case "unavailable":
+            return UnavailableError(message, term)
+        case reason:
+            return StoreRefusedError(message, term, reason)
+
+
+_NO_PROPERTIES: Final = Properties(None, 0, 0, 0)

@@ -243,6 +243,12 @@ M33: Final = Bug(
     "a declare that timed out may exist",
     ("linearizable",),
 )
+M34: Final = Bug(
+    "M34",
+    "a transaction that is aborted leaves what it had written until then",
+    "RedisRaft's aborted reads",
+    ("rw-register", "bank", "linearizable"),
+)
 M35: Final = Bug(
     "M35",
     "some commands write what differs from node to node",
@@ -351,6 +357,48 @@ M52: Final = Bug(
     "ra e373a647",
     ("quorum-progress", "recovery"),
 )
+M53: Final = Bug(
+    "M53",
+    "what nothing keeps any more goes, but what depends on that stays",
+    "khepri 938f34a, 2a8e7a0; KH-7",
+    ("linearizable",),
+)
+M54: Final = Bug(
+    "M54",
+    "a pattern of children matches grandchildren, for triggers and projections",
+    "khepri f523f28; KH-14",
+    ("projections",),
+)
+M55: Final = Bug(
+    "M55",
+    "a put leaves the version of the payload as it was, so that an update by version overwrites another",
+    "khepri squash_version_bumps; KH-1",
+    ("linearizable",),
+)
+M56: Final = Bug(
+    "M56",
+    "projections keep the records of nodes that went because nothing kept them any more",
+    "the class of khepri 28bd581; KH-14",
+    ("projections",),
+)
+M57: Final = Bug(
+    "M57",
+    "the index of routes holds one record for bindings that differ in arguments alone: the end of one ends them all",
+    "rabbitmq-server #14533",
+    ("topology",),
+)
+M58: Final = Bug(
+    "M58",
+    "a binding is made to what was there when it was looked up, before the transaction that makes it",
+    "rabbit_db_binding:create",
+    ("topology",),
+)
+M78: Final = Bug(
+    "M78",
+    "a member that has not caught up since it started, or builds a projection, answers that a record is not there",
+    "an empty table read as a negative answer; KH-15",
+    ("projections",),
+)
 M80: Final = Bug(
     "M80",
     "a leader without replies of a majority stays leader, and continues its heartbeats",
@@ -368,6 +416,36 @@ M82: Final = Bug(
     "a node that finds a majority stopped, or not started yet, answers reads from what it holds",
     "S000",
     ("quorum-progress",),
+)
+M90: Final = Bug(
+    "M90",
+    "a transaction that writes what follows from its reads is committed without a look at what it read",
+    "optimistic concurrency control, Kung and Robinson 1981",
+    ("rw-register", "bank", "g2", "monotonic", "linearizable"),
+)
+M91: Final = Bug(
+    "M91",
+    "of what a transaction read every other key alone is compared when it is committed",
+    "optimistic concurrency control, Kung and Robinson 1981",
+    ("rw-register", "bank", "g2", "monotonic", "linearizable"),
+)
+M92: Final = Bug(
+    "M92",
+    "a transaction that only reads has the snapshot of what the client's node has applied, not of the read index",
+    "TiDB and CockroachDB follower reads",
+    ("list-append", "rw-register", "linearizable", "quorum-progress"),
+)
+M93: Final = Bug(
+    "M93",
+    "an abort takes back the nodes that the transaction made, and not what it wrote to others",
+    "a partial rollback",
+    ("rw-register", "bank", "linearizable"),
+)
+M94: Final = Bug(
+    "M94",
+    "a transaction that met a conflict is acknowledged, and never tried again",
+    "a lost retry",
+    ("rw-register", "g2", "monotonic", "linearizable"),
 )
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}

@@ -28,21 +28,29 @@ from splitbrain.cluster.errors import (
     ChangeRefusedError,
     ClientError,
     ClusterError,
+    CorruptExportError,
     InvalidPathError,
     InvalidRequestError,
     NodeNotFoundError,
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
     RefusedError,
+    StoreRefusedError,
+    TransactionAbortedError,
     UnavailableError,
 )
 from splitbrain.cluster.members import incarnation_of, member_id, node_of
+from splitbrain.cluster.pattern_client import PatternClient, SeenNode, SeenNodes, StoredProcedure
 from splitbrain.cluster.pipeline import AppliedCommand, Pipeline, UnappliedCommand
 from splitbrain.cluster.raft.events import MemberRole
+from splitbrain.cluster.reading import ReadMode
+from splitbrain.cluster.registration_client import Records, RegistrationClient, Trigger
 from splitbrain.cluster.retry import Refs, retrying
 from splitbrain.cluster.stream import StreamConnection
+from splitbrain.cluster.transaction_client import TransactionClient, TransactionMode, TransactionResult
+from splitbrain.cluster.transfer_client import Imported, TransferClient
 from splitbrain.cluster.tree import Properties
-from splitbrain.cluster.tree_client import AppendedEntry, Names, ReadMode, TreeClient
+from splitbrain.cluster.tree_client import AppendedEntry, Names, TreeClient
 from splitbrain.cluster.tree_node import TreeNode
 from splitbrain.cluster.wire import AddressQuery, ClientAddress, FromMember, Priority, ReplyFrom
 
@@ -57,7 +65,9 @@ __all__ = [
     "Client",
     "ClientError",
     "ClusterError",
+    "CorruptExportError",
     "FromMember",
+    "Imported",
     "InvalidPathError",
     "InvalidRequestError",
     "MemberRole",
@@ -71,11 +81,20 @@ __all__ = [
     "Priority",
     "Properties",
     "ReadMode",
+    "Records",
     "Ref",
     "Refs",
     "RefusedError",
     "ReplyFrom",
+    "SeenNode",
+    "SeenNodes",
+    "StoreRefusedError",
+    "StoredProcedure",
+    "TransactionAbortedError",
+    "TransactionMode",
+    "TransactionResult",
     "TreeNode",
+    "Trigger",
     "UnappliedCommand",
     "UnavailableError",
     "WrittenState",
@@ -110,7 +129,7 @@ async def connect(endpoint: socket.socket | MessageConnection) -> Client:
     return Client(Channel(connection))
 
 
-class Client(TreeClient, AdminClient):
+class Client(TreeClient, PatternClient, TransactionClient, RegistrationClient, TransferClient, AdminClient):
     """A connection to one node. Made by `connect`, inside a running event loop.
 
     Every request raises a `ClientError` if it got no result; paths are text ("/a/b/c"). A command with a `ref` is

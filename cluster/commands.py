@@ -16,7 +16,17 @@ from splitbrain.cluster import tree
 from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.tree import Command, parse_path
 
-__all__ = ["Command", "compare_and_swap", "create", "decode_value", "delete", "increment", "put", "update"]
+__all__ = [
+    "Command",
+    "compare_and_swap",
+    "create",
+    "decode_value",
+    "delete",
+    "encode_value",
+    "increment",
+    "put",
+    "update",
+]
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder()
@@ -24,22 +34,22 @@ _decoder = msgspec.msgpack.Decoder()
 
 def put(path: str, value: Any) -> Command:
     """Set the payload, creating the tree node and its missing parents if there is none."""
-    return tree.Put(parse_path(path), _encoder.encode(value))
+    return tree.Put(parse_path(path), encode_value(value))
 
 
 def create(path: str, value: Any) -> Command:
     """Put, if the tree node does not exist."""
-    return tree.Create(parse_path(path), _encoder.encode(value))
+    return tree.Create(parse_path(path), encode_value(value))
 
 
 def update(path: str, value: Any) -> Command:
     """Put, if the tree node exists."""
-    return tree.Update(parse_path(path), _encoder.encode(value))
+    return tree.Update(parse_path(path), encode_value(value))
 
 
 def compare_and_swap(path: str, expected: Any, value: Any) -> Command:
     """Put, if the tree node exists and holds exactly `expected`."""
-    return tree.CompareAndSwap(parse_path(path), _encoder.encode(expected), _encoder.encode(value))
+    return tree.CompareAndSwap(parse_path(path), encode_value(expected), encode_value(value))
 
 
 def increment(path: str, by: int = 1) -> Command:
@@ -56,6 +66,18 @@ def increment(path: str, by: int = 1) -> Command:
 def delete(path: str) -> Command:
     """Remove the tree node and all below it; no error if there is none."""
     return tree.Delete(parse_path(path))
+
+
+def encode_value(value: Any) -> bytes:
+    """A value as a payload, or as the data of a transaction.
+
+    Raises:
+        InvalidRequestError: msgpack cannot carry it.
+    """
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidRequestError(f"a value that msgpack cannot carry: {error}.") from error
 
 
 def decode_value(payload: bytes) -> Any:

@@ -18,10 +18,12 @@ from collections.abc import Sequence
 
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.arrivals import WINDOW
+from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.marks import MARKS, MARKS_VARIABLE, counted, heard
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH, MAX_PENDING, MAX_PIPELINE
+from splitbrain.cluster.registered import known as known_functions
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -43,6 +45,7 @@ __all__ = [
     "WAL_BYTES",
     "WINDOW",
     "Address",
+    "ArgumentError",
     "Clock",
     "Connection",
     "Disk",
@@ -54,6 +57,7 @@ __all__ = [
     "Timer",
     "counted",
     "heard",
+    "known_functions",
     "start",
 ]
 

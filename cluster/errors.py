@@ -13,6 +13,8 @@
         │   ├── NodeNotFoundError
         │   ├── MismatchingNodeError          in `splitbrain.cluster.client`
         │   ├── PossiblyMatchingManyNodesDeniedError
+        │   ├── TransactionAbortedError
+        │   ├── StoreRefusedError
         │   ├── InvalidRequestError
         │   ├── ChangeRefusedError
         │   └── UnavailableError
@@ -23,7 +25,7 @@ A message is for the person who reads it: what is wrong, where, and what to do a
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ClusterError(Exception):
@@ -91,9 +93,12 @@ class ClientError(ClusterError):
     Attributes:
         definite: whether it is certain that the request did not happen and never will.
         term: the consensus term in which the answer was given, None where there was no answer.
+        is_result: whether it is what the command comes to, by an entry of the log: so a copy with the same ref, sent
+            before or after it, comes to the same (KH-9).
     """
 
     definite: ClassVar[bool]
+    is_result: bool = False
 
     def __init__(self, message: str, term: int | None = None) -> None:
         super().__init__(message)
@@ -112,6 +117,31 @@ class NodeNotFoundError(RefusedError):
 
 class PossiblyMatchingManyNodesDeniedError(RefusedError):
     """The path is a pattern, and the request works on exactly one tree node. Give the path of that one."""
+
+
+class TransactionAbortedError(RefusedError):
+    """The function of a transaction ended it; nothing of it was applied.
+
+    Attributes:
+        reason: what the function gave as the reason.
+    """
+
+    def __init__(self, message: str, term: int | None, reason: Any) -> None:
+        super().__init__(message, term)
+        self.reason: Any = reason
+
+
+class StoreRefusedError(RefusedError):
+    """The store refused the request by its rules; nothing was changed.
+
+    Attributes:
+        reason: the rule's name: "keep_while_conditions_not_met", "projection_already_exists", "unknown_function", ...
+            (`splitbrain.cluster.tree.messages.Refusal`).
+    """
+
+    def __init__(self, message: str, term: int | None, reason: str) -> None:
+        super().__init__(message, term)
+        self.reason = reason
 
 
 class InvalidRequestError(RefusedError):

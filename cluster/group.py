@@ -12,14 +12,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import structs
 
 from splitbrain.cluster import wire
-from splitbrain.cluster.bugs import M29, M30
+from splitbrain.cluster.bugs import M29, M30, M78
 from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
+from splitbrain.cluster.commands import encode_value
+from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupnames import METADATA, group_address
@@ -31,22 +33,39 @@ from splitbrain.cluster.pending import Answering, Pending
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
 from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
-from splitbrain.cluster.raft import Raft
+from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.requests import Requests, outdated
+from splitbrain.cluster.slicing import Slices
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
-from splitbrain.cluster.tree import Done, LookUp, NodeNotFound, Project, Query, Result, encode_command
+from splitbrain.cluster.tree import (
+    Done,
+    InSlices,
+    LookUp,
+    NodeNotFound,
+    Project,
+    Query,
+    Refused,
+    Result,
+    Transact,
+    TransactRead,
+    Value,
+    encode_command,
+)
 from splitbrain.cluster.waits import Waits
 
-StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
+StoreWork: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild | Slices
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +103,14 @@ class Group:
         self._runtime = runtime
         self._links = place.links
         self._detector = place.detector
-        self._store = store(config.node, config.bugs)
+        self._store = store(config.node, config.bugs, config.functions)
         self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
         self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
         self._halted = False
         self._said_outdated = False
         self._slice = config.apply_slice
         self._sender: NodeId | None = None  # of the message that is being handled
-        self._store_work: deque[StoreEffect] = deque()  # Applies in slices
+        self._store_work: deque[StoreWork] = deque()
         self._sent: tuple[Message, bytes] | None = None
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
@@ -194,8 +213,11 @@ class Group:
                         assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
                         await self._install(effect)
                 self._telemetry.durable = self._raft.written_index
-            if self._store_work:
-                reached("log applied in slices")
+            if self._store_work or self._store.is_building:
+                if self._store_work:
+                    reached("log applied in slices")
+                else:
+                    reached("projection built in slices")
                 await self._runtime.clock.sleep(0)
                 self._use_store()
             elif not self._halted:
@@ -269,9 +291,18 @@ class Group:
             case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery() | wire.AddressQuery():
                 raise AssertionError("a request about the node is the node's")
             case _:
+                if isinstance(body, wire.TransactAuto):
+                    body = self._resolved(body)
                 if request.reply == "notify":
                     answer = self._notices.answering(caller, request.id)
                 self.requests.from_client(body, request.timeout_ms, answer, request.reply, request.priority)
+
+    def _resolved(self, wanted: wire.TransactAuto) -> Transact | Protected | TransactRead:
+        function, version, data = wanted.function, wanted.version, wanted.data
+        if not self._config.functions.writes(function, version):
+            return TransactRead(function, version, data)
+        command = Transact(function, version, data)
+        return command if wanted.ref is None else Protected(wanted.ref, command)
 
     def link_changed(self, node: str) -> None:
         """A connection to another node has been made, or broke, or the node is taken for down, or no longer."""
@@ -299,19 +330,45 @@ class Group:
         return self._raft.configuration
 
     @property
+    def last_entry(self) -> tuple[int, int]:
+        """Index and term of the last entry in its log, committed or not."""
+        index = self._raft.last_index
+        return index, self._raft.log.term(index)
+
+    @property
     def is_outdated(self) -> bool:
         """Whether it applies nothing more, since it lacks the version in force (RA-43)."""
         return self._raft.is_outdated
 
-    def query(self, query: Query) -> tuple[Result, int]:
-        """The answer from what this node has applied, and up to which index that is."""
+    def query(self, query: Query, answer: Callable[[Result, int], None]) -> None:
+        """Have a query answered from what this node has applied; with the index up to which that is."""
         if self._store_work:
             reached("read between two slices")
-        return self._store.query(query), self._store.applied_index
+        self._ask_store(query, lambda result: answer(result, self._store.applied_index))
+
+    def _ask_store(self, query: Query, answer: Callable[[Result], None]) -> None:
+        """Answer at once, or in slices if that takes long."""
+        self._in_slices(self._store.query_in_slices(query), answer)
+
+    def _in_slices(self, steps: InSlices[T], done: Callable[[T], None]) -> None:
+        """Do a first part at once, and the others before anything changes the store."""
+        work = Slices(steps, done)
+        if not work.goes_on():
+            return
+        reached("store used in slices")
+        self._store_work.appendleft(work)
+        self._wake()
 
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[wire.Outcome], None]) -> None:
         """Have what is applied here written down, and pass on what came of it."""
-        self._snapshots.asked(wanted, self._store.applied_index, self._store.dump, answer)
+        applied = self._store.applied_index
+        if not self._store.is_large or not self._snapshots.would_write(wanted, applied):
+            self._snapshots.asked(wanted, applied, self._store.dump, answer)
+            return
+        self._in_slices(
+            self._store.dump_in_slices(),
+            lambda state: self._snapshots.asked(wanted, applied, lambda: state, answer),
+        )
 
     def propose(self, event: Event, priority: wire.Priority = "normal") -> None:
         """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together.
@@ -439,6 +496,7 @@ class Group:
         """Put the store where a snapshot of the leader is."""
         while self._store_work:
             self._use_store()  # it may answer what was asked here
+            await self._runtime.clock.sleep(0)
         self._telemetry.cut(self._raft.last_index)
         await self._snapshots.install(effect)
         self._store = self._store.reset(effect.state)
@@ -467,7 +525,7 @@ class Group:
         slices = range(0, len(entries), self._slice)
         self._to_store(*(fx.Apply(entries[first : first + self._slice], effect.refs) for first in slices))
 
-    def _to_store(self, *effects: StoreEffect) -> None:
+    def _to_store(self, *effects: fx.Apply | fx.ReadReady | fx.Rebuild) -> None:
         """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
         idle = not self._store_work
         self._store_work.extend(effects)
@@ -488,6 +546,12 @@ class Group:
                     self._read(effect)
                 case fx.Rebuild():
                     self._rebuild()
+                case Slices():
+                    budget = 0
+                    if effect.goes_on():
+                        self._store_work.appendleft(effect)
+        if budget > 0 and self._store.is_building:
+            self._store.build()
 
     def _apply(self, effect: fx.Apply) -> None:
         self._runtime.applied(len(effect.entries))
@@ -514,13 +578,21 @@ class Group:
         self._telemetry.commit_advanced()
         self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
         if not self._store.releases_itself:
-            self._snapshots.applied(effect.entries[-1], self._store.dump)
+            self._write_down(effect.entries[-1])
+
+    def _write_down(self, last: Entry) -> None:
+        """Have the state written down after this entry, the last one applied, if it is time."""
+        if not self._store.is_large:
+            self._snapshots.applied(last, self._store.dump)
+        elif self._snapshots.is_due(last):
+            reached("state written down in slices")
+            self._in_slices(self._store.dump_in_slices(), lambda state: self._snapshots.applied(last, lambda: state))
 
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
         assert is_current, "a read would miss what was committed before it"
         request: Pending = effect.ref
-        self.requests.done(request, self._store.query(request.query), self._store.applied_index)
+        self._ask_store(request.query, lambda result: self.requests.done(request, result, self._store.applied_index))
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
@@ -551,6 +623,8 @@ class Group:
         if query.projection not in PROJECTIONS:
             return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
         failure = self._cannot_project()
+        if failure is not None and M78 in self._config.bugs:
+            return NodeNotFound(query.path)
         if failure is not None:
             return failure
         found = self._store.projected(query.projection, query.path)
@@ -559,7 +633,10 @@ class Group:
     def _looked_up(self, query: LookUp) -> wire.Outcome:
         """The same of a table of a projection that was registered."""
         failure = self._cannot_project()
-        return self._store.tree.look_up(query) if failure is None else failure
+        outcome = self._store.tree.look_up(query) if failure is None else failure
+        if isinstance(outcome, Refused | wire.Failure) and M78 in self._config.bugs:
+            return Value(encode_value([]))
+        return outcome
 
     def _cannot_project(self) -> wire.Failure | None:
         if self._raft.is_outdated and M30 not in self._config.bugs:

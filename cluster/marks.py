@@ -99,6 +99,11 @@ MARKS: Final[Mapping[str, str]] = {
     # groups
     "group stopped alone": "something happened in a group that its rules exclude, and the node went on",
     "write-ahead log flooded": "a leader refused a command, because too much waited to be written",
+    "fenced read asked another node": "a node waited for what the leader that it knew said it had",
+    # the store
+    "store used in slices": "a read of many nodes, or a large state that was written down, let messages in meanwhile",
+    "state written down in slices": "a checkpoint or snapshot of a large state was made between other work",
+    "projection built in slices": "a projection took so long to build that messages and commands came in between",
     # the disk
     "recovered with a log": "a node started with entries that it had stored before",
     "write-ahead log rolled over": "a file of the write-ahead log was replaced by the next one",

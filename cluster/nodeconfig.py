@@ -13,10 +13,11 @@ from splitbrain.cluster.groupnames import METADATA, group_problem
 from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import OLDEST, NodeId
+from splitbrain.cluster.registered import BUILT_IN
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
-from splitbrain.cluster.tree import NEWEST_VERSION
+from splitbrain.cluster.tree import NEWEST_VERSION, Functions
 
 APPLY_SLICE: Final = 512
 """Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
@@ -49,6 +50,7 @@ class NodeConfig:
         apply_slice: entries that are applied at once.
         repeat_window: how far the number of a request may be behind the highest of its connection.
         machine_version: the latest version of the state machine that the node supports.
+        functions: those that transactions, procedures and projections may name; the same on all members.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -70,6 +72,7 @@ class NodeConfig:
     apply_slice: int = APPLY_SLICE
     repeat_window: int = WINDOW
     machine_version: int = NEWEST_VERSION
+    functions: Functions = BUILT_IN
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""

@@ -9,6 +9,7 @@ from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Timer
 from splitbrain.cluster.tree import Query
 from splitbrain.cluster.wire import (
+    FencedQuery,
     ForceShrinkMembers,
     Forwardable,
     FromMember,
@@ -19,10 +20,10 @@ from splitbrain.cluster.wire import (
     StateRequest,
 )
 
-_QUERIES: Final[tuple[type, ...]] = (*get_args(Query), LocalQuery, LeaderQuery)
+_QUERIES: Final[tuple[type, ...]] = (*get_args(Query), LocalQuery, LeaderQuery, FencedQuery)
 """On a hot path: a union is taken apart each time that something is compared with it."""
 
-Wanted: TypeAlias = Forwardable | LocalQuery | ForceShrinkMembers | StateRequest
+Wanted: TypeAlias = Forwardable | LocalQuery | FencedQuery | ForceShrinkMembers | StateRequest
 
 Answering: TypeAlias = Callable[[int, Outcome, int], None]
 """Takes the term in which an answer is given, the answer, and the index to which it belongs (`wire.Answer`)."""
@@ -96,6 +97,6 @@ class Pending:
     @property
     def query(self) -> Query:
         """What it asks; it must be a query."""
-        body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery) else self.body
+        body = self.body.query if isinstance(self.body, LocalQuery | LeaderQuery | FencedQuery) else self.body
         assert isinstance(body, Query), "a command was read"
         return body

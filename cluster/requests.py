@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.admission import Admission
-from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, NO_BUGS
+from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, M92, NO_BUGS
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import node_of
@@ -25,12 +25,14 @@ from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRol
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
-from splitbrain.cluster.tree import Done, Properties, Put, Query, Result, encode_command
+from splitbrain.cluster.tree import Done, Properties, Put, Query, Result, TransactRead, encode_command
 from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
     AddMember,
+    AskForFence,
     AwaitEntry,
     Failure,
+    FencedQuery,
     ForceShrinkMembers,
     Forward,
     Forwardable,
@@ -90,12 +92,17 @@ class Member(Protocol):
         """Whether it applies nothing more, since it lacks the version in force (RA-43)."""
         ...
 
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """Index and term of the last entry in its log, committed or not."""
+        ...
+
     def propose(self, event: Event, priority: Priority = "normal") -> None:
         """Pass an event to consensus; a command of low priority in its turn."""
         ...
 
-    def query(self, query: Query) -> tuple[Result, int]:
-        """The answer from what this node has applied, and up to which index that is; it proves nothing."""
+    def query(self, query: Query, answer: Callable[[Result, int], None]) -> None:
+        """Have a query answered from what this node has applied; with the index up to which. It proves nothing."""
         ...
 
     def write_state(self, wanted: StateRequest, answer: Callable[[Outcome], None]) -> None:
@@ -163,8 +170,13 @@ class Requests:
             return
         request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
         self._waiting[request.number] = request
+        if isinstance(body, (LocalQuery, FencedQuery)) and self._is_refused_here(request):
+            return
         if isinstance(body, LocalQuery):
             self._read_here(request, body)
+            return
+        if isinstance(body, TransactRead) and M92 in self._bugs:
+            self._read_here(request, LocalQuery(body))
             return
         if isinstance(body, (TakeSnapshot, TakeCheckpoint)):
             request.stage = "writing"
@@ -198,6 +210,9 @@ class Requests:
         elif self._leader != self._node:
             reached("forward refused")
             answer(self._member.term, self._not_leader(), 0)
+        elif isinstance(body, AskForFence):
+            index, term = self._member.last_entry
+            answer(term, wire.Appended(), index)
         else:
             # No timer here: the node that passed it on has one, and answers its client.
             self._propose(self._new(body, answer, by_peer=True, reply=reply, priority=priority))
@@ -213,7 +228,9 @@ class Requests:
         # The leader's answer may arrive twice, and must not pass for that of the member which is asked after it.
         if request is None or request.asked != peer:
             return
-        if request.settled is None:
+        if isinstance(request.body, FencedQuery):
+            self._fenced(request, message)
+        elif request.settled is None:
             self._settle(request, message.outcome, message.term, message.index)
         elif message.index:
             term, outcome, index = request.settled
@@ -336,32 +353,51 @@ class Requests:
             case _:
                 return None
 
+    def _is_refused_here(self, request: Pending) -> bool:
+        """Whether this node, since it applies nothing more, has answered a read of its state."""
+        if not self._member.is_outdated:
+            return False
+        # Nothing that it waits for would ever be applied, and what is applied may be as old as it likes.
+        request.stage = "applying"
+        if M30 in self._bugs:
+            self._answer_here(request)
+        else:
+            reached("state of an outdated member refused")
+            self._finish(request, outdated(node_of(self._node)))
+        return True
+
     def _read_here(self, request: Pending, body: LocalQuery) -> None:
         request.stage = "applying"
-        if self._member.is_outdated:
-            # Nothing that it waits for would ever be applied, and what is applied may be as old as it likes.
-            if M30 in self._bugs:
-                self._answer_here(request)
-            else:
-                reached("state of an outdated member refused")
-                self._finish(request, outdated(node_of(self._node)))
-            return
         if body.after is None:
             self._answer_here(request)
-            return
-        request.awaited = self._waits.add(*body.after, lambda: self._answer_here(request))
+        else:
+            self._read_behind(request, *body.after)
+
+    def _read_behind(self, request: Pending, index: int, term: int) -> None:
+        request.stage = "applying"
+        self._waiting[request.number] = request
+        request.awaited = self._waits.add(index, term, lambda: self._answer_here(request))
         if not request.answered:
             reached("read waited for an entry")
 
+    def _fenced(self, request: Pending, said: Forwarded) -> None:
+        """The leader said what its last entry is, or that it does not lead."""
+        if isinstance(said.outcome, wire.Appended):
+            reached("fenced read asked another node")
+            del self._forwarded[request.number]
+            request.asked = None
+            self._read_behind(request, said.index, said.term)
+        else:
+            self._finish(request, said.outcome, said.term)
+
     def _answer_here(self, request: Pending) -> None:
-        result, applied = self._member.query(request.query)
-        self._finish(request, result, index=applied)
+        self._member.query(request.query, lambda result, applied: self._finish(request, result, index=applied))
 
     def _route(self, request: Pending) -> None:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
         # request had no effect.
         leader, body = self._leader, request.body
-        if isinstance(body, (LocalQuery, TakeSnapshot, TakeCheckpoint)):
+        if isinstance(body, (LocalQuery, TakeSnapshot, TakeCheckpoint)) or request.stage == "applying":
             return
         if isinstance(body, ForceShrinkMembers):
             del self._waiting[request.number]
@@ -370,6 +406,9 @@ class Requests:
         if leader is None:
             return
         if leader == self._node:
+            if isinstance(body, FencedQuery):
+                self._read_behind(request, *self._member.last_entry)
+                return
             del self._waiting[request.number]
             self._propose(request)
         elif self._forward(request, leader):
@@ -382,6 +421,8 @@ class Requests:
         body = request.body
         here_only = (ForceShrinkMembers, LocalQuery, TakeSnapshot, TakeCheckpoint, bytes)
         assert not isinstance(body, here_only), "what concerns this node only was passed on"
+        if isinstance(body, FencedQuery):
+            body = AskForFence()
         reply: ForwardedReply = _FORWARDED_REPLIES.get(request.reply, "leader")
         frame = encode_peer(Forward(self._life, request.number, body, self._group, reply, request.priority))
         if not self._links.send_if_up(leader, frame):
@@ -408,7 +449,7 @@ class Requests:
                 self._member.propose(Transfer(request, member))
             case ForceShrinkMembers():
                 self._member.propose(ForceShrink(request))
-            case LocalQuery() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry():
+            case LocalQuery() | FencedQuery() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry() | AskForFence():
                 raise AssertionError("what concerns one node only was proposed")
             case bytes() as command:
                 self._member.propose(Propose(request, command))

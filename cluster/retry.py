@@ -60,7 +60,7 @@ async def retrying(
     """Send a command until it has a result, or the time is over.
 
     Only an attempt whose outcome is unknown is followed by another one. Once there was one, no refusal of a later
-    attempt is definite.
+    attempt is definite, unless it is what the command comes to.
 
     Args:
         send: sends the command, each time with the same ref; takes the timeout of this attempt in ms.
@@ -69,7 +69,7 @@ async def retrying(
         pause_ms: between two attempts.
 
     Raises:
-        RefusedError: the first attempt was refused.
+        RefusedError: the first attempt was refused, or the command comes to that (`ClientError.is_result`).
         OutcomeUnknownError: the time is over, or the connection broke.
     """
     loop = asyncio.get_running_loop()
@@ -86,7 +86,7 @@ async def retrying(
         except TimeoutError:
             unknown = unknown or OutcomeUnknownError("no answer came in time")
         except ClientError as error:
-            if error.definite and unknown is None:
+            if error.definite and (unknown is None or error.is_result):
                 raise
             unknown = error if unknown is None or not error.definite else unknown
             if error.term is None:  # no node answered: the connection is gone

@@ -83,6 +83,21 @@ class Snapshotting:
         self._snapshot_is_at(self._storage.snapshot_index)
         self._state_is_at(index)
 
+    def is_due(self, last: Entry) -> bool:
+        """Whether `applied` would write the state down."""
+        if self._is_writing or self._is_behind(last):
+            return False
+        if last.index >= self._snapshot_due:
+            return not self._storage.is_promotable(self._promotable_upto(last))
+        return self._is_checkpoint_due(last)
+
+    def would_write(self, wanted: StateRequest, applied: int) -> bool:
+        """Whether `asked` would write the state down."""
+        is_checkpoint = isinstance(wanted, TakeCheckpoint)
+        there = max(self._storage.snapshot_index, self._storage.checkpoint_index if is_checkpoint else 0)
+        is_durable = not is_checkpoint or applied <= self._raft.written_index
+        return there < applied and is_durable and not self._is_writing and applied >= self._raft.log.base_index
+
     def applied(self, last: Entry, dump: Callable[[], bytes]) -> None:
         """Write down what is applied, or let the log go, once enough was applied since the last time.
 
@@ -97,8 +112,7 @@ class Snapshotting:
             return
         if last.index >= self._snapshot_due:
             self._is_writing = True
-            # A follower that lags by no more than a checkpoint finds the log that it lacks, if that is in memory.
-            upto = max(last.index - self._checkpoint_interval, self._raft.log.base_index)
+            upto = self._promotable_upto(last)
             if self._storage.is_promotable(upto):
                 self._spawn(self._promote(upto), "promote checkpoint")
             else:
@@ -118,8 +132,7 @@ class Snapshotting:
         """
         if self._is_behind(last):
             return
-        # A log that ends before a checkpoint has lost something: what is not durable here waits.
-        if self._checkpoint_interval and self._checkpoint_due <= last.index <= self._durable_index(last):
+        if self._is_checkpoint_due(last):
             self._storage.write_checkpoint(*self._written_down(last.index, dump))
 
     def stopped(self, applied: int, dump: Callable[[], bytes]) -> None:
@@ -143,6 +156,14 @@ class Snapshotting:
         if not self._is_writing and self._storage.is_promotable(upto):
             self._is_writing = True
             self._spawn(self._promote(upto), "promote checkpoint")
+
+    def _promotable_upto(self, last: Entry) -> int:
+        # A follower that lags by no more than a checkpoint finds the log that it lacks, if that is in memory.
+        return max(last.index - self._checkpoint_interval, self._raft.log.base_index)
+
+    def _is_checkpoint_due(self, last: Entry) -> bool:
+        # A log that ends before a checkpoint has lost something: what is not durable here waits.
+        return bool(self._checkpoint_interval) and self._checkpoint_due <= last.index <= self._durable_index(last)
 
     def _is_behind(self, last: Entry) -> bool:
         """Whether an entry is before the log in memory: a snapshot of the leader is being taken over, and entries of

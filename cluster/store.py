@@ -29,6 +29,7 @@ from splitbrain.cluster.tree import (
     Command,
     Done,
     Functions,
+    InSlices,
     InvalidCommand,
     NodeNotFound,
     Path,
@@ -39,10 +40,14 @@ from splitbrain.cluster.tree import (
     Result,
     RunTriggered,
     Tree,
+    at_once,
     encode_command,
 )
 
 _HASH_BYTES: Final = 16
+
+LARGE: Final = 20_000
+"""Nodes of a tree that takes more than some 30 ms to be written down."""
 
 _M35_INTERVAL: Final = 64
 """With M35 each node writes its own name at one entry in so many."""
@@ -85,7 +90,7 @@ class Store:
         self._node = node
         self._bugs = bugs
         self._functions = functions
-        self._tree = Tree(PROJECTIONS.values(), functions=functions)
+        self._tree = Tree(PROJECTIONS.values(), functions=functions, bugs=bugs)
         self._by_parent = {parent: Projection() for parent in PROJECTIONS.values()}
         self._refs = Table(bugs)
         self._chain = EMPTY
@@ -188,9 +193,14 @@ class Store:
 
     def dump(self) -> bytes:
         """All of the state, for a snapshot; equal bytes for equal stores."""
+        return at_once(self.dump_in_slices())
+
+    def dump_in_slices(self) -> InSlices[bytes]:
+        """The same, with pauses."""
+        tree = yield from self._tree.dump_in_slices()
         index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
         refs = None if M32 in self._bugs else self._refs.dump()
-        dump = _Dump(index, self._chain, self._tree.dump(), 2, refs, self.version)
+        dump = _Dump(index, self._chain, tree, 2, refs, self.version)
         if self.version >= PATTERNS_COME:
             triggers, projections = self._tree.triggers.dump(), self._tree.projections.dump()
             dump = structs.replace(dump, version=_DUMP_VERSION, triggers=triggers, projections=projections)
@@ -213,6 +223,7 @@ class Store:
             PROJECTIONS.values(),
             dump.machine,
             functions,
+            bugs,
             triggers=dump.triggers,
             projections=dump.projections,
         )
@@ -254,9 +265,27 @@ class Store:
         """The results of commands that carry a ref."""
         return self._refs
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes long to write it down."""
+        return self._tree.size > LARGE
+
+    @property
+    def is_building(self) -> bool:
+        """Whether projections are not built yet."""
+        return self._tree.is_building
+
+    def build(self) -> None:
+        """Go on building projections, for about 10 ms."""
+        self._tree.build()
+
     def query(self, query: Query) -> Result:
         """Answer a query from what was applied so far."""
-        return self._tree.query(query)
+        return at_once(self.query_in_slices(query))
+
+    def query_in_slices(self, query: Query) -> InSlices[Result]:
+        """The same, with pauses if it looks at many nodes."""
+        return self._tree.query_in_slices(query)
 
 
 def _hex(number: int) -> str:

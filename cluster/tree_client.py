@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -10,16 +10,11 @@ from splitbrain.cluster import commands, tree
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, Asking, error_of, once
 from splitbrain.cluster.commands import Command
 from splitbrain.cluster.dedup import Ref
-from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.pipeline import Pipeline
+from splitbrain.cluster.reading import ReadMode, in_mode
 from splitbrain.cluster.tree import parse_path
 from splitbrain.cluster.tree_node import TreeNode, tree_node
-from splitbrain.cluster.wire import Appended, Body, LeaderQuery, LocalQuery, Priority, ReplyFrom, Request
-
-ReadMode: TypeAlias = Literal["consistent", "leader", "local"]
-"""What a read promises. "consistent": it is linearizable (RA-27). "leader": a node answers that takes itself for the
-leader; stale where there is another one (RA-26). "local": the node that is asked answers from what it has applied
-(RA-25)."""
+from splitbrain.cluster.wire import Appended, Body, Priority, ReplyFrom, Request
 
 
 class AppendedEntry(msgspec.Struct, frozen=True):
@@ -60,7 +55,7 @@ class TreeClient(Asking):
             NodeNotFoundError: there is none.
             InvalidRequestError: `after` makes no sense here.
         """
-        return await self._tree_node(_in_mode(tree.Get(parse_path(path)), mode, after), timeout_ms)
+        return await self._tree_node(in_mode(tree.Get(parse_path(path)), mode, after), timeout_ms)
 
     async def children(
         self,
@@ -71,7 +66,7 @@ class TreeClient(Asking):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Names:
         """Names of the direct children of the tree node at `path`; arguments and errors as of `get`."""
-        answer = await self._ask(_in_mode(tree.Children(parse_path(path)), mode, after), timeout_ms)
+        answer = await self._ask(in_mode(tree.Children(parse_path(path)), mode, after), timeout_ms)
         match answer.outcome:
             case tree.Names(names):
                 return Names(answer.term, names)
@@ -212,15 +207,3 @@ class TreeClient(Asking):
 
     async def _tree_node(self, body: Body, timeout_ms: int) -> TreeNode:
         return tree_node(await self._ask(body, timeout_ms))
-
-
-def _in_mode(query: tree.Query, mode: ReadMode, after: tuple[int, int] | None) -> Body:
-    if after is not None and mode != "local":
-        raise InvalidRequestError("after is for local reads: others see every command that was answered before them.")
-    match mode:
-        case "local":
-            return LocalQuery(query, after)
-        case "leader":
-            return LeaderQuery(query)
-        case "consistent":
-            return query

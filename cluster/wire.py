@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from splitbrain.cluster.dedup import Protected
+from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
@@ -84,6 +84,31 @@ class LeaderQuery(msgspec.Struct, frozen=True, array_like=True, tag="leader"):
     """A query that a node answers which takes itself for the leader, without asking a majority (RA-26)."""
 
     query: Query
+
+
+class FencedQuery(msgspec.Struct, frozen=True, array_like=True, tag="fenced"):
+    """A query that this node answers once it has applied what the leader that it knows has in its log (KH-11).
+
+    That leader says so by itself, without asking a majority: where there is another one, the answer may be old.
+    """
+
+    query: Query
+
+
+class TransactAuto(msgspec.Struct, frozen=True, array_like=True, tag="transact_auto"):
+    """A transaction of which the node that is asked finds out whether it writes (KH-8).
+
+    Attributes:
+        function: its name.
+        version: its version.
+        data: what it is given, in msgpack.
+        ref: of one that writes; None for none.
+    """
+
+    function: str
+    version: int
+    data: bytes
+    ref: Ref | None = None
 
 
 class AddMember(msgspec.Struct, frozen=True, array_like=True, tag="add_member"):
@@ -160,6 +185,8 @@ Body: TypeAlias = (
     | Query
     | LocalQuery
     | LeaderQuery
+    | FencedQuery
+    | TransactAuto
     | MemberChange
     | ForceShrinkMembers
     | StateRequest
@@ -387,7 +414,11 @@ class AwaitEntry(msgspec.Struct, frozen=True, array_like=True, tag="await_entry"
     term: int
 
 
-Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange | AwaitEntry
+class AskForFence(msgspec.Struct, frozen=True, array_like=True, tag="ask_for_fence"):
+    """Have a node that takes itself for the leader say what the last entry in its log is: an `Appended` (KH-11)."""
+
+
+Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange | AwaitEntry | AskForFence
 ForwardedReply: TypeAlias = Literal["leader", "after_log_append", "noreply"]
 
 

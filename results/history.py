@@ -71,15 +71,23 @@ class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     due: int | None = None
 
-    def complete(self, type: OpType, value: Any = None, *, term: int | None = None, error: str | None = None) -> Op:
-        """The completion of this invocation, with its process, function, key and node."""
+    def complete(
+        self,
+        type: OpType,
+        value: Any = None,
+        *,
+        mops: tuple[Mop, ...] | None = None,
+        term: int | None = None,
+        error: str | None = None,
+    ) -> Op:
+        """The completion of this invocation, with its process, function, key and node; its mops if none are given."""
         return Op(
             process=self.process,
             type=type,
             f=self.f,
             key=self.key,
             value=value,
-            mops=self.mops,
+            mops=self.mops if mops is None else mops,
             node=self.node,
             term=term,
             error=error,

@@ -77,6 +77,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M32B": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
     "M32C": "--workload counter --nemesis kill --nodes 3",
     "M33": "--workload register --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
+    "M34": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M35": "--workload register --nemesis kill --nodes 3",
     "M36": "--workload register --nemesis kill --nodes 3",
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
@@ -105,9 +106,20 @@ CHOSEN: Final[dict[str, str]] = {
     " --rate 50 --time-limit 20",
     "M52": "--workload register --nemesis membership-leave --nodes 3 --interval 12 --rate 20 --time-limit 20"
     " --settings learners-first=1,snapshot-interval=1",
+    "M53": "--workload tree --nemesis none --nodes 3 --time-limit 20",
+    "M54": "--workload projections --nemesis none --nodes 3 --time-limit 20",
+    "M55": "--workload tree --nemesis none --nodes 3 --time-limit 20",
+    "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
+    "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",
+    "M90": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M91": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M92": "--workload list-append --nemesis partition-leader --interval 2 --nodes 3,5 --rate 200"
+    " --concurrency 5n --time-limit 8",
+    "M93": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M94": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
 }
 """What brings a bug out: the options of its hunt."""
 

@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from splitbrain.harness.contract.capabilities import STRICT_SERIALIZABLE
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.read_modes import ReadPromise
 from splitbrain.harness.contract.test import Workload
 from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
+from splitbrain.workloads.bank import bank
+from splitbrain.workloads.causal import causal
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
 from splitbrain.workloads.declare import declare
+from splitbrain.workloads.g2 import g2
 from splitbrain.workloads.grow_set import grow_set
 from splitbrain.workloads.lease_lock import lease_lock
+from splitbrain.workloads.list_append import list_append
 from splitbrain.workloads.lock import lock
+from splitbrain.workloads.long_fork import long_fork
+from splitbrain.workloads.monotonic import monotonic
+from splitbrain.workloads.multi_cas import multi_cas
+from splitbrain.workloads.projections import projections
 from splitbrain.workloads.read_modes import RAFT, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
+from splitbrain.workloads.rw_register import rw_register
+from splitbrain.workloads.topology import topology
+from splitbrain.workloads.tree import tree
 
 Builder: TypeAlias = Callable[..., Workload]
 """Makes a workload of those arguments of `build` that it takes."""
@@ -34,12 +46,38 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
     "counter": (counter, "add amounts and read the sums; each increment counts once, also if it was sent again"),
+    "tree": (
+        tree,
+        "conditional writes, deletes and transactions on nested paths, with versions; each tree must be linearizable",
+    ),
+    "projections": (
+        projections,
+        "nodes answer from their own tables: what they acknowledged, nothing that went, and never that it is not there",
+    ),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (
         lease_lock,
         "acquire a lock on a lease of 2 s with keep-alive, work, release it; one owner at a time: must fail",
     ),
     "records": (records, "write records that are never read; only a quorum may acknowledge them"),
+    "list-append": (
+        list_append,
+        "transactions that read lists and append to them; none may show what isolation excludes",
+    ),
+    "rw-register": (rw_register, "transactions that read registers before they write them; likewise"),
+    "bank": (bank, "transfer money between accounts, read all balances; their total never changes"),
+    "long-fork": (long_fork, "two writes, and reads of both; all reads see the writes in one order"),
+    "g2": (g2, "insert one of two rows if there is neither; of each pair there is at most one"),
+    "causal": (
+        causal,
+        "write one key, read two; a client that sees a write sees what the session of the write had seen",
+    ),
+    "monotonic": (monotonic, "write the maximum of several registers, plus one; no number is written twice"),
+    "multi-cas": (multi_cas, "read, write and compare-and-set two registers together; each pair must be linearizable"),
+    "topology": (
+        topology,
+        "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
+    ),
 }
 """Name: (builder, a line on it)."""
 
@@ -66,6 +104,7 @@ def build(
     rate: float = 100.0,
     time_limit_s: float = 30.0,
     reads: Mapping[str, ReadPromise] = RAFT,
+    isolation: str = STRICT_SERIALIZABLE,
 ) -> Workload:
     """The workload of that name.
 
@@ -77,6 +116,8 @@ def build(
         rate: their ops per second.
         time_limit_s: length of the faults phase.
         reads: the kinds of reads of the system (`Capabilities.session_reads`).
+        isolation: the consistency models that its transactions must satisfy, separated by commas; as a rule what it
+            promises (`Capabilities.isolation`).
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -84,7 +125,8 @@ def build(
     """
     found = WORKLOADS[name][0] if name in WORKLOADS else plugins.find("workload", name, WORKLOADS)
     if not isinstance(found, Workload):
-        load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s, "reads": reads}
+        load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s}
+        load |= {"reads": reads, "isolation": isolation}
         found = plugins.made("workload", name, found, **load)
     if not isinstance(found, Workload):
         raise UsageError(f"workload {name!r} made {found!r:.80}, not a Workload.")

@@ -89,12 +89,14 @@ class Mixed(msgspec.Struct, frozen=True):
         back: those with which a client reads what it wrote.
         number: the next one to be written.
         owed: clients that read back next, by process, and the keys that they wrote.
+        write_share: of writes among the ops, without those that read back.
     """
 
     reads: tuple[str, ...]
     back: tuple[str, ...]
     number: int = 1
     owed: tuple[tuple[int, str], ...] = ()
+    write_share: float = WRITE_SHARE
 
     def op(self, ctx: Context) -> Result:
         """The next op."""
@@ -107,7 +109,7 @@ class Mixed(msgspec.Struct, frozen=True):
                 read = msgspec.structs.replace(invoke(f, key=key), process=process)
                 return read, msgspec.structs.replace(self, owed=rest)
         key = str(ctx.rng.below(KEYS))
-        if ctx.rng.random() >= WRITE_SHARE:
+        if ctx.rng.random() >= self.write_share:
             op = assign(invoke(self.reads[ctx.rng.below(len(self.reads))], key=key), ctx)
             return (PENDING, self) if op is None else (op, self)
         op = assign(invoke("write", self.number, key=key), ctx)

@@ -70,6 +70,7 @@ CALL_OVERWRITE: Final = 5
 ASSIGNMENTS: Final = 0
 CLOSED: Final = 1
 LAZY: Final = 2
+SUMS: Final = 3
 
 # What a step answers when there is no next state.
 # Both are negative: a number from 0 on is a state.
@@ -79,6 +80,9 @@ UNKNOWN: Final = -2
 # Guards of an assignment; a guard of 0 or more is the state that is required, one below -1 the state that is refused.
 ANY: Final = -1
 KEEP: Final = -1
+
+# Guards of a sum.
+NEVER: Final = -2
 
 # Why `advance` stopped.
 DONE: Final = 0
@@ -147,10 +151,11 @@ class Program(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The transition function, in one of three forms; the arrays of the others are empty.
+    """The transition function, in one of four forms; the arrays of the others are empty.
 
     ASSIGNMENTS: `requires[t]` and `becomes[t]`. CLOSED: `dense[state * width + t]`. LAZY: an open-addressing table from
-    `state * width + t` to the next state, in which a missing cell stops the machine.
+    `state * width + t` to the next state, in which a missing cell stops the machine. SUMS: the next state is `state +
+    becomes[t]`, modulo `dense[0]`, the number of sums; `requires[t]` is what it must be, or ANY, or NEVER.
     """
 
     mode: int
@@ -236,6 +241,11 @@ def step(steps: Steps, state: Int, transition: Int) -> Int:
             return IMPOSSIBLE
         becomes = steps.becomes[transition]
         return state if becomes == KEEP else becomes
+    if steps.mode == SUMS:
+        total = state + steps.becomes[transition]
+        total -= steps.dense[0] if total >= steps.dense[0] else 0
+        requires = steps.requires[transition]
+        return total if requires in (ANY, total) else IMPOSSIBLE
     # Widened first: states times transitions may exceed 32 bits, however few of the cells are filled.
     key = np.int64(state) * steps.width + transition
     if steps.mode == CLOSED:

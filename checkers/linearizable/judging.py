@@ -198,6 +198,7 @@ class Judging:
                 memory_bytes=self._limits.memory_bytes,
                 closure_s=min(CLOSURE_S, self.budget.left() / 2),
                 clock=self._limits.clock,
+                ops=np.bincount(ops.transition, minlength=len(ops.transitions)).tolist(),
             )
             self._problem = events(ops, self._stepper.observer)
         return self._stepper

@@ -1,8 +1,8 @@
-"""A model as integers: states are interned, transitions numbered, and steps known in one of three forms.
+"""A model as integers: states are interned, transitions numbered, and steps known in one of four forms.
 
-An `AssignmentModel` needs no table at all. A model whose reachable states are few is closed: every state is found and
-every cell computed beforehand, which also proves which ops are observers (Knossos' memoisation). Every other model is
-asked lazily, for the cells that the search comes by, within a budget.
+An `AssignmentModel` needs no table at all, nor does an `AdditiveModel` of whole numbers. A model whose reachable states
+are few is closed: every state is found and every cell computed beforehand, which also proves which ops are observers
+(Knossos' memoisation). Every other model is asked lazily, for the cells that the search comes by, within a budget.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from splitbrain.checkers.linearizable.frontier import (
     IMPOSSIBLE,
     KEEP,
     LAZY,
+    NEVER,
+    SUMS,
     Steps,
     find_cell,
     move_cells,
@@ -33,7 +35,16 @@ from splitbrain.checkers.linearizable.frontier import (
 from splitbrain.checkers.linearizable.frontier import UNKNOWN as MISSING
 from splitbrain.checkers.linearizable.limits import Clock
 from splitbrain.checkers.linearizable.ops import Transition, show
-from splitbrain.checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, State, examined
+from splitbrain.checkers.models import (
+    UNKNOWN,
+    AdditiveModel,
+    Assignment,
+    AssignmentModel,
+    Model,
+    Special,
+    State,
+    examined,
+)
 from splitbrain.results.errors import ModelError, UsageError
 
 CLOSURE_CELLS: Final = 4_096
@@ -52,6 +63,9 @@ MEASURED: Final = 64
 """Elements of a state that are measured; the others are taken to be as large on average."""
 
 CELL_BYTES: Final = 12
+
+SUMS_MAX: Final = 1 << 20
+"""The largest number of sums of an additive model that are numbered beforehand."""
 
 _NO_I32: Final[I32] = np.zeros(1, np.int32)
 
@@ -147,6 +161,7 @@ class Stepper:
         memory_bytes: int = 1 << 30,
         closure_s: float = math.inf,
         clock: Clock = cpu_s,
+        ops: Sequence[int] | None = None,
     ) -> None:
         """Prepare the steps of `model`.
 
@@ -157,6 +172,7 @@ class Stepper:
             memory_bytes: what states and a lazy table may take together.
             closure_s: CPU seconds after which a model is no longer closed, but asked lazily.
             clock: counts them.
+            ops: how many ops have each transition, if none has more: it bounds the sums of an additive model.
         """
         self.model = model
         self.transitions = transitions
@@ -173,12 +189,12 @@ class Stepper:
         if steps_by_assignment(model):
             self.steps = self._assignments(model)
         else:
-            self.steps = self._closed(closure_s, clock) or self._lazy()
+            self.steps = self._sums(ops) or self._closed(closure_s, clock) or self._lazy()
 
     @property
     def mode(self) -> str:
         """How steps are known, in words."""
-        return {ASSIGNMENTS: "assignments", CLOSED: "closed table", LAZY: "lazy table"}[self.steps.mode]
+        return {ASSIGNMENTS: "assignments", SUMS: "sums", CLOSED: "closed table", LAZY: "lazy table"}[self.steps.mode]
 
     @property
     def bytes(self) -> int:
@@ -289,6 +305,37 @@ class Stepper:
         self.alike = _first_alike(np.stack([requires, becomes], axis=1))
         return Steps(ASSIGNMENTS, len(requires), requires, becomes, _NO_I32, np.full(1, -1, np.int64), _NO_I32)
 
+    def _sums(self, ops: Sequence[int] | None) -> Steps | None:
+        """Steps that add; None if the model is not additive, its numbers are not whole, or its sums too many.
+
+        Sums are numbered modulo how many there are: so the initial one is 0, and those below it come last.
+        """
+        initial = self.states.known[0]
+        if ops is None or not adds(self.model) or type(initial) is not int:
+            return None
+        try:
+            additions = [self.model.addition(t.f, t.value, t.result) for t in self.transitions]
+        except Exception:
+            return None  # the first step that is asked for says what is wrong
+        amounts = [addition.amount for addition in additions]
+        if any(type(amount) is not int for amount in amounts):
+            return None
+        most = sum(times * max(int(amount), 0) for times, amount in zip(ops, amounts, strict=True))
+        least = sum(times * min(int(amount), 0) for times, amount in zip(ops, amounts, strict=True))
+        if most - least >= SUMS_MAX:
+            return None
+        count = most - least + 1
+        for number in range(1, count):
+            self.states.number(initial + (number if number <= most else number - count))
+        sums = {state: number for number, state in enumerate(self.states.known)}
+        guards = [a.requires if a.requires is Special.ANY else sums.get(a.requires, NEVER) for a in additions]
+        requires = np.array([ANY if guard is Special.ANY else guard for guard in guards], np.int32)
+        becomes = np.array([int(amount) % count for amount in amounts], np.int32)
+        self.observer = becomes == 0
+        self.alike = _first_alike(np.stack([requires, becomes], axis=1))
+        modulus = np.array([count], np.int32)
+        return Steps(SUMS, len(requires), requires, becomes, modulus, np.full(1, -1, np.int64), _NO_I32)
+
     def _closed(self, seconds: float, clock: Clock) -> Steps | None:
         """The whole table, found by closure from the initial state; None if it is large, has no end, or takes too long.
 
@@ -359,6 +406,14 @@ def _first_alike(rows: npt.NDArray[np.int32]) -> I32:
 def steps_by_assignment(model: Model) -> TypeGuard[AssignmentModel]:
     """Whether a model's steps are its assignments: not if a subclass has a `step` of its own."""
     return isinstance(model, AssignmentModel) and type(model).step is AssignmentModel.step
+
+
+def adds(model: Model) -> TypeGuard[AdditiveModel]:
+    """Whether a model's steps are its additions: not if a subclass has a `step` or an `observes` of its own."""
+    if not isinstance(model, AdditiveModel):
+        return False
+    own = type(model)
+    return own.step is AdditiveModel.step and own.observes is AdditiveModel.observes
 
 
 def assignments(model: AssignmentModel, transitions: list[Transition]) -> list[Assignment]:

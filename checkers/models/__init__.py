@@ -16,6 +16,8 @@ from splitbrain.checkers.models.locks import FencedMutex, Mutex, OwnerMutex, Ree
 from splitbrain.checkers.models.model import (
     IMPOSSIBLE,
     UNKNOWN,
+    Addition,
+    AdditiveModel,
     Assignment,
     AssignmentModel,
     Facts,
@@ -36,6 +38,8 @@ from splitbrain.checkers.models.validation import examined
 __all__ = [
     "IMPOSSIBLE",
     "UNKNOWN",
+    "Addition",
+    "AdditiveModel",
     "Assignment",
     "AssignmentModel",
     "CasRegister",

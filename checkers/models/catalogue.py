@@ -16,6 +16,7 @@ from splitbrain.checkers.models.model import Model, apart, frozen
 from splitbrain.checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
 from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, ReadModes, Register
 from splitbrain.checkers.models.sets import GrowSet, Set
+from splitbrain.checkers.models.trees import Tree
 from splitbrain.checkers.models.validation import validated
 from splitbrain.results import plugins
 from splitbrain.results.errors import UnknownNameError, UsageError
@@ -42,6 +43,7 @@ _MODELS: Final[dict[str, Callable[..., Model]]] = {
         Stack,
         Counter,
         UniqueIds,
+        Tree,
     )
 }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, cast
 
-from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Addition, AdditiveModel, Special, State
 from splitbrain.results.errors import UsageError
 
 
-class Counter:
+class Counter(AdditiveModel):
     """A number to which amounts are added; an increment returns the sum.
 
     It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
@@ -25,25 +25,14 @@ class Counter:
             raise UsageError(f"model 'counter' takes the number at the beginning, as in counter(10); not {initial!r}.")
         self.initial = initial
 
-    def init(self) -> State:
-        """The number at the beginning."""
-        return self.initial
-
-    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+    def addition(self, f: str, value: Any, result: Any) -> Addition:
         """An add is always possible; a read requires the sum so far, an increment the sum that it makes."""
-        total = cast(int, state)
         if f == "add":
-            return total + _number(value)
-        if f == "increment":
-            total += _number(value)
-            return total if result is UNKNOWN or _number(result) == total else IMPOSSIBLE
+            return Addition(_number(value))
+        amount = _number(value) if f == "increment" else 0
         if result is UNKNOWN:
-            return total
-        return total if _number(0 if result is None else result) == total else IMPOSSIBLE
-
-    def observes(self, f: str, value: Any, result: Any) -> bool:
-        """A read does, and an add or increment of nothing."""
-        return f == "read" or value == 0
+            return Addition(amount)
+        return Addition(amount, _number(0 if f == "read" and result is None else result))
 
 
 class UniqueIds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -190,3 +190,43 @@ class AssignmentModel:
         return assignment.becomes is Special.ANY or (
             assignment.requires is not Special.ANY and assignment.requires == assignment.becomes
         )
+
+
+class Addition(msgspec.Struct, frozen=True):
+    """A transition of an object that holds a number: what is added, and what the sum must be then.
+
+    Attributes:
+        amount: may be negative.
+        requires: the sum afterwards, or ANY.
+    """
+
+    amount: int | float = 0
+    requires: int | float | Literal[Special.ANY] = Special.ANY
+
+
+class AdditiveModel:
+    """An object that holds a number; each op is an `Addition`. The search needs no table for these."""
+
+    name: str
+    fs: frozenset[str]
+    initial: int | float = 0
+
+    def addition(self, f: str, value: Any, result: Any) -> Addition:
+        """The amount and the guard of an op."""
+        raise UsageError(
+            f"model {type(self).__name__!r} derives from AdditiveModel and has no method `addition`: write one."
+        )
+
+    def init(self) -> State:
+        """The number at the beginning."""
+        return self.initial
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """Add where the sum is as required."""
+        addition = self.addition(f, value, result)
+        total = cast("int | float", state) + addition.amount
+        return total if addition.requires is Special.ANY or total == addition.requires else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """Whether nothing is added."""
+        return self.addition(f, value, result).amount == 0

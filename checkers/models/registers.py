@@ -137,11 +137,12 @@ class MultiRegister:
     They are null at first, or as in the parameter, a map. `write {"x": 1, "y": 2}` replaces those and leaves the
     others; `read -> {"x": 1}` saw what it lists, at one moment. `txn [[f, name, value], ...]` reads (`r`, `read`)
     and writes (`w`, `write`) in that order, all at one moment; its result is the same list with the values read.
+    `cas [{"x": 1}, {"y": 2}]` replaces the latter if all of the former are held; a mismatch is a `fail`.
     Names that are no strings count as their JSON text.
     """
 
     name = "multi-register"
-    fs = frozenset({"read", "write", "txn"})
+    fs = frozenset({"read", "write", "cas", "txn"})
     opaque = frozenset({"read", "txn"})
     parameter = "initial"
 
@@ -164,6 +165,9 @@ class MultiRegister:
             return _transact(held, value, None if result is UNKNOWN else result)
         if f == "write":
             return _registers(held | dict(_items(value)))
+        if f == "cas":
+            expected, new = _compared(value)
+            return _registers(held | new) if all(held.get(each) == expected[each] for each in expected) else IMPOSSIBLE
         if result is not UNKNOWN and any(held.get(name) != seen for name, seen in _items(result)):
             return IMPOSSIBLE
         return state
@@ -176,6 +180,9 @@ class MultiRegister:
         """Register by register; of a txn, what it read before it wrote there, and what it wrote last."""
         if f == "write":
             return Facts(leaves=dict(_items(value)))
+        if f == "cas":
+            expected, new = _compared(value)
+            return Facts(sees={**expected}, leaves={**new})
         if f == "read":
             return Facts() if result is UNKNOWN else Facts(sees=dict(_items(result)))
         asked = _micro_ops(value)
@@ -192,6 +199,14 @@ class MultiRegister:
     def at_first(self, place: Hashable) -> Hashable:
         """What is in the register at the beginning."""
         return dict(self._initial.items).get(cast(str, place))
+
+
+def _compared(value: Any) -> tuple[dict[str, Hashable], dict[str, Hashable]]:
+    """What a compare-and-set demands, and what it leaves."""
+    if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
+        raise TypeError("a cas is two maps, what must be held and what replaces it")
+    expected, new = cast("tuple[Any, Any]", value)
+    return dict(_items(expected)), dict(_items(new))
 
 
 def _transact(held: dict[str, Hashable], asked: Any, answered: Any) -> State | Special:

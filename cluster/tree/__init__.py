@@ -6,6 +6,7 @@ What others use of it stands here; the modules say more:
     conditions           every condition (KH-3); datapattern and regex are what two of them need
     messages             commands, queries and results: what stands in the log and on the wire
     machine              `Tree`: execute a command, answer a query, dump and load
+    slices               what takes long, with pauses
     state                the nodes, what changed of them, and what keeps them (keepwhile)
     plain, writes, reads what commands and queries do
     functions            registered functions, checked by determinism; transactions are made of them
@@ -61,6 +62,7 @@ from splitbrain.cluster.tree.messages import (
     Delete,
     DeleteNodes,
     Done,
+    Export,
     Forgotten,
     FoundNode,
     Get,
@@ -94,6 +96,7 @@ from splitbrain.cluster.tree.messages import (
     TransactRead,
     TransactStored,
     TreeCommand,
+    Triggered,
     UnregisterProjections,
     UnregisterTriggers,
     Update,
@@ -136,6 +139,11 @@ from splitbrain.cluster.tree.payloads import (
     Procedure,
     Properties,
 )
+from splitbrain.cluster.tree.slices import (
+    NODES_PER_SLICE,
+    InSlices,
+    at_once,
+)
 from splitbrain.cluster.tree.state import (
     IMPLICIT_PARENTS_GO,
     NEWEST_VERSION,
@@ -143,6 +151,13 @@ from splitbrain.cluster.tree.state import (
 )
 from splitbrain.cluster.tree.transactions import (
     Transaction,
+)
+from splitbrain.cluster.tree.transfer import (
+    Record,
+    command_of,
+)
+from splitbrain.cluster.tree.transfer import (
+    decode as decode_export,
 )
 
 __all__ = [
@@ -155,6 +170,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_NAME_LENGTH",
     "NEWEST_VERSION",
+    "NODES_PER_SLICE",
     "NO_FUNCTIONS",
     "NO_PAYLOAD",
     "PARENT",
@@ -176,6 +192,7 @@ __all__ = [
     "Delete",
     "DeleteNodes",
     "Done",
+    "Export",
     "Forgotten",
     "FoundNode",
     "Functions",
@@ -194,6 +211,7 @@ __all__ = [
     "IfNot",
     "IfPathMatches",
     "IfPayloadVersion",
+    "InSlices",
     "Increment",
     "InvalidCommand",
     "KeepWhile",
@@ -217,6 +235,7 @@ __all__ = [
     "Put",
     "PutNodes",
     "Query",
+    "Record",
     "Refused",
     "RegisterProjection",
     "RegisterTrigger",
@@ -231,12 +250,16 @@ __all__ = [
     "Transaction",
     "Tree",
     "TreeCommand",
+    "Triggered",
     "UnregisterProjections",
     "UnregisterTriggers",
     "Update",
     "Value",
+    "at_once",
     "combined",
+    "command_of",
     "compiled",
+    "decode_export",
     "encode_command",
     "format_path",
     "format_pattern",

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.errors import FunctionRefusedError
 from splitbrain.cluster.tree.determinism import restricted, uses
 from splitbrain.cluster.tree.state import NEWEST_VERSION, PATTERNS_COME
@@ -49,10 +50,29 @@ class Function:
 
 
 class Functions:
-    """Functions by name and version."""
+    """Functions by name and version.
 
-    def __init__(self) -> None:
+    Attributes:
+        bugs: what is broken on purpose where they are carried out.
+    """
+
+    def __init__(self, bugs: Bugs = NO_BUGS) -> None:
+        self.bugs = bugs
         self._functions: dict[tuple[str, int], Function] = {}
+
+    @classmethod
+    def of(cls, *parts: Functions, bugs: Bugs = NO_BUGS) -> Functions:
+        """All functions of these together, carried out with these bugs.
+
+        Raises:
+            FunctionRefusedError: two of them have the same name and version.
+        """
+        together = cls(bugs)
+        for part in parts:
+            for (name, version), function in part._functions.items():
+                together._refuse_twice(name, version)
+                together._functions[name, version] = function
+        return together
 
     def register(self, name: str, *, version: int, since: int = PATTERNS_COME) -> Callable[[F], F]:
         """Register the function below; it stays as it is.
@@ -69,13 +89,16 @@ class Functions:
 
     def add(self, name: str, version: int, function: Callable[..., Any], *, since: int = PATTERNS_COME) -> None:
         """The same for a function that is at hand."""
-        if (name, version) in self._functions:
-            raise FunctionRefusedError(f"{name} has a version {version} already: what it stands for never changes.")
+        self._refuse_twice(name, version)
         if version < 1 or not PATTERNS_COME <= since <= NEWEST_VERSION:
             known = f"{PATTERNS_COME} to {NEWEST_VERSION}"
             raise FunctionRefusedError(f"{name} {version}: versions begin with 1, and `since` is one of {known}.")
         made = Function(name, version, since, restricted(function), uses(function, WRITES))
         self._functions[name, version] = made
+
+    def _refuse_twice(self, name: str, version: int) -> None:
+        if (name, version) in self._functions:
+            raise FunctionRefusedError(f"{name} has a version {version} already: what it stands for never changes.")
 
     def find(self, name: str, version: int, machine_version: int) -> Function | None:
         """The function that these stand for under a version of the state machine, None if there is none."""

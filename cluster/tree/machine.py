@@ -15,6 +15,7 @@ from typing import Final, cast, get_args
 
 import msgspec
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.tree.functions import NO_FUNCTIONS, Functions
 from splitbrain.cluster.tree.messages import (
     AskNode,
@@ -23,6 +24,7 @@ from splitbrain.cluster.tree.messages import (
     Command,
     CountNodes,
     DeleteNodes,
+    Export,
     Get,
     GetNodes,
     InvalidCommand,
@@ -40,6 +42,7 @@ from splitbrain.cluster.tree.messages import (
     Transact,
     TransactRead,
     TransactStored,
+    Triggered,
     UnregisterProjections,
     UnregisterTriggers,
     Value,
@@ -49,9 +52,11 @@ from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.payloads import Properties
 from splitbrain.cluster.tree.plain import execute_plain, query_plain
 from splitbrain.cluster.tree.projections import ProjectionTables
-from splitbrain.cluster.tree.reads import Steps, ask, ask_in_slices
+from splitbrain.cluster.tree.reads import ask, ask_in_slices
+from splitbrain.cluster.tree.slices import InSlices, at_once
 from splitbrain.cluster.tree.state import PATTERNS_COME, TreeState
 from splitbrain.cluster.tree.transactions import run_procedure, stored, transact, transact_stored
+from splitbrain.cluster.tree.transfer import exported_in_slices
 from splitbrain.cluster.tree.triggers import MAX_PENDING, Event, Triggers
 from splitbrain.cluster.tree.writes import execute_write
 
@@ -68,6 +73,7 @@ class Tree:
         watched: parents whose direct children are watched: what changes of them is noted, and their shares are summed.
         version: of the state machine, whose rules hold.
         functions: those that transactions, procedures and projections may name.
+        bugs: what is broken on purpose.
 
     Attributes:
         state: the nodes.
@@ -75,10 +81,16 @@ class Tree:
         projections: those that are registered, with their tables.
     """
 
-    def __init__(self, watched: Iterable[Path] = (), version: int = 1, functions: Functions = NO_FUNCTIONS) -> None:
-        self.state = TreeState(watched, version)
-        self.triggers = Triggers()
-        self.projections = ProjectionTables(functions)
+    def __init__(
+        self,
+        watched: Iterable[Path] = (),
+        version: int = 1,
+        functions: Functions = NO_FUNCTIONS,
+        bugs: Bugs = NO_BUGS,
+    ) -> None:
+        self.state = TreeState(watched, version, bugs)
+        self.triggers = Triggers(bugs)
+        self.projections = ProjectionTables(functions, bugs)
         self._functions = functions
 
     @property
@@ -171,10 +183,27 @@ class Tree:
                 return transact_stored(self.state, self._functions, path, data, may_write=False)
             case Projections():
                 return self.projections.registered()
+            case Triggered():
+                return Value(_encoder.encode(self.triggers.registered()))
+            case Export():
+                return at_once(exported_in_slices(self.state, query))
 
-    def query_in_slices(self, query: GetNodes | CountNodes | AskNode) -> Steps:
-        """The same for a query that may look at many nodes: see `reads.Steps`."""
-        return ask_in_slices(self.state, query)
+    def query_in_slices(self, query: Query) -> InSlices[Result]:
+        """The same, with pauses if the query looks at many nodes."""
+        if isinstance(query, GetNodes | CountNodes):
+            return (yield from ask_in_slices(self.state, query))
+        if isinstance(query, Export):
+            return (yield from exported_in_slices(self.state, query))
+        return self.query(query)
+
+    @property
+    def is_building(self) -> bool:
+        """Whether there is something to do for `build`."""
+        return not self.projections.is_built
+
+    def build(self) -> None:
+        """Go on building projections, for about 10 ms."""
+        self.projections.build(self.state)
 
     def look_up(self, query: LookUp) -> Result:
         """Look into a table of a projection, as it is on this member."""
@@ -205,9 +234,18 @@ class Tree:
 
     # --- as bytes -------------------------------------------------------------------------------------------------
 
+    @property
+    def size(self) -> int:
+        """The number of nodes, the root included."""
+        return self.state.size
+
     def dump(self) -> bytes:
         """The nodes; equal bytes for equal trees. Triggers and projections have dumps of their own."""
         return self.state.dump()
+
+    def dump_in_slices(self) -> InSlices[bytes]:
+        """The same, with pauses."""
+        return self.state.dump_in_slices()
 
     @classmethod
     def load(
@@ -216,6 +254,7 @@ class Tree:
         watched: Iterable[Path] = (),
         version: int = 1,
         functions: Functions = NO_FUNCTIONS,
+        bugs: Bugs = NO_BUGS,
         *,
         triggers: bytes | None = None,
         projections: bytes | None = None,
@@ -225,12 +264,12 @@ class Tree:
         Raises:
             msgspec.DecodeError: these bytes are no dumps (msgspec.ValidationError is one).
         """
-        tree = cls(watched, version, functions)
-        tree.state = TreeState.load(data, watched, version)
+        tree = cls(watched, version, functions, bugs)
+        tree.state = TreeState.load(data, watched, version, bugs)
         if triggers is not None:
-            tree.triggers = Triggers.load(triggers)
+            tree.triggers = Triggers.load(triggers, bugs)
         if projections is not None:
-            tree.projections = ProjectionTables.load(projections, functions, tree.state)
+            tree.projections = ProjectionTables.load(projections, functions, tree.state, bugs)
             tree.projections.build(tree.state)
         return tree
 

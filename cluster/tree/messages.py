@@ -328,8 +328,24 @@ class Projections(msgspec.Struct, frozen=True, array_like=True, tag="projections
     """Query which projections are registered: a `Registered`."""
 
 
+class Export(msgspec.Struct, frozen=True, array_like=True, tag="export"):
+    """Query what it takes to put nodes again: a `Value` with the bytes of an export (KH-18).
+
+    Attributes:
+        path: which nodes, with all below them; None: all.
+    """
+
+    path: Pattern | None = None
+
+
+class Triggered(msgspec.Struct, frozen=True, array_like=True, tag="triggered"):
+    """Query which triggers are registered: a `Value` with a list of `RegisterTrigger`, by their ids."""
+
+
 PlainQuery: TypeAlias = Get | Children
-Query: TypeAlias = Get | Children | GetNodes | CountNodes | AskNode | TransactRead | RunProcedure | Projections
+Query: TypeAlias = (
+    Get | Children | GetNodes | CountNodes | AskNode | TransactRead | RunProcedure | Projections | Export | Triggered
+)
 
 
 # --- results ------------------------------------------------------------------------------------------------------

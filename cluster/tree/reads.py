@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -23,15 +23,16 @@ from splitbrain.cluster.tree.nodes import Node
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.patterns import Pattern, compiled
 from splitbrain.cluster.tree.payloads import Procedure, Properties
+from splitbrain.cluster.tree.slices import InSlices, at_once
 from splitbrain.cluster.tree.state import TreeState
-from splitbrain.cluster.tree.walk import MAX_VISITED, PatternRefusedError, find_one, matching
+from splitbrain.cluster.tree.walk import MAX_VISITED, PatternRefusedError, find_one, in_slices, matches_root, matching
 
-NODES_PER_SLICE: Final = 2_000
-"""Nodes that a query looks at in one go: about 5 ms."""
+MAX_FOUND: Final = 100_000
+"""Nodes in an answer. More are counted, or asked for in parts."""
 
 TreeQuery = GetNodes | CountNodes | AskNode
-Steps = Generator[None, None, Result]
-"""A query in slices: each `next` does a part; the result comes at the end. Nothing may change the tree meanwhile."""
+Steps = InSlices[Result]
+"""A query in slices."""
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -39,15 +40,6 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 def ask(tree: TreeState, query: TreeQuery) -> Result:
     """Answer a query from the state as it is."""
     return at_once(ask_in_slices(tree, query))
-
-
-def at_once(steps: Steps) -> Result:
-    """The result of a query in slices, without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def ask_in_slices(tree: TreeState, query: TreeQuery) -> Steps:
@@ -61,20 +53,33 @@ def ask_in_slices(tree: TreeState, query: TreeQuery) -> Steps:
             return _get_one(tree, pattern, query.returns)
         case GetNodes():
             found: list[FoundNode] = []
-            for number, node in enumerate(matching(tree.root, pattern, include_root=query.include_root), start=1):
-                found.append(shown(node.path, node.properties(), query.returns, children=node.children))
-                if number % NODES_PER_SLICE == 0:
+            for node in _matching_in_slices(tree.root, pattern, include_root=query.include_root):
+                if node is None:
                     yield
+                elif len(found) == MAX_FOUND:
+                    detail = f"an answer has at most {MAX_FOUND:,} nodes: count them, or ask for parts"
+                    return Refused("too_many_nodes", pattern, detail=detail)
+                else:
+                    found.append(shown(node.path, node.properties(), query.returns, children=node.children))
             return Nodes(tuple(sorted(found, key=lambda node: node.path)), len(found))
         case CountNodes():
             count = 0
-            for _ in matching(tree.root, pattern, include_root=query.include_root):
-                count += 1
-                if count % NODES_PER_SLICE == 0:
+            for node in _matching_in_slices(tree.root, pattern, include_root=query.include_root):
+                if node is None:
                     yield
+                else:
+                    count += 1
             return value(count)
         case AskNode():
             return _ask_node(tree, pattern, query.whether)
+
+
+def _matching_in_slices(root: Node, pattern: Pattern, *, include_root: bool) -> Iterator[Node | None]:
+    if include_root and matches_root(root, pattern):
+        yield root
+    for step in in_slices(root, pattern, in_order=False):
+        if step is None or isinstance(step, Node):
+            yield step
 
 
 def value(of: object) -> Value:

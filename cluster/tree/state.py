@@ -27,6 +27,7 @@ from typing import Final
 
 import msgspec
 
+from splitbrain.cluster.bugs import M53, M55, NO_BUGS, Bugs
 from splitbrain.cluster.tree.keepwhile import Watchers, unmet
 from splitbrain.cluster.tree.messages import KeepWhile
 from splitbrain.cluster.tree.nodes import (
@@ -35,13 +36,13 @@ from splitbrain.cluster.tree.nodes import (
     Before,
     Node,
     content_of,
-    dumped,
     kept_in,
     kept_share,
     share,
 )
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.payloads import Payload, Properties
+from splitbrain.cluster.tree.slices import InSlices, at_once, dumped_in_slices
 
 NEWEST_VERSION: Final = 3
 """The latest version of the state machine that this program understands."""
@@ -51,8 +52,6 @@ IMPLICIT_PARENTS_GO: Final = 2
 
 PATTERNS_COME: Final = 3
 """The version from which on there are commands that are not plain."""
-
-_encoder = msgspec.msgpack.Encoder()
 
 
 class TreeState:
@@ -69,9 +68,11 @@ class TreeState:
         expired: those of them that went because nothing kept them any more.
     """
 
-    def __init__(self, watched: Iterable[Path] = (), version: int = 1) -> None:
+    def __init__(self, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS) -> None:
         self.touched: list[Path] = []
         self.version = version
+        self._bugs = bugs
+        self._bumps_payload_version = M55 not in bugs
         self.removed: dict[Path, Properties] = {}
         self.expired: dict[Path, None] = {}
         self._sums: dict[Path, int] = dict.fromkeys(watched, 0)
@@ -183,7 +184,7 @@ class TreeState:
             self._touch(node)
             if node.payload != payload:
                 node.payload = payload
-                node.payload_version += 1
+                node.payload_version += self._bumps_payload_version
                 self._count(node)
         if keep_while is not None:
             self._set_kept(node, keep_while, is_implicit=False)
@@ -214,17 +215,19 @@ class TreeState:
                     self.delete(node)
             gone = list(islice(self.removed, known, None))
             self.expired.update(dict.fromkeys(gone))
+            if M53 in self._bugs:
+                return
             concerned = [*gone, *(path[:-1] for path in ending)]
 
-    def undo(self) -> None:
-        """Have nothing of the command under way happened."""
+    def undo(self, *, restores: bool = True) -> None:
+        """Have nothing of the command under way happened; without `restores` only the nodes that it made go."""
         changes = self.changes()
         for path in sorted(changes, key=len, reverse=True):
             if changes[path] is None:
                 self._detach(path)
         for path in sorted(changes, key=len):
             before = changes[path]
-            if before is not None:
+            if before is not None and restores:
                 self._restore(path, before)
         self.begin()
 
@@ -232,16 +235,20 @@ class TreeState:
 
     def dump(self) -> bytes:
         """All of the state; equal bytes for equal trees."""
-        return _encoder.encode([dumped(node) for node in self.nodes()])
+        return at_once(self.dump_in_slices())
+
+    def dump_in_slices(self) -> InSlices[bytes]:
+        """The same, with pauses."""
+        return dumped_in_slices(self.root, self._size)
 
     @classmethod
-    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1) -> TreeState:
+    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS) -> TreeState:
         """The tree whose `dump` this is; nothing counts as touched.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
-        tree = cls(watched, version)
+        tree = cls(watched, version, bugs)
         for kept in kept_in(data):
             path, node = kept.path, tree.root
             if path:

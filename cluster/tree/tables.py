@@ -34,7 +34,7 @@ class Table:
         self.hash: int = 0
         self._is_bag = kind == "bag"
         self._records: dict[bytes, dict[bytes, Record]] = {}
-        self._undo: list[tuple[bytes, dict[bytes, Record]]] | None = None
+        self._undo: list[tuple[bytes, bytes, Record | None]] | None = None
 
     def __len__(self) -> int:
         """The number of keys."""
@@ -52,20 +52,21 @@ class Table:
         there = self._records.get(key, {})
         if encoded in there:
             return
-        self._set(key, {**(there if self._is_bag else {}), encoded: tuple(record)})
+        for other in [] if self._is_bag else list(there):
+            self._set(key, other, None)
+        self._set(key, encoded, tuple(record))
 
     def delete(self, key: Any) -> None:
         """Remove all records of a key."""
         encoded = _encoder.encode(key)
-        if encoded in self._records:
-            self._set(encoded, {})
+        for record in list(self._records.get(encoded, ())):
+            self._set(encoded, record, None)
 
     def delete_record(self, record: Sequence[Any]) -> None:
         """Remove exactly this record, if it is there."""
         key, encoded = _encoder.encode(record[0]), _encoder.encode(record)
-        there = self._records.get(key, {})
-        if encoded in there:
-            self._set(key, {kept: value for kept, value in there.items() if kept != encoded})
+        if encoded in self._records.get(key, {}):
+            self._set(key, encoded, None)
 
     def lookup(self, key: Any) -> list[Record]:
         """The records of a key, in the order of their encoding."""
@@ -88,18 +89,22 @@ class Table:
         """It cannot any more, or is."""
         changes, self._undo = self._undo or [], None
         if undo:
-            for key, records in reversed(changes):
-                self._set(key, records)
+            for key, encoded, record in reversed(changes):
+                self._set(key, encoded, record)
 
-    def _set(self, key: bytes, records: dict[bytes, Record]) -> None:
-        before = self._records.get(key, {})
+    def _set(self, key: bytes, encoded: bytes, record: Record | None) -> None:
+        """Have a record, or not; a key may have many, so none of the others is touched."""
+        there = self._records.get(key, {})
         if self._undo is not None:
-            self._undo.append((key, before))
-        self.hash = (self.hash - sum(map(_share, before)) + sum(map(_share, records))) & HASH_MASK
-        if records:
-            self._records[key] = records
+            self._undo.append((key, encoded, there.get(encoded)))
+        if record is None:
+            del there[encoded]
+            if not there:
+                del self._records[key]
         else:
-            self._records.pop(key, None)
+            self._records.setdefault(key, there)[encoded] = record
+        share = _share(encoded)
+        self.hash = (self.hash + (-share if record is None else share)) & HASH_MASK
 
 
 def _share(record: bytes) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 
+from splitbrain.cluster.bugs import M34, M93
 from splitbrain.cluster.errors import InvalidPathError
 from splitbrain.cluster.tree.conditions import Component, IfDataMatches, IfNodeExists
 from splitbrain.cluster.tree.datapattern import DataPatternError, decoded
@@ -341,8 +342,8 @@ def _carry_out(tree: TreeState, functions: Functions, call: Any, data: Sequence[
         answer = Refused("function_failed", detail=f"its data: {error}")
     except Exception as error:  # what went wrong in it is the same on every member; its text may not be
         answer = Refused("function_failed", detail=type(error).__name__)
-    if may_write:
-        tree.undo()
+    if may_write and M34 not in functions.bugs:
+        tree.undo(restores=M93 not in functions.bugs)
     return answer
 
 

@@ -10,23 +10,31 @@ in msgpack, and at the end a length of 0 and the CRC-32 of everything before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, Protocol
 from zlib import crc32
 
 import msgspec
 
-from splitbrain.cluster.errors import CorruptExportError
+from splitbrain.cluster.errors import CorruptExportError, InvalidPathError
 from splitbrain.cluster.tree.conditions import IMPLICIT
-from splitbrain.cluster.tree.messages import KeepWhile, PutNodes
+from splitbrain.cluster.tree.messages import Export, KeepWhile, PutNodes, Refused, Result, Value
 from splitbrain.cluster.tree.nodes import Node
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.patterns import Pattern, compiled
 from splitbrain.cluster.tree.payloads import Payload
+from splitbrain.cluster.tree.slices import NODES_PER_SLICE, InSlices, in_order
 from splitbrain.cluster.tree.state import TreeState
-from splitbrain.cluster.tree.walk import matching
+from splitbrain.cluster.tree.walk import in_slices, matching
 
 MAGIC: Final = b"splitbrain tree 1\n"
 MAX_RECORD_BYTES: Final = 1024 * 1024
+
+MAX_EXPORT_BYTES: Final = 7 * 1024 * 1024
+"""In the answer to one query."""
+
+_RECORD_BYTES: Final = 64
+"""What a record takes beside its payload, about."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
@@ -85,15 +93,56 @@ def records(tree: TreeState, pattern: Pattern | None = None) -> Iterator[Record]
         InvalidPathError: the pattern is not in order.
     """
     tops = [tree.root] if pattern is None else list(matching(tree.root, compiled(pattern)))
+    for node in chain.from_iterable(map(in_order, topmost(tops))):
+        record = None if node is None else record_of(node)
+        if record is not None:
+            yield record
+
+
+def exported_in_slices(tree: TreeState, query: Export) -> InSlices[Result]:
+    """What a query for an export is answered with: its bytes, or why there are none."""
+    try:
+        pattern = None if query.path is None else compiled(query.path)
+    except InvalidPathError as error:
+        return Refused("invalid_path", detail=str(error))
+    tops = [tree.root]
+    if pattern is not None:
+        tops = []
+        for step in in_slices(tree.root, pattern, in_order=False):
+            if step is None:
+                yield
+            elif isinstance(step, Node):
+                tops.append(step)
+    found: list[Record] = []
+    size = 0
+    for number, node in enumerate(chain.from_iterable(map(in_order, topmost(tops)))):
+        if node is None or number % NODES_PER_SLICE == 0:
+            yield
+        record = None if node is None else record_of(node)
+        if record is not None:
+            found.append(record)
+            size += len(record.payload) if isinstance(record.payload, bytes) else 0
+        if size + len(found) * _RECORD_BYTES > MAX_EXPORT_BYTES:
+            detail = f"an export has at most {MAX_EXPORT_BYTES:,} bytes: export parts of the tree by pattern"
+            return Refused("too_many_nodes", pattern or (), detail=detail)
+    return Value(msgspec.msgpack.encode(b"".join(encode(found))))
+
+
+def topmost(nodes: Iterable[Node]) -> list[Node]:
+    """Those of the nodes that are below none of the others, in the order of their paths."""
     done: dict[Path, None] = {}
-    for top in sorted(tops, key=lambda node: node.path):
-        if any(top.path[:length] in done for length in range(len(top.path))):
-            continue
-        done[top.path] = None
-        for node in _below(top):
-            keep_while = kept_by(node)
-            if node.payload is not None or keep_while:
-                yield Record(node.path, node.payload, keep_while)
+    found: list[Node] = []
+    for top in sorted(nodes, key=lambda node: node.path):
+        if not any(top.path[:length] in done for length in range(len(top.path))):
+            done[top.path] = None
+            found.append(top)
+    return found
+
+
+def record_of(node: Node) -> Record | None:
+    """What it takes to put a node; None if it comes by itself."""
+    keep_while = kept_by(node)
+    return Record(node.path, node.payload, keep_while) if node.payload is not None or keep_while else None
 
 
 def kept_by(node: Node) -> tuple[KeepWhile, ...]:
@@ -169,14 +218,6 @@ def import_from(source: Source) -> list[Record]:
     finally:
         source.close()
     return found
-
-
-def _below(top: Node) -> Iterator[Node]:
-    pending = [top]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(node.children[name] for name in sorted(node.children, reverse=True))
 
 
 def _record(part: bytes, check: int, at: int, number: int) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from splitbrain.cluster.tree.messages import Refused
 from splitbrain.cluster.tree.nodes import Node
 from splitbrain.cluster.tree.paths import ROOT, SPECIALS
 from splitbrain.cluster.tree.patterns import Pattern
+from splitbrain.cluster.tree.slices import NODES_PER_SLICE
 
 MAX_VISITED: Final = 200_000
 """Nodes that a command looks at: it must not hold up every member for long. A query may look at more, in slices."""
@@ -49,26 +50,52 @@ def matching(root: Node, pattern: Pattern, *, include_root: bool = False, most: 
     Raises:
         PatternRefusedError: these were too many.
     """
-    if include_root and len(pattern) == 1 and target(pattern[0]) is None and holds(pattern[0], ROOT, root.properties()):
+    if include_root and matches_root(root, pattern):
         yield root
     for step in steps(root, pattern, most=most):
         if isinstance(step, Node):
             yield step
 
 
+def matches_root(root: Node, pattern: Pattern) -> bool:
+    """Whether a pattern of one component that names nothing, such as `**`, matches the root, if that is wanted."""
+    return len(pattern) == 1 and target(pattern[0]) is None and holds(pattern[0], ROOT, root.properties())
+
+
 def steps(root: Node, pattern: Pattern, *, most: int | None = None) -> Iterator[Node | Missing | Refused]:
     """The same, with what a pattern names and is not there, or does not meet a condition."""
+    for step in in_slices(root, pattern, most=most):
+        if step is not None:
+            yield step
+
+
+def in_slices(
+    root: Node, pattern: Pattern, *, most: int | None = None, in_order: bool = True
+) -> Iterator[Node | Missing | Refused | None]:
+    """The same, with None after each `NODES_PER_SLICE` nodes that were looked at; children in any order, if so wanted.
+
+    Nothing may change the tree meanwhile.
+    """
     repeats = sum(map(descends, pattern)) > 1  # then several ways may lead to one node
     seen: dict[tuple[tuple[str, ...], int], None] = {}
     visited = 0
-    pending: list[tuple[Node, int]] = [(root, 0)]
-    while pending:
-        node, at = pending.pop()
+    ways: list[Iterator[tuple[Node, int] | None]] = [iter([(root, 0)])]
+    while ways:
+        way = next(ways[-1], _END)
+        if way is _END:
+            ways.pop()
+            continue
+        if way is None:
+            yield None
+            continue
+        node, at = way
         visited += 1
         if most is not None and visited > most:
             raise PatternRefusedError(
                 Refused("too_many_nodes", pattern, detail=f"it leads past more than {most:,} nodes")
             )
+        if visited % NODES_PER_SLICE == 0:
+            yield None
         if repeats:
             if (node.path, at) in seen:
                 continue
@@ -78,11 +105,11 @@ def steps(root: Node, pattern: Pattern, *, most: int | None = None) -> Iterator[
             continue
         name = target(pattern[at])
         if name is None:
-            pending.extend(_children(node, pattern[at], at))
+            ways.append(_children(node, pattern[at], at, in_order=in_order))
             continue
         step = step_to(node, pattern, at, name)
         if isinstance(step, Node):
-            pending.append((step, at + 1))
+            ways.append(iter([(step, at + 1)]))
         else:
             yield step
 
@@ -128,15 +155,21 @@ def not_found(parent: Node, pattern: Pattern, at: int) -> Refused:
     return Refused("node_not_found", (*parent.path, name), at == len(pattern) - 1, condition)
 
 
-def _children(node: Node, component: Component, at: int) -> Iterator[tuple[Node, int]]:
-    """The steps down from a node by a component that may match several; the first name last, as these go on a stack."""
+_END: Final = (Node((), None, is_watched=False), -1)
+
+
+def _children(node: Node, component: Component, at: int, *, in_order: bool) -> Iterator[tuple[Node, int] | None]:
+    """The steps down from a node by a component that may match several; None now and then."""
     goes_on = descends(component)
-    names = siblings(component) if not goes_on else None
-    for name in sorted(node.children if names is None else names, reverse=True):
+    names: Iterable[str] | None = siblings(component) if not goes_on else None
+    names = node.children if names is None else names
+    for number, name in enumerate(sorted(names) if in_order else names, start=1):
+        if number % NODES_PER_SLICE == 0:
+            yield None
         child = node.children.get(name)
         if child is None:
             continue
-        if goes_on:
-            yield child, at
         if holds(component, name, child.properties()):
             yield child, at + 1
+        if goes_on:
+            yield child, at

@@ -21,7 +21,7 @@ from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
-from splitbrain.harness.contract.sessions import READ_MODES
+from splitbrain.harness.contract.sessions import READ_MODES, TRANSACTIONS
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     BURST_MAX,
@@ -67,6 +67,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     world: str = "lan"
     read_mode: str = "linearizable"
+    isolation: str = ""
+    consistency_model: str = ""
     schedule: str = ""
     scheduled: tuple[ScriptedFault, ...] = ()
     hosts: str | None = None
@@ -161,7 +163,7 @@ def compose(options: RunOptions) -> Test:
     _check_demands(options)
     backend = backend_of(options)
     _check_world(options)
-    system = systems.build(options.system, options.read_mode)
+    system = systems.build(options.system, options.read_mode, options.isolation)
     bugs = names("--bug", options.bug)
     for bug in bugs:
         if bug not in system.bugs:
@@ -170,6 +172,7 @@ def compose(options: RunOptions) -> Test:
     nemesis_names = names("--nemesis", options.nemesis)
     if not nemesis_names:
         raise UsageError("--nemesis is empty: give one of splitbrain list nemeses, or none for no faults.")
+    models = names("--consistency-model", options.consistency_model)
     workload = workloads.build(
         options.workload,
         nodes=nodes,
@@ -177,12 +180,18 @@ def compose(options: RunOptions) -> Test:
         rate=options.rate,
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
+        isolation=",".join(models) or system.capabilities.isolation,
     )
-    if _unusual(options) and "read" not in workload.fs:
+    if models and not any(spec.options.get("consistency_models") == list(models) for spec in workload.checkers):
+        raise UsageError(
+            f"--consistency-model {','.join(models)}: workload {options.workload!r} is judged by a property of its "
+            "own: remove it, or choose list-append or rw-register."
+        )
+    if _reads_unusually(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
         )
-    if _unusual(options) and READ_MODES.name in workload.needs:
+    if _reads_unusually(options) and READ_MODES.name in workload.needs:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} reads in every mode: remove --read-mode."
         )
@@ -244,9 +253,15 @@ def _plain(name: str) -> str:
     return re.sub(_NOT_IN_FOLDERS, "_", name.rpartition(":")[2]).replace("-", "_")
 
 
+def _reads_unusually(options: RunOptions) -> bool:
+    return options.read_mode != _DEFAULTS["read_mode"]
+
+
 def _unusual(options: RunOptions) -> list[str]:
-    """The read mode, if it is not the usual one: its runs are of another test."""
-    return [] if options.read_mode == _DEFAULTS["read_mode"] else [options.read_mode]
+    """The read mode, the level and the consistency models, if they are not the usual ones: runs of another test."""
+    modes = [options.read_mode] if _reads_unusually(options) else []
+    level = [f"at_{_plain(options.isolation)}"] if options.isolation else []
+    return [*modes, *level, *map(_plain, names("--consistency-model", options.consistency_model))]
 
 
 def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
@@ -327,6 +342,8 @@ _DEFAULTS = {
     "recovery": 20.0,
     "world": "lan",
     "read_mode": "linearizable",
+    "isolation": "",
+    "consistency_model": "",
     "schedule": "",
     "hosts": None,
     "known_hosts": None,

@@ -131,16 +131,31 @@ def _check_op(place: str, op: ScriptedOp, test: Test) -> None:
     workload = test.workload
     if op.f not in workload.fs:
         raise UnknownNameError("function", op.f, workload.fs, f"of workload {workload.name!r} ({place})")
-    if op.mops is not None:
-        raise UsageError(f"{place}: workload {workload.name!r} has no transactions: remove mops.")
     shape = workload.shapes.get(op.f)
     if shape is None:
         return
+    _check_mops(place, op, shape)
     if shape.keyed and (not op.key or len(op.key) > KEY_MAX or "/" in op.key or not op.key.isprintable()):
         raise UsageError(f"{place}: {op.f} is about a key, a string without slashes, not {op.key!r}.")
     if not shape.keyed and op.key is not None:
         raise UsageError(f"{place}: {op.f} takes no key: remove {op.key!r}.")
     _check_value(place, op, shape)
+
+
+def _check_mops(place: str, op: ScriptedOp, shape: OpShape) -> None:
+    if shape.writes is None:
+        if op.mops is not None:
+            raise UsageError(f"{place}: {op.f} is no transaction: remove mops.")
+        return
+    if not op.mops:
+        raise UsageError(f"{place}: {op.f} is a transaction: give it mops.")
+    for mop in op.mops:
+        if mop.f not in ("r", *shape.writes):
+            raise UsageError(f"{place}: {op.f} has reads (r) and {', '.join(sorted(shape.writes))}, not {mop.f!r}.")
+        if not mop.key or len(mop.key) > KEY_MAX or "/" in mop.key or not mop.key.isprintable():
+            raise UsageError(f"{place}: a micro-operation is about a key, a string without slashes, not {mop.key!r}.")
+        if (mop.value is None) != (mop.f == "r") or mop.values is not None:
+            raise UsageError(f"{place}: a write has one value, and a read none: correct {mop.f} {mop.key!r}.")
 
 
 def _check_value(place: str, op: ScriptedOp, shape: OpShape) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE
 from splitbrain.harness.campaigns.compose import client_count
-from splitbrain.harness.campaigns.themes import BURSTS, INTERVALS_S, RATES_HZ, TIME_LIMITS_S, Theme
+from splitbrain.harness.campaigns.themes import BURSTS, INTERVALS_S, OP_TIMEOUTS_S, RATES_HZ, TIME_LIMITS_S, Theme
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.nemesis.catalogue import entry
 
@@ -29,7 +29,7 @@ runs are inconclusive.
 INTERVAL_IS_LONG_S: Final = 4.0
 """Longer than an election and a recovery: no faults need more."""
 
-MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 1}
+MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 2}
 """By kind of fault, how many more turns it needs: a large share of a CPU is enough for most nodes, many moments do not
 come, and a transfer may be refused.
 """
@@ -43,13 +43,31 @@ OPS_MIN: Final = 400.0
 OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "register": 1.5}
 """By workload, how many times as many it needs: of some functions few ops are ok."""
 
+OPS_EACH: Final = 4.0
+"""So many ops a client can do at least, if every op runs into its timeout."""
+
 CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare": 10, "counter": 12}
 """By workload, in all: of the clients that want the same thing one gets it, so that with many few ops are ok; of a
 counter all the adds that crashed at once are searched together, which took more than five minutes with 60 clients.
 """
 
+RATES_MAX_HZ: Final = {"list-append": 100.0, "rw-register": 100.0, "topology": 100.0, "tree": 100.0}
+"""By workload: each op is several, and costs as much."""
+
 BURST_INTERVALS: Final = 0.25
 """The longest distance of two bursts, in intervals: half of what the shortest fault lasts, so that it meets one."""
+
+MOMENTARY: Final = frozenset({"restart", "membership", "upgrade"})
+"""Kinds of fault that may last for milliseconds only: bursts would pass by them."""
+
+SILENCING: Final = ("-all", "-majority")
+"""How names of faults end that leave no quorum, half of the time."""
+
+SILENCED_INTERVALS: Final = 20.0
+"""The shortest faults phase with one of these, in intervals: a tenth of the phase is then longer than most outages."""
+
+SILENCED_HZ: Final = 100.0
+"""The lowest rate with one of these: of the ops that are seldom some must be answered in the other half."""
 
 PASSES_S: Final = 0.2
 """The longest distance of two bursts with a fault that passes by itself: a leader can be moved in a quarter second."""
@@ -90,22 +108,30 @@ def drawn(
     kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
     concurrency, rate_hz, limit_s, op_timeout_s = (
         rng.choice(theme.concurrency),
-        rng.choice(theme.rates_hz),
+        min(rng.choice(theme.rates_hz), RATES_MAX_HZ.get(workload, math.inf)),
         rng.choice(theme.time_limits_s),
         rng.choice(theme.op_timeouts_s),
     )
     least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
     takes_s = sum(kind.takes_s for kind in kinds.values())
     turns = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
+    silenced = any(name.endswith(SILENCING) for name in nemeses)
+    if silenced:
+        turns = max(turns, min(SILENCED_INTERVALS, (TIME_LIMITS_S[-1] - takes_s) / least_s))
     shortest_s = max(limit_s, takes_s + turns * least_s)
     limit_s = min([each for each in TIME_LIMITS_S if each >= shortest_s], default=TIME_LIMITS_S[-1])
     if time_limit_s is not None:
         limit_s = time_limit_s
+    op_timeout_s = max(
+        [each for each in OP_TIMEOUTS_S if each <= min(op_timeout_s, limit_s / OPS_EACH)], default=OP_TIMEOUTS_S[0]
+    )
     needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / max(TIME_LIMITS_S[0], limit_s)
     prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
     return Figures(
         concurrency=_clients(workload, concurrency, needed_hz * prompt_s, nodes),
-        rate_hz=_enough([rate_hz, needed_hz, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)]),
+        rate_hz=_enough(
+            [rate_hz, needed_hz, SILENCED_HZ * silenced, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)]
+        ),
         time_limit_s=limit_s,
         interval_s=_interval_s(rng, theme, least_s, (limit_s - takes_s) / turns),
         op_timeout_s=op_timeout_s,
@@ -114,7 +140,10 @@ def drawn(
 
 def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float) -> int:
     """How many ops come at once: of the theme, and so few that each fault meets some."""
-    passes = any(entry(name).kind.over for name in nemeses if name != "none")
+    kinds = [entry(name).kind for name in nemeses if name != "none"]
+    if any(kind.name in MOMENTARY for kind in kinds):
+        return 1
+    passes = any(kind.over for kind in kinds)
     distance_s = min(BURST_INTERVALS * interval_s, PASSES_S if passes else interval_s)
     most = min(rng.choice(theme.bursts), max(rate_hz * distance_s, 1))
     return max(each for each in BURSTS if each <= most)

@@ -96,6 +96,14 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
             for each in self.guilt
         )
 
+    def as_sought(self, wanted: Guilt) -> Guilt:
+        """What it was found guilty of, as far as that was sought; it must have `found` it.
+
+        What is sought next is what both have: one type of anomaly would else lead to another, step by step.
+        """
+        now = next(each for each in self.guilt if each.checker == wanted.checker)
+        return msgspec.structs.replace(now, anomalies=tuple(name for name in now.anomalies if name in wanted.anomalies))
+
     def expectation(self) -> Expectation:
         """What the next run of the same plan must be like."""
         first = self.guilt[0] if self.guilt else Guilt("", (), None)

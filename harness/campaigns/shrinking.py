@@ -255,8 +255,7 @@ def _on_fewer_nodes(plan: Plan, wanted: Guilt, pool: Pool, go_on: Callable[[], b
         found = pool.first(in_time, lambda played: played.found(wanted), wanted.checker)
         if found is not None:
             place, played = found
-            now = next(each for each in played.guilt if each.checker == wanted.checker)
-            return candidates[place], now, tried + place + 1
+            return candidates[place], played.as_sought(wanted), tried + place + 1
         tried += len(candidates)
     return plan, wanted, tried
 
@@ -303,8 +302,7 @@ def _beginning(failure: Failure, pool: Pool) -> tuple[Plan, Guilt, int]:
     place, played = found
     guilt = matches(played)
     assert guilt is not None, "it was chosen for that"
-    now = next((each for each in played.guilt if each.checker == guilt.checker), guilt)
-    return seeded[place], now, place + 1
+    return seeded[place], played.as_sought(guilt), place + 1
 
 
 def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: Pool) -> Smallest:

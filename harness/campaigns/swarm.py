@@ -25,7 +25,7 @@ from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import UNFAIR, entry, names_for
 from splitbrain.results.errors import UsageError
-from splitbrain.workloads.catalogue import able
+from splitbrain.workloads.catalogue import able, needs
 from splitbrain.workloads.catalogue import check as check_workload
 
 NODES: Final = (3, 4, 5, 6, 7)
@@ -33,6 +33,12 @@ NODES: Final = (3, 4, 5, 6, 7)
 
 THEMED: Final = 0.5
 """The share of seeds that draw from a theme."""
+
+MORE_OPERATIONS: Final = frozenset({"transactions", "trees", "topology", "projections"})
+MORE_SHARE: Final = 1 / 3
+"""The share of tests whose workload needs such operations. There are as many of these workloads as of all others, and
+most bugs of a consensus show in single values, of which a test can do more.
+"""
 
 PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
@@ -189,7 +195,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     """The test of a seed: a function of both, which `splitbrain run` repeats."""
     rng = Streams(seed)["swarm"]
     theme = theme_of(seed, asked)
-    workload = rng.choice(_favoured(theme.workloads, asked.workloads))
+    workload = _workload(rng, _favoured(theme.workloads, asked.workloads))
     nemeses = _favoured(theme.nemeses, asked.nemeses)
     nodes = rng.choice(_node_counts(nemeses, asked.nodes))
     nemesis = _faults(rng, nemeses, nodes)
@@ -263,6 +269,13 @@ def _concerns(theme: Theme, asked: Asked) -> bool:
 def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
     """What a theme favours of what was asked for; all that was if it favours nothing."""
     return [name for name in asked if name in favourites or not favourites]
+
+
+def _workload(rng: Rng, able: Sequence[str]) -> str:
+    """One of these workloads, seldom one that needs more of a system than single values."""
+    more = [name for name in able if needs(name) & MORE_OPERATIONS]
+    single = [name for name in able if name not in more]
+    return rng.choice(more if not single or (more and rng.random() < MORE_SHARE) else single)
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import msgspec
 from splitbrain.harness.simulation.worlds import DRAWN
 
 RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
-TIME_LIMITS_S: Final = (8.0, 12.0, 20.0, 30.0, 60.0)
+TIME_LIMITS_S: Final = (12.0, 20.0, 30.0, 60.0)
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Shorter than an election as well as longer than one."""
 
@@ -79,6 +79,7 @@ ELECTIONS: Final = Theme(
     rates_hz=(100.0, 200.0),
     time_limits_s=(12.0, 20.0, 30.0),
     intervals_s=(0.5, 1.0, 2.0),
+    op_timeouts_s=(2.0, 5.0, 5.0),
 )
 
 DURABILITY: Final = Theme(
@@ -135,6 +136,7 @@ LONG_TAILS: Final = Theme(
     rates_hz=(100.0, 200.0),
     time_limits_s=(20.0, 30.0),
     intervals_s=(2.0, 4.0),
+    op_timeouts_s=(2.0, 5.0, 5.0),
     bursts=(1, 1, 50),
 )
 
@@ -186,11 +188,12 @@ CROWDS: Final = Theme(
         "apply-slice": (1, 16, 512),
         "repeat-window": (64, 8_192),
     },
-    worlds=("lan", "slow-disks", "slow-cpu", WORLD),
+    worlds=("lan", "slow-cpu", WORLD),
     concurrency=("10n", "20n", "30n"),
     rates_hz=(100.0, 200.0),
     time_limits_s=(20.0, 30.0),
     intervals_s=(2.0, 4.0),
+    op_timeouts_s=(2.0, 5.0, 5.0),
     bursts=BURSTS[1:],
 )
 """Clients that all want something at once, and then nothing for a while."""

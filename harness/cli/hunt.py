@@ -70,7 +70,7 @@ SEED_END = 2**62
 @click.option("--rate", type=float, metavar="HZ", help="Operations per second, in every run.  [default: drawn]")
 @click.option("--burst", type=int, metavar="N", help="Operations at once, in every run.  [default: drawn]")
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 8 to 60]"
+    "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 12 to 60]"
 )
 @click.option(
     "--interval", type=float, metavar="SECONDS", help="Mean time between nemesis operations. [default: drawn]"

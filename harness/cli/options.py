@@ -244,6 +244,22 @@ test = _apply(
             "same property in both modes.",
         ),
         click.option(
+            "--isolation",
+            default="",
+            callback=parsing.named,
+            metavar="LEVEL",
+            help="The level of isolation of transactions, if the system has several (postgresql): read-committed, "
+            "repeatable-read or serializable.  [default: the system's own]",
+        ),
+        click.option(
+            "--consistency-model",
+            default="",
+            callback=parsing.named,
+            metavar="NAME[,NAME...]",
+            help="For workloads list-append and rw-register: the consistency models that transactions must satisfy, "
+            "instead of what the system promises.",
+        ),
+        click.option(
             "--backend",
             default="local",
             show_default=True,

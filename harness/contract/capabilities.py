@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
     from splitbrain.harness.contract.embedding import Embeddable
     from splitbrain.harness.contract.observing import Observable
 
+STRICT_SERIALIZABLE: Final = "strict-serializable"
+"""One order of all transactions, which real time does not contradict."""
+
 CountMarks: TypeAlias = Callable[[], AbstractContextManager[Mapping[str, int]]]
 
 
@@ -36,14 +39,20 @@ class Capabilities:
             (`splitbrain.harness.contract.sessions.GROUPS`); a group of another package as "module:attribute".
         read_modes: what it can promise of its reads, the usual mode first. One that has several takes `read_mode` when
             it is made.
+        isolations: the levels of isolation with which its nodes can be started, the usual one first. One that has
+            several takes `isolation` when it is made; none if there is nothing to choose.
         session_reads: the kinds of reads that one session may mix, by the functions of their ops (`ReadPromise`); for
             the operations "read-modes".
+        isolation: the consistency model that its transactions promise, by a name that `splitbrain check
+            --consistency-model` knows; for the operations "transactions".
         elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
         membership: how its nodes leave and join while it runs; None if its members are fixed.
         upgrades: how its nodes are upgraded while it runs; None if there is one version only.
         transfer: how its leader is asked to hand leadership over; None if it cannot be asked.
         learners: how nodes join without a vote first; None if they cannot.
         groups: how its nodes take part in further groups; None if there are none.
+        standbys: whether only the node that leads carries out what changes something, and others refuse it: then no
+            run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
         uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
             folder here.
@@ -61,13 +70,16 @@ class Capabilities:
 
     operations: frozenset[str] = frozenset()
     read_modes: tuple[ReadMode, ...] = (LINEARIZABLE,)
+    isolations: tuple[str, ...] = ()
     session_reads: Mapping[str, ReadPromise] = field(default_factory=dict[str, ReadPromise])
+    isolation: str = STRICT_SERIALIZABLE
     elections: Elections | None = None
     membership: Membership | None = None
     upgrades: Upgrades | None = None
     transfer: Transfer | None = None
     learners: Learners | None = None
     groups: Groups | None = None
+    standbys: bool = False
     image: str | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
     programs: Mapping[str, str] = field(default_factory=dict[str, str])

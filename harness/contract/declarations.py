@@ -192,17 +192,20 @@ _MEMBERS: Final[Mapping[str, _Rule]] = {
 _FIELDS: Final[Mapping[str, _Rule]] = {
     "operations": _Rule(_texts(frozenset), 'a frozenset of names, such as frozenset({"key-value"})'),
     "read_modes": _Rule(_modes, f"a tuple of one or more of {', '.join(get_args(ReadMode))}"),
+    "isolations": _Rule(_texts(tuple), 'a tuple of names of levels, such as ("read-committed", "serializable")'),
     "session_reads": _Rule(
         _session_reads,
         f"{{}}, or a mapping from {READ!r} and any of {', '.join(SESSION_READS[1:])} to ReadPromise(...)s, which "
         "follow these or 'write'",
     ),
+    "isolation": _Rule(_is_name, "the name of a consistency model (docs/transactions.md)"),
     "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
     "upgrades": _Rule(_none_or(_with(*_OF_UPGRADES)), f"None, or have newest, {', '.join(_OF_UPGRADES)}"),
     "transfer": _Rule(_none_or(_with(*_OF_TRANSFER)), f"None, or have {', '.join(_OF_TRANSFER)}"),
     "learners": _Rule(_none_or(_with(*_OF_LEARNERS)), f"None, or have {', '.join(_OF_LEARNERS)}"),
     "groups": _Rule(_none_or(_with(*_OF_GROUPS)), f"None, or have {', '.join(_OF_GROUPS)}"),
+    "standbys": _Rule(_instance(bool), "true or false"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
     "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),
     "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),

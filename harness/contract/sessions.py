@@ -108,6 +108,35 @@ class Counters(Session, Protocol):
         ...
 
 
+class Trees(Session, Protocol):
+    """Small trees of named nodes with payloads and versions, each by a name of its own."""
+
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op of the model `tree` (`splitbrain.checkers.models.trees`); its result."""
+        ...
+
+
+class ProjectedRecords(Session, Protocol):
+    """Records with a key and a whole number, which every node answers from a table of its own."""
+
+    async def write_record(self, key: str, value: int) -> Answer:
+        """Set a record; this node has it when it is acknowledged."""
+        ...
+
+    async def look_up(self, key: str) -> Answer:
+        """The value of a record as this node has it, None if it has none; maybe old. Refused if it does not know."""
+        ...
+
+    async def come_and_go(self, key: str, value: int) -> Answer:
+        """Make a record of a key that no other op uses, which goes with what keeps it; the answer's value is what this
+        node had of it then, and afterwards."""
+        ...
+
+    async def differing_records(self) -> Answer:
+        """The keys of which this node's records are not what the system holds, at rest."""
+        ...
+
+
 class Locks(Session, Protocol):
     """Locks that are held until they are given back. A lock is free until it is taken; no client waits for one."""
 
@@ -169,6 +198,54 @@ class Transactions(Session, Protocol):
         ...
 
 
+Entity: TypeAlias = list[Any]
+"""Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["exchange", v, x, type]`,
+`["queue", v, q]` or `["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and
+the number is in the binding's arguments: bindings that differ in it alone are several."""
+
+
+PROJECT: Final = "project"
+"""The function of ops that a node answers by itself, from what it holds of a topology (`Topology.projected`)."""
+
+
+class Topology(Session, Protocol):
+    """Entities of a message broker. What is there already as it is declared can be declared again."""
+
+    async def prepare_topology(self) -> Answer:
+        """Have the system keep what `projected` reads; no error where nothing is to be done."""
+        ...
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there.
+
+        Its errors begin with "not_found" where what the entity needs is not there, and with "precondition_failed" where
+        there is one of that name that differs.
+        """
+        ...
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity, and all that needs it; the answer's value is whether it was there."""
+        ...
+
+    async def entities(self) -> Answer:
+        """All entities at one moment, a sorted list; linearizable."""
+        ...
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds at one moment, in three ways that have to agree; it may be old.
+
+        Ops that ask for it are of function `PROJECT`.
+
+        Args:
+            keys: routing keys.
+
+        Returns:
+            A dict. "tree": all entities, sorted. "tables": the same from what the node looks into on hot paths.
+            "routes": by the latter, for each exchange and each of `keys`, `[v, x, key, queues]`.
+        """
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -190,12 +267,18 @@ KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
 READ_MODES: Final = OperationGroup("read-modes", ReadModes)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
+TREES: Final = OperationGroup("trees", Trees)
+PROJECTIONS: Final = OperationGroup("projections", ProjectedRecords)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
+TOPOLOGY: Final = OperationGroup("topology", Topology)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
-    group.name: group for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, LOCKS, LEASE_LOCKS, TRANSACTIONS)
+    group.name: group
+    for group in (
+        *(KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, TREES, PROJECTIONS, LOCKS, LEASE_LOCKS, TRANSACTIONS, TOPOLOGY),
+    )
 }
 """The groups that splitbrain has itself, by name."""
 

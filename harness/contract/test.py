@@ -48,10 +48,12 @@ class OpShape:
     Attributes:
         keyed: whether it is about a key.
         value: the type of its value, as `msgspec.convert` knows types; None for no value.
+        writes: the functions of the micro-operations that it may have beside reads; None if it has none at all.
     """
 
     keyed: bool = False
     value: Any = None
+    writes: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +209,7 @@ class Test:
             "concurrency": self.concurrency,
             "op_timeout_s": self.op_timeout_s,
             "recovery_s": self.recovery_s,
-            "nodes": list(self.nodes if self.placement is None else dict.fromkeys(self.placement)),
+            "nodes": [] if self.system.capabilities.standbys else list(dict.fromkeys(self.placement or self.nodes)),
         }
         asked: dict[str, Any] = {"fs": list(self.workload.fs), "faults": self._faults()}
         if self.workload.local:

@@ -10,12 +10,12 @@ import msgspec
 
 from splitbrain.harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Result
 from splitbrain.results.errors import ProtocolError
-from splitbrain.results.history import Op
+from splitbrain.results.history import Mop, Op
 
 
-def invoke(f: str, value: Any = None, *, key: str | None = None) -> Op:
+def invoke(f: str, value: Any = None, *, key: str | None = None, mops: tuple[Mop, ...] | None = None) -> Op:
     """An invocation for any free process: what leaves of generators are made of."""
-    return Op(process=UNASSIGNED, type="invoke", f=f, key=key, value=value)
+    return Op(process=UNASSIGNED, type="invoke", f=f, key=key, value=value, mops=mops)
 
 
 OpFunction: TypeAlias = "Callable[[Context], Op]"

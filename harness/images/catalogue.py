@@ -48,6 +48,7 @@ _ALL: Final = (
     Image("base", "Debian with Python, iproute2 and procps", parent=None),
     Image("node", "a node of the metadata cluster", files=("cluster",)),
     Image("etcd", "etcd and etcdctl as Debian packages them"),
+    Image("postgresql", "PostgreSQL as Debian packages it"),
     Image(
         "host",
         "a machine with sshd and sudo, for the ssh backend",

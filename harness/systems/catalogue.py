@@ -11,21 +11,31 @@ from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
 
 
-def _metadata(_: ReadMode) -> System:
+def _metadata(*_: str) -> System:
     from splitbrain.harness.systems.metadata import Metadata
 
     return Metadata()
 
 
-def _etcd(read_mode: ReadMode) -> System:
+def _etcd(read_mode: ReadMode, *_: str) -> System:
     from splitbrain.harness.systems.etcd import Etcd
 
     return Etcd(read_mode)
 
 
-SYSTEMS: Mapping[str, tuple[Callable[[ReadMode], System], str]] = {
+def _postgresql(read_mode: ReadMode, isolation: str) -> System:
+    from splitbrain.harness.systems.postgresql import Postgresql
+
+    return Postgresql(read_mode, isolation)
+
+
+SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
     "metadata": (_metadata, "the metadata cluster that ships with splitbrain: Raft, and a tree of paths above it"),
     "etcd": (_etcd, "etcd 3.4 or later, over its JSON gateway; --read-mode serializable lets nodes answer reads alone"),
+    "postgresql": (
+        _postgresql,
+        "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys",
+    ),
 }
 
 
@@ -38,25 +48,34 @@ def operations(name: str) -> frozenset[str]:
     return build(name).capabilities.operations
 
 
-def _brought(name: str) -> Callable[[ReadMode], System]:
-    """What makes the system of another package: a class or function, which takes `read_mode` if it has several."""
+def _brought(name: str) -> Callable[[ReadMode, str], System]:
+    """What makes the system of another package: a class or function, which takes what it has several of."""
     found = plugins.find("system", name, SYSTEMS)
-    return lambda mode: plugins.made("system", name, found, read_mode=mode)
+
+    def make(mode: ReadMode, isolation: str) -> System:
+        level = {"isolation": isolation} if isolation else {}
+        return plugins.made("system", name, found, read_mode=mode, **level)
+
+    return make
 
 
-def build(name: str, read_mode: str = LINEARIZABLE) -> System:
-    """The system of that name, with reads in that mode.
+def build(name: str, read_mode: str = LINEARIZABLE, isolation: str = "") -> System:
+    """The system of that name, with reads in that mode and transactions at that level, or else at its usual one.
 
     Raises:
         UnknownNameError: there is none.
         UsageError: that of another package cannot be imported, or declares what cannot be; or its reads have no such
-            mode.
+            mode, or its transactions no such level.
     """
     make = SYSTEMS[name][0] if name in SYSTEMS else _brought(name)
-    system = make(LINEARIZABLE)
+    system = make(LINEARIZABLE, "")
     check_system(system)
+    levels = system.capabilities.isolations
+    if isolation and isolation not in levels:
+        known = f"are at {' or '.join(levels)}" if levels else "have one level only: remove it"
+        raise UsageError(f"--isolation {isolation}: transactions of system {name!r} {known}.")
     modes = system.capabilities.read_modes
     for mode in modes:
         if mode == read_mode:
-            return make(mode)
+            return make(mode, isolation)
     raise UsageError(f"--read-mode {read_mode}: reads of system {name!r} are {' or '.join(modes)}.")

@@ -53,6 +53,7 @@ from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.read_modes import (
+    LOOK_UP,
     READ,
     READ_AFTER,
     READ_LEADER,
@@ -60,12 +61,25 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import (
+    PROJECT,
+    Answer,
+    Change,
+    DefiniteError,
+    Entity,
+    IndefiniteError,
+    Mop,
+)
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_projections import ProjectedRecords
+from splitbrain.harness.systems.metadata_topology import MetadataTopology
+from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
@@ -76,6 +90,12 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 """The folder of image "node" that holds splitbrain/cluster."""
 
 VIEW_TIMEOUT_S: Final = 0.5
+_OPERATIONS: Final = frozenset(
+    {
+        *("key-value", "read-modes", "collections", "counters", "trees", "projections", "locks"),
+        *("transactions", "topology"),
+    }
+)
 REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
 it gave up was definite: an op that the runner must give up is always indefinite."""
@@ -139,7 +159,10 @@ class MetadataSession(CompareAndSetLocks):
     def __init__(self, client: Client, timeout_ms: int) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._transactions = MetadataTransactions(client, timeout_ms)
+        self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
+        self._projected = ProjectedRecords(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -225,6 +248,66 @@ class MetadataSession(CompareAndSetLocks):
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
 
+    async def transact(self, mops: Sequence[Mop]) -> Answer:
+        """Do reads and writes in their order as one transaction; the mops with their reads."""
+        with _CLASSIFIED:
+            return await self._transactions.transact(mops)
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        """Read registers, and write what follows from them, in one transaction; what was read."""
+        with _CLASSIFIED:
+            return await self._transactions.update(keys, change)
+
+    async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
+        """Carry out an op on a small tree."""
+        with _CLASSIFIED:
+            return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
+
+    async def write_record(self, key: str, value: int) -> Answer:
+        """Set a record of the projection."""
+        with _CLASSIFIED:
+            return await self._projected.write(_name(key), value)
+
+    async def look_up(self, key: str) -> Answer:
+        """The value of a record as the node has it."""
+        with _CLASSIFIED:
+            return await self._projected.look_up(_name(key))
+
+    async def come_and_go(self, key: str, value: int) -> Answer:
+        """Make a record that goes with what keeps it."""
+        with _CLASSIFIED:
+            return await self._projected.come_and_go(_name(key), value)
+
+    async def differing_records(self) -> Answer:
+        """The keys of which the node's records differ from its nodes."""
+        with _CLASSIFIED:
+            return await self._projected.differing()
+
+    async def prepare_topology(self) -> Answer:
+        """Have the cluster keep the projections of entities."""
+        with _CLASSIFIED:
+            return await self._topology.prepare()
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        with _CLASSIFIED:
+            return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity; whether it was there."""
+        with _CLASSIFIED:
+            return await self._topology.delete(entity)
+
+    async def entities(self) -> Answer:
+        """All entities at one moment."""
+        with _CLASSIFIED:
+            return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds, in its tree, its projections, and routes by these."""
+        with _CLASSIFIED:
+            return await self._topology.projected(keys)
+
     async def _new_refs(self) -> Refs:
         """Refs of a client that no other one is: the cluster counts them.
 
@@ -259,20 +342,32 @@ class Metadata:
     election_timeout_s = ELECTION_S
     marks = MARKS
 
-    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS, founders: Sequence[NodeId] = ()) -> None:
-        """`founders` are the nodes with which the cluster begins, all if none are given; the others run, and wait."""
+    def __init__(
+        self,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        founders: Sequence[NodeId] = (),
+        functions: Sequence[str] = (),
+    ) -> None:
+        """Args say how nodes are started, and used.
+
+        Args:
+            request_timeout_ms: how long a node tries.
+            founders: the nodes with which the cluster begins, all if none are given; the others run, and wait.
+            functions: where other packages have registered functions for transactions (`MetadataFunctions`).
+        """
+        self._functions = MetadataFunctions(functions)
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "counters", "locks"}),
+            operations=_OPERATIONS,
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS),
+                local=answered_alone(READS) | {LOOK_UP, PROJECT},
             ),
             membership=self._members,
             upgrades=self._upgrades,
@@ -385,7 +480,9 @@ class Metadata:
                 argv += [f"--{setting}", str(value)]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
-        return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
+        argv += self._functions.arguments
+        paths = os.pathsep.join([import_path, *self._functions.import_path(place)])
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": paths}, files=self._functions.files)
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node of `command` inside this process, on `world`; returns when it serves.
@@ -482,6 +579,10 @@ def _collection(name: str) -> str:
 
 def _counter(name: str) -> str:
     return f"/counters/{_name(name)}"
+
+
+def _tree(name: str) -> str:
+    return f"/trees/{_name(name)}"
 
 
 _CLIENTS: Final = "/clients"

@@ -31,8 +31,13 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.slow
-def test_a_wrapper_script_is_killed_and_paused_together_with_the_server_in_it(links: Links, tmp_path: Path) -> None:
-    wrapper = ("/bin/sh", "-c", f"{sys.executable} -S -c 'import time; time.sleep(60)' & echo $! >child; wait")
+@pytest.mark.parametrize("session", ["", "import os; os.setsid(); "])
+def test_a_wrapper_script_is_killed_and_paused_together_with_the_server_in_it(
+    links: Links, tmp_path: Path, session: str
+) -> None:
+    """A server may lead a session of its own, as every process of PostgreSQL does."""
+    sleeps = f"{session}import time; time.sleep(60)"
+    wrapper = ("/bin/sh", "-c", f"{sys.executable} -S -c '{sleeps}' & echo $! >child; wait")
 
     async def run() -> None:
         async with deployed(links, tmp_path, GossipSystem("tcp", wrapper), nodes=("n1",)) as deployment:

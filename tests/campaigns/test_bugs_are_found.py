@@ -65,6 +65,27 @@ def test_it_is_found_by_a_checker_that_is_made_for_it(bug: str) -> None:
     assert named & set(ALL[bug].seen_by), kind
 
 
+ISOLATION = {
+    "M34": "G1a",
+    "M90": "lost-update",
+    "M91": "G2-item",
+    "M92": "G-single-item-realtime",
+    "M93": "G1a",
+    "M94": "lost-update",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bug", "anomaly"), ISOLATION.items())
+def test_a_bug_of_isolation_is_named_by_its_anomaly(bug: str, anomaly: str) -> None:
+    """Which the checker of transactions alone names; M92 shows in real time only."""
+    [named] = [part for part in found(bug).split("; ") if part.startswith(("list-append: ", "rw-register: "))]
+    anomalies = named.partition(": ")[2].split(", ")
+    assert anomaly in anomalies, named
+    if bug == "M92":
+        assert all(each.endswith("-realtime") for each in anomalies), named
+
+
 @pytest.mark.slow
 def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone() -> None:
     assert found("M81").startswith("quorum-progress: Q2")

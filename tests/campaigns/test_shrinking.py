@@ -7,7 +7,9 @@ from typing import Final
 import msgspec
 import pytest
 
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.planned import Guilt, Played
 from splitbrain.harness.campaigns.shrinking import Failure, Smallest, failure_of, smallest
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.running.plan import Plan, encode, plan_of
@@ -62,6 +64,21 @@ def test_seven_nodes_come_down_to_three_or_fewer(shrunk: Smallest) -> None:
     assert len(shrunk.after.nodes) <= 3
     assert set(shrunk.after.placement) <= set(shrunk.after.nodes)
     assert len(shrunk.after.ops) < len(shrunk.before.ops) / 4
+
+
+def test_what_is_sought_never_becomes_another_type_of_anomaly() -> None:
+    first = Guilt("list-append", ("G1a", "lost-update"), None)
+    later = Played(
+        number=0,
+        outcome=Outcome.VIOLATION,
+        guilt=(Guilt("stats", ("slow",), None), Guilt("list-append", ("G2-item", "lost-update"), "k", 7)),
+    )
+    assert later.found(first)
+    sought = later.as_sought(first)
+    assert sought == Guilt("list-append", ("lost-update",), "k", 7)
+    assert not Played(number=1, outcome=Outcome.VIOLATION, guilt=(Guilt("list-append", ("G2-item",), None),)).found(
+        sought
+    )
 
 
 def test_with_other_delays_the_world_stays_the_one_that_was_drawn(shrunk: Smallest) -> None:

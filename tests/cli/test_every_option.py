@@ -119,6 +119,9 @@ TABLE: dict[str, Told] = {
         "--schedule": "what is in the file happens; an empty one is refused (test_schedules)",
         "--system": "each is another test",
         "--read-mode": [([*SIM, "--read-mode", "serializable"], "reads of system 'metadata' are linearizable")],
+        "--isolation": [
+            ([*SIM, "--isolation", "serializable"], "transactions of system 'metadata' have one level only")
+        ],
         "--backend": "each is another place",
         "--hosts": [
             (["run", "--hosts", "n1=h"], "it is for --backend ssh, not local"),

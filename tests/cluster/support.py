@@ -16,11 +16,12 @@ from splitbrain.cluster.client import Client, connect
 from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.registered import BUILT_IN
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.tree import NEWEST_VERSION
+from splitbrain.cluster.tree import NEWEST_VERSION, Functions
 from tests.harness import virtual
 
 SECTOR = 32
@@ -249,6 +250,7 @@ class World:
         checkpoint_interval: the same of checkpoints.
         wal_bytes: a file of the write-ahead log that is longer is replaced.
         store: the state machine.
+        functions: those that transactions, procedures and projections may name.
         machine_versions: of nodes that do not support the newest version of the state machine, that which they do.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
@@ -266,6 +268,7 @@ class World:
         self.checkpoint_interval = CHECKPOINT_INTERVAL
         self.wal_bytes = WAL_BYTES
         self.store: type[Store] = Store
+        self.functions: Functions = BUILT_IN
         self.machine_versions: dict[str, int] = {}
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
@@ -297,6 +300,7 @@ class World:
                 self.chunk_bytes,
                 self.learners_first,
                 machine_version=self.machine_versions.get(name, NEWEST_VERSION),
+                functions=self.functions,
             )
             node = Node(config, self.runtime(name), self.store)
             await node.start()

@@ -43,13 +43,14 @@ class Consensus:
         self.term = 3
         self.configuration = configuration
         self.is_outdated = False
+        self.last_entry = (0, 0)
         self.proposed: list[tuple[Propose, Priority]] = []
 
     def propose(self, event: Event, priority: Priority = "normal") -> None:
         assert isinstance(event, Propose)
         self.proposed.append((event, priority))
 
-    def query(self, query: Query) -> tuple[Result, int]:
+    def query(self, query: Query, answer: Callable[[Result, int], None]) -> None:
         raise AssertionError("nothing is read")
 
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[Outcome], None]) -> None:

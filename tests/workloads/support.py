@@ -10,9 +10,10 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import Answer, Session
-from splitbrain.harness.contract.test import Client, Test
+from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Session
+from splitbrain.harness.contract.sessions import Mop as SessionMop
+from splitbrain.harness.contract.test import Client, Test, Workload
 from splitbrain.harness.generators import Context, Generator
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.results.history import Op, OpType
@@ -40,6 +41,11 @@ class Store:
     Attributes:
         loses_writes: writes are acknowledged and forgotten.
         lost: clients know that their lease is gone.
+        flaw: what transactions lack: "torn": those that only read do so at several moments; "blind": nothing
+            that was read is compared when it is written; "half": only the first of what was read; "dirty": what a
+            refused one had written until then stays; "forgotten": one that is refused is acknowledged all the same.
+        held: what transactions see, by key: a value and how often it was changed.
+        rng: how long others have their turn in the middle of a transaction.
         raises: raised by every call.
     """
 
@@ -48,6 +54,9 @@ class Store:
     counters: dict[str, int] = field(default_factory=dict[str, int])
     loses_writes: bool = False
     lost: bool = False
+    flaw: str = ""
+    held: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
+    rng: Rng = field(default_factory=lambda: Rng(1))
     raises: Exception | None = None
     closed: list[str] = field(default_factory=list[str])
     name: str = "store"
@@ -135,6 +144,55 @@ class MemorySession(CompareAndSetLocks):
     async def lease_unlock(self, name: str, owner: int) -> Answer:
         return self._answer(False) if self.store.lost else await self.unlock(name, owner)
 
+    async def transact(self, mops: Sequence[SessionMop]) -> Answer:
+        self.store.check()
+        done: list[SessionMop] = []
+        await self._others()
+        torn = self.store.flaw == "torn" and all(f == "r" for f, _, _ in mops)
+        for f, key, value in mops:
+            if torn:
+                await self._others(20)
+            before, version = self.store.held.get(key, (None, 0))
+            if f != "r":
+                self.store.held[key] = (value if f == "w" else [*(before or []), value], version + 1)
+            done.append([f, key, before if f == "r" else value])
+        await self._others()
+        return self._answer(done)
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        self.store.check()
+        while True:
+            await self._others()
+            read = {key: self.store.held.get(key, (None, 0)) for key in keys}
+            await self._others()
+            values = {key: value for key, (value, _) in read.items()}
+            written = change(values)
+            if written is None:
+                raise DefiniteError("aborted")
+            if self._committed(read, dict(written)) or self.store.flaw == "forgotten":
+                await self._others()
+                return self._answer(values)
+
+    def _committed(self, read: Mapping[str, tuple[Any, int]], written: dict[str, Any]) -> bool:
+        held, flaw = self.store.held, self.store.flaw
+        before = dict(held)
+        for place, (key, seen) in enumerate(read.items()):
+            compared = flaw != "blind" and (flaw != "half" or place == 0)
+            if compared and before.get(key, (None, 0)) != seen:
+                if flaw != "dirty":
+                    held.clear()
+                    held.update(before)
+                return False
+            if key in written:
+                held[key] = (written.pop(key), held.get(key, (None, 0))[1] + 1)
+        held.update({key: (value, held.get(key, (None, 0))[1] + 1) for key, value in written.items()})
+        return True
+
+    async def _others(self, fewer_than: int = 4) -> None:
+        """Have others do something: fewer than so many turns."""
+        for _ in range(self.store.rng.below(fewer_than)):
+            await asyncio.sleep(0)
+
     async def close(self) -> None:
         self.store.closed.append(self.node)
 
@@ -216,6 +274,54 @@ def drive(
                 asked += 1
                 happen(op)
         ctx.time_ns += apart_ns
+    return history
+
+
+def carried_out(workload: Workload, store: Store, *, clients: int = 10, ops_max: int = 600, seed: int = 1) -> list[Op]:
+    """The history of a workload whose clients talk to `store` at the same time, each op as long as it takes.
+
+    It depends on nothing but the arguments: time is the number of turns of the event loop.
+    """
+    streams = Streams(seed)
+    ctx = Context.initial(clients, FIVE, streams["workload"], streams["nemesis"])
+    ctx = ctx.restrict(~ctx.nemesis_bit)
+    history: list[Op] = []
+
+    async def whole() -> None:
+        test, generator = as_test(store), workload.generator
+        opened = [await workload.client.open(test, cast("Deployment", None), FIVE[i % 5]) for i in range(clients)]
+        under_way: dict[int, asyncio.Task[Op]] = {}
+
+        def happen(op: Op) -> None:
+            nonlocal generator
+            history.append(msgspec.structs.replace(op, index=len(history), time=ctx.time_ns))
+            generator = generator.update(ctx, history[-1])
+
+        async def perform(op: Op) -> Op:
+            try:
+                return await opened[ctx.thread_of(op.process)].invoke(test, op)
+            except DefiniteError as error:
+                return op.complete("fail", error=str(error))
+
+        while len(history) < 2 * ops_max or under_way:
+            for thread, task in list(under_way.items()):
+                if task.done():
+                    del under_way[thread]
+                    ctx.free |= 1 << thread
+                    happen(task.result())
+            result = generator.op(ctx) if len(history) < 2 * ops_max else None
+            if result is not None:
+                found, generator = result
+                if isinstance(found, Op):
+                    thread = ctx.thread_of(found.process)
+                    ctx.free &= ~(1 << thread)
+                    op = msgspec.structs.replace(found, node=FIVE[thread % 5])
+                    happen(op)
+                    under_way[thread] = asyncio.ensure_future(perform(op))
+            ctx.time_ns += 1_000_000
+            await asyncio.sleep(0)
+
+    asyncio.run(whole())
     return history
 
 

@@ -1,7 +1,8 @@
 """Nodes as processes: started, killed, paused, resumed and reaped, always with the evidence that the kernel gives.
 
-A node leads its own session. A signal goes to every process of that session, so that a node that is a wrapper
-script around the real server is killed and paused whole.
+A node leads its own session. A signal goes to every process of that session and to their descendants, so that a node
+that is a wrapper script around the real server, or whose processes lead sessions of their own, is killed and paused
+whole.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ class Processes:
         return status
 
     async def kill(self, name: str) -> dict[str, Any]:
-        """SIGKILL, and wait until the process is reaped."""
+        """SIGKILL, and wait until the process is reaped and all its descendants have ended."""
         node = self._nodes[name]
         life = node.life
         node.signalled = True
-        if node.pid is not None:
-            _signal_session(node.pid, signal.SIGKILL)
-        await _until(lambda: not node.lives(life), f"{name} is still there after SIGKILL")
+        killed = set[int]() if node.pid is None else _end_family(node.pid)
+        await _until(
+            lambda: not node.lives(life) and all(map(_has_ended, killed)), f"{name} is still there after SIGKILL"
+        )
         return self.status(name)
 
     async def pause(self, name: str) -> dict[str, Any]:
@@ -87,12 +89,12 @@ class Processes:
         node = self._nodes[name]
         life = node.life
         if node.pid is not None:
-            _signal_session(node.pid, signal.SIGSTOP)
+            _signal_family(node.pid, signal.SIGSTOP)
 
         def stopped() -> bool:
             if node.pid is None or not node.lives(life):
                 return True
-            awake = [pid for pid, letter in syscalls.session_members(node.pid).items() if letter not in "Tt"]
+            awake = [pid for pid, letter in syscalls.family(node.pid).items() if letter not in "Tt"]
             _send(awake, signal.SIGSTOP)  # one that was forked between the look and the signal
             return not awake
 
@@ -103,7 +105,7 @@ class Processes:
         """SIGCONT, and wait until the kernel shows that the node runs."""
         node = self._nodes[name]
         if node.pid is not None:
-            _signal_session(node.pid, signal.SIGCONT)
+            _signal_family(node.pid, signal.SIGCONT)
         await _until(lambda: self.status(name)["state"] != "paused", f"{name} is still stopped after SIGCONT")
         return self.status(name)
 
@@ -124,7 +126,7 @@ class Processes:
     def members(self, name: str) -> list[int]:
         """The pids of the node's processes, none if it does not run."""
         pid = self._nodes[name].pid
-        return [] if pid is None else list(syscalls.session_members(pid))
+        return [] if pid is None else list(syscalls.family(pid))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class Processes:
             node = next((node for node in self._nodes.values() if node.pid == ended.si_pid), None)
             if node is not None:
                 # Before the leader is reaped: until then its pid, which is the session's id, cannot be reused.
-                _end_session(ended.si_pid)
+                _end_family(ended.si_pid)
                 node.pid = None
                 killed = ended.si_code != os.CLD_EXITED
                 node.exit = signal.Signals(ended.si_status).name if killed else f"exit code {ended.si_status}"
@@ -153,8 +155,8 @@ class Processes:
             node.signalled = True
             if node.pid is not None:
                 # In this order: a paused process takes SIGTERM only once it runs again, and then at once.
-                _signal_session(node.pid, signal.SIGTERM)
-                _signal_session(node.pid, signal.SIGCONT)
+                _signal_family(node.pid, signal.SIGTERM)
+                _signal_family(node.pid, signal.SIGCONT)
         deadline = _now() + grace_s
         while any(node.pid is not None for node in running) and _now() < deadline:
             await asyncio.sleep(POLL_S)
@@ -165,7 +167,7 @@ class Processes:
         """SIGKILL to every node, at once and without waiting for it."""
         for node in self._nodes.values():
             if node.pid is not None:
-                _end_session(node.pid)
+                _end_family(node.pid)
 
     # --- fork and exec ------------------------------------------------------------------------------------------------
 
@@ -225,16 +227,23 @@ def _send(pids: Iterable[int], signal_number: int) -> None:
             continue
 
 
-def _signal_session(session: int, signal_number: int) -> None:
-    _send(syscalls.session_members(session), signal_number)
+def _signal_family(session: int, signal_number: int) -> None:
+    _send(syscalls.family(session), signal_number)
 
 
-def _end_session(session: int) -> None:
-    """Kill every process of a session, also those that are forked while this goes on."""
-    killed: set[int] = set()
-    while True:
-        found = [pid for pid in syscalls.session_members(session) if pid not in killed]
-        if not found:
-            return
-        _send(found, signal.SIGKILL)
-        killed.update(found)
+def _end_family(session: int) -> set[int]:
+    """Kill every process of a node, also those that are forked while this goes on; all that were killed.
+
+    They are stopped first: who loses its parent and leads a session of its own is not found any more.
+    """
+    found: set[int] = set()
+    while new := syscalls.family(session).keys() - found:
+        _send(new, signal.SIGSTOP)
+        found |= new
+    _send(found, signal.SIGKILL)
+    return found
+
+
+def _has_ended(pid: int) -> bool:
+    state = syscalls.process_state(pid)
+    return state is None or state[0] in "ZX"

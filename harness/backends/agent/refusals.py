@@ -97,7 +97,7 @@ class Refusals:
         """
         event, only = _event(), errors.encode() + b"\0"
         while True:
-            family = _family(pid)
+            family = syscalls.family(pid)
             found = [thread for process in family for thread in _threads(process) if thread not in self._counters]
             if not found:
                 break
@@ -136,26 +136,6 @@ def _open(event: int, thread: int) -> int | None:
         return syscalls.call(number, attributes, thread, -1, -1, _CLOSE_ON_EXEC)
     except ProcessLookupError:
         return None
-
-
-def _family(pid: int) -> list[int]:
-    """A process, its descendants, and the rest of its session."""
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    stat = file.read()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            parents[int(name)] = int(stat[stat.rindex(b")") + 2 :].split()[1])
-    family = dict.fromkeys([pid, *syscalls.session_members(pid)])
-    grown = True
-    while grown:
-        born = [child for child, parent in parents.items() if parent in family and child not in family]
-        family.update(dict.fromkeys(born))
-        grown = bool(born)
-    return list(family)
 
 
 def _threads(process: int) -> Iterable[int]:

@@ -138,24 +138,35 @@ def inside(namespace: int, home: int) -> Generator[None, None, None]:
 
 def process_state(pid: int) -> tuple[str, int] | None:
     """(state letter, session) of a process from /proc/PID/stat; None if there is none."""
+    fields = _stat(pid)
+    return None if fields is None else (fields[0].decode(), int(fields[3]))
+
+
+def family(session: int) -> dict[int, str]:
+    """State letter by pid of every process of a session and of their descendants, zombies left out.
+
+    A descendant may lead a session of its own: so does every server process of PostgreSQL.
+    """
+    found: dict[int, list[bytes]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))) is not None:
+            found[int(name)] = fields
+    members = {pid for pid, fields in found.items() if pid == session or int(fields[3]) == session}
+    born = members
+    while born:
+        born = {pid for pid, fields in found.items() if int(fields[1]) in born} - members
+        members |= born
+    return {pid: found[pid][0].decode() for pid in sorted(members) if found[pid][0] not in (b"Z", b"X")}
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat behind the name: state, parent, group, session, ...; None if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return fields[0].decode(), int(fields[3])
-
-
-def session_members(session: int) -> dict[int, str]:
-    """State letter by pid of every process of a session, zombies left out."""
-    members: dict[int, str] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            found = process_state(int(name))
-            if found is not None and found[1] == session and found[0] not in "ZX":
-                members[int(name)] = found[0]
-    return members
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def listens(pid: int, port: int) -> bool:

@@ -47,11 +47,13 @@ class ClusterState(msgspec.Struct, frozen=True):
         nodes: all of them.
         founders: names of the nodes with which the cluster began.
         bug: bugs with which its nodes run, as in the option.
+        functions: registered functions that its nodes know beside their own, as in the option.
     """
 
     nodes: list[ClusterNode]
     founders: list[str] = []
     bug: str = ""
+    functions: str = ""
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,16 @@ _LAST_PORT: Final = 65535
 @click.option(
     "--bug", default="", callback=parsing.named, metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs)."
 )
+@click.option(
+    "--functions",
+    default="",
+    callback=parsing.named,
+    metavar="MODULE:ATTRIBUTE[,...]",
+    help="Where modules have registered functions, for transactions, that the nodes know beside their own.",
+)
 @folder
 @click.pass_context
-def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, directory: str) -> None:
+def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, functions: str, directory: str) -> None:
     """Start the nodes and wait for a leader.
 
     Data of an earlier `up` in the same DIR is reused: the nodes that are members now are started, with their ports;
@@ -95,7 +102,7 @@ def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, di
         if problem is not None:
             raise UsageError(f"--base-port: port {node.port} of node {node.node}: {problem}. Choose another.")
     home.mkdir(parents=True, exist_ok=True)
-    layout = store(home, ClusterState(_with_spares(known, spares), list(founders), bug))
+    layout = store(home, ClusterState(_with_spares(known, spares), list(founders), bug, functions))
     try:
         layout = start(layout, *(node.node for node in members))
         leader = asyncio.run(_until_led(layout))

@@ -58,7 +58,8 @@ def _arguments(layout: Layout, node: ClusterNode) -> list[str]:
             arguments += ["--peer", f"{peer.node}={HOST}:{peer.port}"]
     # A node that is no founder waits until it is added.
     arguments += ["--founders", ",".join(layout.state.founders), "--incarnation", str(node.incarnation)]
-    return [*arguments, *(["--bugs", layout.state.bug] if layout.state.bug else [])]
+    arguments += ["--bugs", layout.state.bug] if layout.state.bug else []
+    return [*arguments, *(["--functions", layout.state.functions] if layout.state.functions else [])]
 
 
 def stop(layout: Layout, *names: str) -> Layout:

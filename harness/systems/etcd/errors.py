@@ -15,6 +15,8 @@ stops while its raft loop holds a proposal gives the same message, so here it is
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -86,3 +88,12 @@ def error_of(status: int, content: bytes) -> DefiniteError | IndefiniteError | N
     definite = refusal.code in _REFUSING_CODES or refusal.message in _REFUSING_MESSAGES
     name = _REFUSING_CODES.get(refusal.code) or _OTHER_CODES.get(refusal.code) or f"code {refusal.code}"
     return (DefiniteError if definite else IndefiniteError)(f"{name}: {refusal.message[:_SHOWN]}")
+
+
+@contextmanager
+def changing_nothing() -> Generator[None]:
+    """For a request that changes nothing that ops depend on: with any outcome of it, the op did not happen."""
+    try:
+        yield
+    except IndefiniteError as error:
+        raise DefiniteError(str(error)) from error

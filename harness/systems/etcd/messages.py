@@ -33,11 +33,13 @@ class Answered(Message, frozen=True):
 
 
 class KeyValue(Message, frozen=True):
-    """A key as it is stored. `create_revision` is the revision of the store at which it came into being."""
+    """A key as it is stored. `create_revision` is the revision of the store at which it came into being, `mod_revision`
+    that of its last change."""
 
     key: bytes
     value: bytes = b""
     create_revision: int = 0
+    mod_revision: int = 0
 
 
 class RangeRequest(Message, frozen=True):
@@ -70,18 +72,20 @@ class DeleteRequest(Message, frozen=True):
 
 
 class Compare(Message, frozen=True, kw_only=True):
-    """A condition of a transaction. `create_revision` 0 holds of a key that is missing, `value` of none that is."""
+    """A condition of a transaction. Revision 0 holds of a key that is missing, `value` of none that is."""
 
     key: bytes
-    target: Literal["CREATE", "VALUE"]
+    target: Literal["CREATE", "MOD", "VALUE"]
     result: Literal["EQUAL"] = "EQUAL"
     create_revision: int | None = None
+    mod_revision: int | None = None
     value: bytes | None = None
 
 
 class RequestOp(Message, frozen=True):
     """One operation of a transaction."""
 
+    request_range: RangeRequest | None = None
     request_put: PutRequest | None = None
     request_delete_range: DeleteRequest | None = None
 
@@ -93,10 +97,17 @@ class TxnRequest(Message, frozen=True):
     success: tuple[RequestOp, ...]
 
 
+class ResponseOp(Message, frozen=True):
+    """What one operation of a transaction answered; of writes nothing is of interest."""
+
+    response_range: RangeAnswer | None = None
+
+
 class TxnAnswer(Answered, frozen=True):
-    """Whether the conditions held."""
+    """Whether the conditions held, and an answer for each operation that was carried out."""
 
     succeeded: bool = False
+    responses: tuple[ResponseOp, ...] = ()
 
 
 # --- leases and members -------------------------------------------------------------------------------------------

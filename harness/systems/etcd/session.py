@@ -27,8 +27,7 @@ clients may believe then that they hold one lock.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -36,7 +35,8 @@ import msgspec
 
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.read_modes import READ_LOCAL
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop
+from splitbrain.harness.systems.etcd.errors import changing_nothing
 from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.leases import KeptLease
 from splitbrain.harness.systems.etcd.messages import (
@@ -52,6 +52,7 @@ from splitbrain.harness.systems.etcd.messages import (
     TxnAnswer,
     TxnRequest,
 )
+from splitbrain.harness.systems.etcd.transactions import EtcdTransactions
 
 LOCK_LEASE_S: Final = 10_000_000
 """Longer than the longest test (`TIME_MAX_S`)."""
@@ -63,7 +64,8 @@ class EtcdSession:
     Args:
         gateway: the connection.
         another: opens another connection to the same node, to keep leases alive.
-        clock: gives the times at which they must be renewed.
+        clock: gives the times at which they must be renewed, and until when transactions are tried again.
+        timeout_ms: how long the latter are.
         serializable: let the node answer reads from what it has itself, however old that is.
     """
 
@@ -73,12 +75,14 @@ class EtcdSession:
         *,
         another: Callable[[], Awaitable[Gateway]],
         clock: Clock,
+        timeout_ms: int,
         serializable: bool = False,
     ) -> None:
         self._gateway = gateway
         self._another = another
         self._clock = clock
         self._serializable = serializable
+        self._transactions = EtcdTransactions(gateway, clock, timeout_ms, serializable=serializable)
         self._lease = 0
         self._kept: KeptLease | None = None
         self._leased: dict[str, KeptLease] = {}
@@ -160,6 +164,14 @@ class EtcdSession:
         self._leased.pop(name, None)
         return await self.unlock(name, owner) if held else Answer(False)
 
+    async def transact(self, mops: Sequence[Mop]) -> Answer:
+        """Do reads and writes in their order as one transaction; the mops with their reads."""
+        return await self._transactions.transact(mops)
+
+    async def update(self, keys: Sequence[str], change: Change) -> Answer:
+        """Read keys, and write what follows from them, in one transaction; what was read."""
+        return await self._transactions.update(keys, change)
+
     async def close(self) -> None:
         """Drop the connection. Locks stay as they are, those on short leases until these run out."""
         if self._kept is not None:
@@ -167,7 +179,7 @@ class EtcdSession:
         await self._gateway.close()
 
     async def _range(self, request: RangeRequest) -> RangeAnswer:
-        with _changing_nothing():
+        with changing_nothing():
             return await self._gateway.call("kv/range", request, RangeAnswer)
 
     async def _create(self, put: PutRequest) -> TxnAnswer:
@@ -179,7 +191,7 @@ class EtcdSession:
     async def _granted(self) -> int:
         """This session's lease. Asking for it takes no lock: where that fails, taking the lock failed definitely."""
         if not self._lease:
-            with _changing_nothing():
+            with changing_nothing():
                 answer = await self._gateway.call("lease/grant", LeaseRequest(LOCK_LEASE_S), LeaseAnswer)
             self._lease = answer.lease
         return self._lease
@@ -189,18 +201,9 @@ class EtcdSession:
         if self._kept is None or not self._kept.believed:
             if self._kept is not None:
                 await self._kept.close()
-            with _changing_nothing():
+            with changing_nothing():
                 self._kept = await KeptLease.grant(self._gateway, lease_s, self._another, self._clock)
         return self._kept
-
-
-@contextmanager
-def _changing_nothing() -> Generator[None]:
-    """For a request that changes nothing that ops depend on: with any outcome of it, the op did not happen."""
-    try:
-        yield
-    except IndefiniteError as error:
-        raise DefiniteError(str(error)) from error
 
 
 def _term(answer: Answered) -> int | None:

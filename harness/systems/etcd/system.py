@@ -112,7 +112,7 @@ class Etcd:
             local=answered_alone(READS) | frozenset((READ,) if self._serializable else ()),
         )
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "locks", "lease-locks"}),
+            operations=frozenset({"key-value", "read-modes", "collections", "locks", "lease-locks", "transactions"}),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
             session_reads=READS,
             elections=elections,
@@ -175,7 +175,13 @@ class Etcd:
         async def another() -> Gateway:
             return await self._gateway(deployment, node)
 
-        return EtcdSession(await another(), another=another, clock=self._clock, serializable=self._serializable)
+        return EtcdSession(
+            await another(),
+            another=another,
+            clock=self._clock,
+            timeout_ms=self._request_timeout_ms,
+            serializable=self._serializable,
+        )
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second, or knows no members yet."""

@@ -60,6 +60,11 @@ def _registers(held: State, call: Call) -> list[State]:
     values = dict(held)
     if call.f == "write":
         values.update(call.value)
+    elif call.f == "cas":
+        expected, new = call.value
+        if any(values.get(name) != value for name, value in expected.items()):
+            return []
+        values.update(new)
     elif call.f == "read":
         if call.known and any(values.get(name) != seen for name, seen in call.answer.items()):
             return []

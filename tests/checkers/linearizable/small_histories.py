@@ -105,7 +105,9 @@ def _fresh(write: str, read: str) -> Callable[[random.Random, int], Call]:
 
 
 def _registers(rng: random.Random, fresh: int) -> Call:
-    f = rng.choice(["read", "write", "txn"])
+    f = rng.choice(["read", "write", "cas", "txn"])
+    if f == "cas":
+        return f, [{rng.choice("xy"): rng.choice([0, 1, None])}, {rng.choice("xy"): rng.randrange(2)}]
     if f == "txn":
         return f, [["r", rng.choice("xy"), None], ["w", rng.choice("xy"), rng.randrange(2)]]
     if f == "write":

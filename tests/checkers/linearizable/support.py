@@ -40,6 +40,7 @@ INVOCATIONS: dict[str, list[Invocation]] = {
         ("write", {"x": 1, "y": 1}),
         ("txn", [["r", "x", None], ["w", "x", 1]]),
         ("txn", [["w", "x", 0], ["r", "y", None]]),
+        ("cas", [{"x": 0, "y": None}, {"y": 1}]),
     ],
     "set": [("add", 1), ("add", 2), ("remove", 1), ("contains", 1), ("contains", 2), ("read", None)],
     "grow-set": [("read", None), ("add", 1), ("add", 2), ("add", 3)],

@@ -175,7 +175,9 @@ def with_node(
                 return await Gateway.open(node.dial, 1500)
 
             serializable = read_mode == SERIALIZABLE
-            await check(node, EtcdSession(gateway, another=another, clock=RealClock(), serializable=serializable))
+            clock = RealClock()
+            session = EtcdSession(gateway, another=another, clock=clock, timeout_ms=1500, serializable=serializable)
+            await check(node, session)
             await gateway.close()
 
     asyncio.run(whole())

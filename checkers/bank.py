@@ -1,0 +1,130 @@
+"""Bank: every read of all accounts finds the same total. Exact, O(n).
+
+    wrong-total         the balances of a read do not add up to what there was at first
+    negative-balance    an account is overdrawn, which no transfer allows
+    wrong-accounts      a read answered other accounts than there are, or what is no whole number
+
+A transfer leaves the total as it is, with any outcome. So a read that is not at one moment, or sees half of a transfer,
+finds another total; and a transfer that is lost in half changes it for all reads that follow (Jepsen's `bank`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import Calls, cell, client_calls
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+_ACCOUNTS: Final = 8
+_TOTAL: Final = 80
+
+
+class Bank:
+    """Judges reads (answer: balances by account) beside transfers.
+
+    Options: `accounts`, how many there are, named "0", "1" and so on (default 8), and `total`, the sum of their
+    balances at first (default 80).
+    """
+
+    name = "bank"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge a run.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        accounts, total = (_whole(options, name, usual) for name, usual in (("accounts", _ACCOUNTS), ("total", _TOTAL)))
+        names = [str(account) for account in range(accounts)]
+        calls = client_calls(history)
+        rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
+        reads = [(row, cell(history, "value", row)) for row in rows]
+        findings = [found for row, balances in reads for found in _findings(history, row, balances, names, total)]
+        figures = {
+            "reads": len(reads),
+            "transfers": int(np.count_nonzero(calls.are("transfer") & calls.ended("ok"))),
+            "states": len({str(balances) for _, balances in reads}),
+            "beside_transfers": _beside_transfers(calls),
+        }
+        judge = by_key.Judge(self.name, "total of balances")
+        found = judge.key(None, history, findings, _praise(figures, total), figures, exercised=bool(reads))
+        return _with_reasons(found, figures)
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The one verdict."""
+        [verdict] = verdicts
+        return verdict
+
+
+def _whole(options: Mapping[str, Any], name: str, usual: int) -> int:
+    value = options.get(name, usual)
+    if type(value) is not int or value < 1:
+        raise UsageError(f"checker bank: option {name!r} must be a whole number above 0, not {value!r}.")
+    return value
+
+
+def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: int) -> Iterable[Finding]:
+    balances = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    said = f"{by_key.answer(table, row)} answered"
+    if sorted(balances) != sorted(names) or any(type(balance) is not int for balance in balances.values()):
+        sentence = f"Wrong accounts: {said} {found!r:.200}, not a whole number for each of the accounts {names}."
+        yield Finding("wrong-accounts", sentence, (row,))
+        return
+    held = sum(balances.values())
+    if held != total:
+        sentence = f"Wrong total: {said} balances of {held} in all, but there were {total} at first: {balances}."
+        yield Finding("wrong-total", sentence, (row,))
+    overdrawn = [name for name in names if balances[name] < 0]
+    if overdrawn:
+        sentence = f"Overdrawn: {said} {balances[overdrawn[0]]} for account {overdrawn[0]}."
+        yield Finding("negative-balance", sentence, (row,))
+
+
+def _beside_transfers(calls: Calls) -> int:
+    """How many reads were under way at the same time as a transfer that was acknowledged."""
+    transfers = calls.are("transfer") & calls.ended("ok")
+    begun, ended = np.sort(calls.invoke[transfers]), np.sort(calls.complete[transfers])
+    reads = calls.are("read") & calls.ended("ok")
+    before_end = np.searchsorted(begun, calls.complete[reads])
+    return int(np.count_nonzero(before_end > np.searchsorted(ended, calls.invoke[reads])))
+
+
+def _praise(figures: Mapping[str, int], total: int) -> str:
+    if not figures["reads"]:
+        return "No balance was ever read."
+    return (
+        f"All {counted(figures['reads'], 'read')} found {total} in all, in {counted(figures['states'], 'state')} of "
+        f"the accounts; {figures['beside_transfers']} of them were under way beside a transfer."
+    )
+
+
+def _with_reasons(found: Verdict, figures: Mapping[str, int]) -> Verdict:
+    """The verdict with what was not exercised."""
+    if found.valid != "true":
+        return found
+    reasons: list[Reason] = []
+    if not figures["transfers"]:
+        reasons.append(Reason(Code.NOT_EXERCISED, "no transfer succeeded: no total could have changed."))
+    elif figures["states"] < 2:
+        reasons.append(Reason(Code.READS_SAW_NOTHING, "all reads found the same balances: none saw a transfer."))
+    elif not figures["beside_transfers"]:
+        advice = "Give it a higher --rate, or more clients."
+        reasons.append(Reason(Code.NOT_EXERCISED, "no read was under way beside a transfer.", advice))
+    return Verdict(
+        checker=found.checker,
+        valid="true",
+        algorithm=found.algorithm,
+        sentence=found.sentence,
+        inconclusive=tuple(reasons),
+        figures=found.figures,
+    )

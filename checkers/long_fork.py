@@ -1,0 +1,103 @@
+"""Long fork: all reads of some registers, each written once, see the writes in one order. Exact, O(n log n).
+
+    long-fork      two reads of which each saw a write that the other one missed
+    wrong-value    a read answered what was not written
+
+Reads that are at one moment each see a set of the writes. Some order of all writes explains them if and only if of any
+two of these sets one holds the other. Real time is not looked at: snapshot isolation does not promise it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, cast
+
+import msgspec
+import pyarrow as pa
+
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import cell, client_calls
+from splitbrain.results.quantities import counted
+
+_JUDGE: Final = by_key.Judge("long-fork", "sets of writes")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The row of a read's answer, and the registers whose writes it saw."""
+
+    row: int
+    writes: frozenset[int]
+
+
+class LongFork:
+    """Judges one group of registers: writes (value: which register), reads (answer: a 1 or null for each register)."""
+
+    name = "long-fork"
+    partition: Partition = "key"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the ops of one group."""
+        calls = client_calls(history)
+        key = cell(history, "key", 0) if history.num_rows else None
+        rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
+        answers = [(row, cell(history, "value", row)) for row in rows]
+        begun = [cell(history, "value", row) for row in calls.invoke[calls.are("write")].tolist()]
+        wrong = [found for row, answer in answers for found in _wrong(history, key, row, answer, begun)]
+        reads = [] if wrong else [_seen(row, answer) for row, answer in answers]
+        partial = sum(0 < len(read.writes) < len(set(begun)) for read in reads)
+        figures = {"keys": 1, "reads": len(answers), "partial": partial, "split": int(partial > 0)}
+        findings = [*wrong, *_forks(history, key, reads)]
+        praise = f"Of {counted(len(reads), 'read')} of {key} {partial} saw one write and not the other."
+        return _JUDGE.key(key, history, findings, praise, figures, exercised=partial > 0)
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The run: broken groups first. If no read saw one write without the other, the run is unknown."""
+        return _JUDGE.run(verdicts, lambda _, totals: _praise(totals))
+
+
+def _praise(totals: Mapping[str, int]) -> str:
+    if not totals.get("split"):
+        return "No read saw one of two writes without the other: no fork could have shown."
+    return (
+        f"In each of {counted(totals['split'], 'pair')} all reads see the writes in one order; {totals['partial']} of "
+        f"{counted(totals['reads'], 'read')} saw one write and not the other."
+    )
+
+
+def _seen(row: int, answer: Sequence[Any]) -> Seen:
+    return Seen(row, frozenset(number for number, value in enumerate(answer) if value is not None))
+
+
+def _wrong(table: pa.Table, key: str | None, row: int, answer: Any, begun: Sequence[Any]) -> Iterable[Finding]:
+    """Values that no write can have left."""
+    values = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+    if all(value is None or (value == 1 and number in begun) for number, value in enumerate(values)):
+        return
+    said = f"{by_key.answer(table, row)} answered {answer!r:.80} for {key}"
+    yield Finding("wrong-value", f"Wrong value: {said}, but what was written is 1, of the registers {begun}.", (row,))
+
+
+def _forks(table: pa.Table, key: str | None, reads: Sequence[Seen]) -> Iterable[Finding]:
+    """One pair of reads that have no order, if there is one."""
+    first: dict[frozenset[int], Seen] = {}
+    for read in reads:
+        first.setdefault(read.writes, read)
+    by_size = sorted(first.values(), key=lambda read: (len(read.writes), read.row))
+    for one, other in pairwise(by_size):
+        if not one.writes <= other.writes:
+            early, late = sorted((one, other), key=lambda read: read.row)
+            yield Finding(
+                "long-fork",
+                f"Long fork: of {key} {by_key.answer(table, early.row)} saw the write of register "
+                f"{_listed(early.writes - late.writes)} and not of {_listed(late.writes - early.writes)}, and "
+                f"{by_key.answer(table, late.row)} the reverse; there is no order of both writes.",
+                (early.row, late.row),
+            )
+            return
+
+
+def _listed(registers: frozenset[int]) -> str:
+    return ", ".join(map(str, sorted(registers)))

@@ -1,0 +1,241 @@
+"""Virtual hosts, users, exchanges, queues and bindings: nothing dangles, nothing is lost, and routes are as bound.
+
+    dangling    one consistent read shows an entity without what it needs: a binding without one of its ends, ...
+    projection  a member's tables hold other entities than its tree did at the same moment
+    route       they lead a message elsewhere than the bindings of that tree do
+    lost        a declaration was acknowledged, nothing can have removed the entity, and a read does not show it
+    undead      an entity was removed, nothing can have made it again, and a read shows it
+    poisoned    a declaration was refused although all that it needs was there, or as there were one that differs
+
+The first three are seen in one answer each. Of the others, what calls of unknown outcome may have done is given them
+(`splitbrain.checkers.topology.timelines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.topology.structure import (
+    Entity,
+    Id,
+    all_needs,
+    dangling,
+    id_of,
+    needs,
+    routes_of,
+    words_for,
+)
+from splitbrain.checkers.topology.timelines import NEVER, Call, holds
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import OPEN, Ints, cell, client_calls
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+MAKES: Final = ("declare", "bind")
+REMOVES: Final = ("delete", "unbind")
+LOOK: Final = "look"
+PROJECT: Final = "project"
+
+_JUDGE: Final = by_key.Judge("topology", "certain intervals")
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """An op of a client: rows of its invocation and its completion, how it ended, its value and error."""
+
+    f: str
+    invoke: int
+    complete: int
+    type: str
+    asked: Any
+    value: Any
+    error: str
+
+
+class TopologyChecker:
+    """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
+
+    The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
+    one moment. Option `again`: entities that had to be declared once more at the end; one whose last declaration was
+    not acknowledged is a reason to call the run inconclusive.
+    """
+
+    name = "topology"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run."""
+        if unknown := sorted(set(options) - {"again"}):
+            raise UsageError(f"checker topology takes the option again, not {', '.join(unknown)}.")
+        run = _Run(history)
+        looked = [op for op in run.ops if op.type == "ok" and op.f in (LOOK, PROJECT)]
+        saw_bindings = sum(any(found[0] == "binding" for found in _entities(op)) for op in looked)
+        figures = {
+            "looks": sum(op.f == LOOK for op in looked),
+            "projections": sum(op.f == PROJECT for op in looked),
+            "saw_bindings": saw_bindings,
+            "entities": len(run.made),
+            "removed": sum(op.type == "ok" and op.f in REMOVES for op in run.ops),
+        }
+        findings = sorted(run.findings(), key=lambda finding: max(finding.rows))
+        verdict = _JUDGE.key(
+            None, history, findings, _praise(figures), figures, exercised=bool(saw_bindings and figures["projections"])
+        )
+        if missing := run.not_again([id_of(entity) for entity in options.get("again", ())]):
+            sentence = (
+                f"It was not shown that every name can be declared again: the last declaration of "
+                f"{words_for(missing[0])} was not acknowledged ({len(missing)} in all)."
+            )
+            reasons = (*verdict.inconclusive, Reason(Code.NOT_EXERCISED, sentence))
+            verdict = msgspec.structs.replace(verdict, inconclusive=reasons)
+        return verdict
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+def _praise(figures: Mapping[str, int]) -> str:
+    if not figures["saw_bindings"] or not figures["projections"]:
+        return "No answer showed a binding, or none what a member's projections hold."
+    return (
+        f"{counted(figures['looks'] + figures['projections'], 'read')} of all entities show each with what it needs, "
+        f"and nothing that was removed; in {figures['projections']} of them projections and routes agree with the tree."
+    )
+
+
+def _entities(op: Answered) -> Sequence[Entity]:
+    return op.value if op.f == LOOK else op.value["tree"]
+
+
+class _Run:
+    """The ops of a run, in rows of its history."""
+
+    def __init__(self, history: pa.Table) -> None:
+        self.table = history
+        calls = client_calls(history)
+        rows = zip(calls.invoke.tolist(), calls.complete.tolist(), strict=True)
+        self.ops = [self._op(invoke, complete) for invoke, complete in rows]
+        self.made: dict[Id, list[Call]] = {}
+        self._removed: dict[Id, list[Call]] = {}
+        for op in self.ops:
+            if op.type != "fail" and op.f in (*MAKES, *REMOVES):
+                calls_of = self.made if op.f in MAKES else self._removed
+                call = Call(op.invoke, op.complete if op.type == "ok" else NEVER)
+                calls_of.setdefault(id_of(op.asked), []).append(call)
+
+    def _op(self, invoke: int, complete: int) -> Answered:
+        f, asked = str(cell(self.table, "f", invoke)), cell(self.table, "value", invoke)
+        if complete == OPEN:
+            return Answered(f, invoke, NEVER, "info", asked, None, "")
+        value = cell(self.table, "value", complete) if f in (LOOK, PROJECT) else None
+        error = cell(self.table, "error", complete) or ""
+        return Answered(f, invoke, complete, str(cell(self.table, "type", complete)), asked, value, error)
+
+    def findings(self) -> Iterable[Finding]:
+        """All anomalies."""
+        for op in self.ops:
+            if op.type == "ok" and op.f in (LOOK, PROJECT):
+                yield from self._dangling(op)
+            if op.type == "ok" and op.f == PROJECT:
+                yield from self._disagreeing(op)
+            if op.type == "fail" and op.f in MAKES:
+                yield from self._poisoned(op)
+        yield from self._lost_and_undead()
+
+    def not_again(self, entities: Iterable[Id]) -> list[Id]:
+        """Those of these entities whose last declaration was not acknowledged."""
+        last: dict[Id, str] = {}
+        for op in self.ops:
+            if op.f in MAKES:
+                last[id_of(op.asked)] = op.type
+        return [entity for entity in entities if last.get(entity) != "ok"]
+
+    # --- what one answer shows ----------------------------------------------------------------------------------------
+
+    def _dangling(self, op: Answered) -> Iterable[Finding]:
+        for entity, need in dangling(_entities(op)):
+            yield Finding(
+                "dangling",
+                f"Dangling: {self._answer(op)} showed {words_for(entity)}, but not {words_for(need)}, which it needs.",
+                (op.complete,),
+            )
+
+    def _disagreeing(self, op: Answered) -> Iterable[Finding]:
+        tree, tables = ({tuple(entity): None for entity in op.value[way]} for way in ("tree", "tables"))
+        for entity in [*tree, *tables]:
+            if entity not in tree or entity not in tables:
+                where = "in the tree, but not in the projections" if entity in tree else "in the projections alone"
+                yield Finding(
+                    "projection",
+                    f"Projections differ from the tree: {self._answer(op)} showed {words_for(id_of(entity))} {where}.",
+                    (op.complete,),
+                )
+        routes = op.value["routes"]
+        for found, right in zip(routes, routes_of(op.value["tree"], routes), strict=True):
+            if found != right:
+                v, x, key, queues = found
+                yield Finding(
+                    "route",
+                    f"Wrong route: {self._answer(op)} led {key!r} through exchange {x!r} in vhost {v!r} to "
+                    f"{_listed(queues)}; by the bindings in its tree it goes to {_listed(right[3])}.",
+                    (op.complete,),
+                )
+
+    # --- what follows from several ------------------------------------------------------------------------------------
+
+    def _poisoned(self, op: Answered) -> Iterable[Finding]:
+        entity, code = id_of(op.asked), op.error.partition(":")[0]
+        interval = np.array([op.invoke]), np.array([op.complete])
+        if code == "precondition_failed":
+            why = "as if there were one that differs, which no client declared"
+        elif code == "not_found" and all(bool(self._is_there(need, *interval)[0]) for need in needs(entity)):
+            why = f"although {' and '.join(map(words_for, needs(entity)))} was there"
+        else:
+            return
+        yield Finding(
+            "poisoned",
+            f"Poisoned: {words_for(entity)} was refused, {why}: {op.error} ({self._answer(op)}).",
+            (op.invoke, op.complete),
+        )
+
+    def _lost_and_undead(self) -> Iterable[Finding]:
+        looks = [op for op in self.ops if op.type == "ok" and op.f == LOOK]
+        begin, end = (np.array([getattr(op, row) for op in looks], dtype=np.int64) for row in ("invoke", "complete"))
+        shown = [{id_of(entity): None for entity in op.value} for op in looks]
+        for entity in dict.fromkeys([*self.made, *(found for each in shown for found in each)]):
+            seen = np.array([entity in each for each in shown], dtype=np.bool_)
+            for rows, anomaly, sentence in (
+                (self._is_there(entity, begin, end) & ~seen, "lost", "was acknowledged, nothing removed it, and"),
+                (self._is_gone(entity, begin, end) & seen, "undead", "was removed, nothing made it again, but"),
+            ):
+                if rows.any():
+                    op = looks[int(np.flatnonzero(rows)[0])]
+                    verb = "did not show it" if anomaly == "lost" else "showed it"
+                    told = f"{anomaly.capitalize()}: {words_for(entity)} {sentence} {self._answer(op)} {verb}."
+                    yield Finding(anomaly, told, (op.invoke, op.complete))
+
+    def _is_there(self, entity: Id, begin: Ints, end: Ints) -> Any:
+        return holds(self.made.get(entity, ()), self._removals(entity), begin, end)
+
+    def _is_gone(self, entity: Id, begin: Ints, end: Ints) -> Any:
+        return holds(self._removals(entity), self.made.get(entity, ()), begin, end)
+
+    def _removals(self, entity: Id) -> list[Call]:
+        """The calls that may have removed it, or what it needs."""
+        return [call for each in (entity, *all_needs(entity)) for call in self._removed.get(each, ())]
+
+    def _answer(self, op: Answered) -> str:
+        return by_key.answer(self.table, op.complete)
+
+
+def _listed(queues: Sequence[str]) -> str:
+    return ", ".join(map(repr, queues)) if queues else "no queue"

@@ -1,0 +1,113 @@
+"""What ops on trees came to (model `tree`): a run in which some of it never happened proves nothing of that.
+
+    changed      a put that changed something      unchanged  one that found its payload there already
+    refused      a write whose condition did not hold, or whose node was not there
+    unkept       a put that was refused, because what was to keep its node did not hold
+    removed      a node that an op removed         cascaded   one that went because nothing kept it any more
+    committed    a transaction that was carried out           aborted    one that was not
+    seen         a node in an answer to a read
+
+This checker never finds a violation: `linearizable` judges the answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import Calls, cell, client_calls
+from splitbrain.results.reasons import Code, Reason
+
+OUTCOMES: Final = (
+    "changed",
+    "unchanged",
+    "refused",
+    "unkept",
+    "removed",
+    "cascaded",
+    "committed",
+    "aborted",
+    "seen",
+)
+FLOOR: Final = 2
+"""Of each: one may be luck."""
+
+_LARGE: Final = 400
+"""Ops of a run from which on each outcome is expected: in a shorter one some are rare."""
+
+
+class TreeOutcomes:
+    """Counts what ops on trees came to; it has no options."""
+
+    name = "tree"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Count what the ops of one run came to."""
+        calls = client_calls(history)
+        counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        answered = 0
+        for f, value, result in _answers(calls):
+            answered += 1
+            counts.update(_outcomes(f, value, result))
+        missing = [outcome for outcome in OUTCOMES if counts[outcome] < FLOOR]
+        figures = {"answered": answered, **counts}
+        said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
+        if not missing:
+            praise = f"Ops on trees came to all they can: {said}."
+            return Verdict(checker=self.name, valid="true", algorithm="counting", sentence=praise, figures=figures)
+        sentence = f"Too little of what ops on trees can come to was seen: {said}."
+        advice = "Run longer, or with more clients." if answered < _LARGE else "Run with fewer faults."
+        reason = Reason(Code.NOT_EXERCISED, sentence, advice)
+        return Verdict(
+            checker=self.name,
+            valid="unknown",
+            algorithm="counting",
+            sentence=sentence,
+            inconclusive=(reason,),
+            figures=figures,
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+def _answers(calls: Calls) -> Iterator[tuple[str, Any, Any]]:
+    """Function, value and result of every op that was ok."""
+    ok = calls.ended("ok")
+    for invoked, completed in zip(calls.invoke[ok].tolist(), calls.complete[ok].tolist(), strict=True):
+        yield cell(calls.table, "f", invoked), *(cell(calls.table, "value", row) for row in (invoked, completed))
+
+
+def _outcomes(f: str, value: Any, result: Any) -> Iterator[str]:
+    match f, result:
+        case "get", [*_]:
+            yield "seen"
+        case "list", [_, *_]:
+            yield "seen"
+        case "txn", ["ok", *_]:
+            yield "committed"
+        case "txn", _:
+            yield "aborted"
+        case (("put" | "delete"), ["ok", nodes]):
+            yield from _of_nodes(value, nodes)
+        case "put", ["keep_while_conditions_not_met"]:
+            yield "unkept"
+        case "put", _:
+            yield "refused"
+        case _:
+            return
+
+
+def _of_nodes(value: Any, nodes: Any) -> Iterator[str]:
+    for _, payload, _, _, reason in nodes:
+        if reason is not None:
+            yield "removed" if reason == "explicit" else "cascaded"
+        else:
+            yield "unchanged" if payload == value[1] else "changed"

@@ -1,0 +1,40 @@
+"""Maintenance: whether a node of the cluster takes on work, or is being drained."""
+
+# A transaction reads values of any shape.
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from splitbrain.cluster.entities.names import node_name
+from splitbrain.cluster.entities.paths import MAINTENANCE
+from splitbrain.cluster.entities.records import Maintenance, NodeState
+from splitbrain.cluster.entities.store import MetadataStore, Operation
+
+SET: Final = Operation("maintenance_set", 1)
+TABLE: Final = "maintenance_v1"
+
+
+def set_maintenance(tx: Any, data: Any) -> Any:
+    """Note a node's state; whether it was another one."""
+    path = (*MAINTENANCE, data["node"])
+    before = tx.value(tx.get(path)) if tx.exists(path) else None
+    tx.put(path, data["record"])
+    return before != data["record"]
+
+
+FUNCTIONS: Final = ((SET, set_maintenance),)
+
+
+async def put(store: MetadataStore, node: str, state: NodeState) -> bool:
+    """Note the state of a node; whether it was noted as another one, or not at all, before."""
+    return await store.change(SET, {"node": node_name(node), "record": Maintenance(node, state)})
+
+
+async def state_of(store: MetadataStore, node: str) -> NodeState:
+    """The state of a node, as the member that is asked holds it; a node of which nothing is noted is regular."""
+    found = await store.records(TABLE, node_name(node))
+    return msgspec.convert(found[0][1], Maintenance).state if found else "regular"

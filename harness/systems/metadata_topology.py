@@ -1,0 +1,140 @@
+"""Entities of a message broker on the metadata cluster: each operation is one transaction of `cluster.entities`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from splitbrain.cluster.client import Client
+from splitbrain.cluster.entities import bindings, exchanges, permissions, queues, topology, users, vhosts
+from splitbrain.cluster.entities.client import ClientStore
+from splitbrain.cluster.entities.errors import EntityExistsError, EntityNotFoundError
+from splitbrain.cluster.entities.names import decoded_arguments
+from splitbrain.cluster.entities.routing import TABLES, route, routed
+from splitbrain.cluster.entities.store import encoded
+from splitbrain.cluster.entities.topology import Topology
+from splitbrain.harness.contract.sessions import Answer, Entity
+from splitbrain.results.errors import ProtocolError
+
+REQUESTS: Final = 2
+"""Of one operation that writes: a binding looks at its ends first."""
+
+NUMBER: Final = "number"
+"""The argument in which bindings differ."""
+
+
+class MetadataTopology:
+    """Entities over one connection; errors of the client go through.
+
+    Args:
+        client: the connection.
+        timeout_ms: how long an operation may take.
+    """
+
+    def __init__(self, client: Client, timeout_ms: int) -> None:
+        self._store = ClientStore(client, timeout_ms // REQUESTS)
+
+    async def prepare(self) -> Answer:
+        """Have the cluster keep the projections of entities."""
+        await self._store.register()
+        return Answer(None, self._store.term)
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        store = self._store
+        match entity:
+            case ["vhost", v]:
+                await vhosts.declare(store, v)
+            case ["user", u]:
+                try:
+                    await users.add(store, u)
+                except EntityExistsError as error:
+                    return Answer(None, error.term)
+            case ["permission", v, u]:
+                await permissions.grant(store, v, u, read=".*")
+            case ["exchange", v, x, kind]:
+                await exchanges.declare(store, v, x, kind)
+            case ["queue", v, q]:
+                await queues.declare(store, v, q)
+            case ["binding", v, x, kind, end, key, number]:
+                await bindings.add(store, v, x, kind, end, key, arguments={NUMBER: number})
+            case _:
+                raise ProtocolError(f"there is no entity {entity!r}.")
+        return Answer(None, store.term)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity; whether it was there."""
+        try:
+            was_there = await self._delete(entity)
+        except EntityNotFoundError as error:
+            return Answer(False, error.term)
+        return Answer(was_there, self._store.term)
+
+    async def _delete(self, entity: Entity) -> bool:
+        store = self._store
+        match entity:
+            case ["vhost", v]:
+                await vhosts.delete(store, v)
+            case ["user", u]:
+                await users.delete(store, u)
+            case ["permission", v, u]:
+                return await permissions.revoke(store, v, u)
+            case ["exchange", v, x, _]:
+                return await exchanges.delete(store, v, x)
+            case ["queue", v, q]:
+                return await queues.delete(store, v, q)
+            case ["binding", v, x, kind, end, key, number]:
+                return await bindings.remove(store, v, x, kind, end, key, arguments={NUMBER: number})
+            case _:
+                raise ProtocolError(f"there is no entity {entity!r}.")
+        return True
+
+    async def entities(self) -> Answer:
+        """All entities at one moment, those left out that every virtual host begins with."""
+        return Answer(_listed(await topology.read(self._store)), self._store.term)
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node holds at one moment: in its tree, in its projections, and where these lead."""
+        names = dict.fromkeys((*topology.TABLES, *TABLES))
+        tree, tables = await self._store.at_one_moment(topology.READ, tuple(names))
+        by_key = {name: _by_key(every) for name, every in tables.items()}
+
+        def records(table: str, key: Any) -> list[Any]:
+            return by_key[table].get(encoded(key), [])
+
+        projected = topology.of_tables(tables)
+        routes = [
+            [found.vhost, found.name, key, routed(route(found.vhost, found.name, key), records)]
+            for found in projected.exchanges
+            if not found.name.startswith(exchanges.RESERVED)
+            for key in keys
+        ]
+        value = {"tree": _listed(topology.of_read(tree)), "tables": _listed(projected), "routes": sorted(routes)}
+        return Answer(value, self._store.term)
+
+
+def _by_key(records: Sequence[Sequence[Any]]) -> dict[bytes, list[Any]]:
+    found: dict[bytes, list[Any]] = {}
+    for record in records:
+        found.setdefault(encoded(record[0]), []).append(record)
+    return found
+
+
+def _listed(found: Topology) -> list[Entity]:
+    entities: list[Entity] = [
+        *(["vhost", each.name] for each in found.vhosts),
+        *(["user", each.name] for each in found.users),
+        *(["permission", each.vhost, each.user] for each in found.permissions),
+        *(
+            ["exchange", each.vhost, each.name, each.type]
+            for each in found.exchanges
+            if not each.name.startswith(exchanges.RESERVED)
+        ),
+        *(["queue", each.vhost, each.name] for each in found.queues),
+        *(
+            ["binding", *(each.vhost, each.source, each.kind, each.destination, each.key), number]
+            for each in found.bindings
+            for number in [decoded_arguments(each.arguments).get(NUMBER)]
+        ),
+    ]
+    return sorted(entities)

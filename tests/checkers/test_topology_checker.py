@@ -1,0 +1,233 @@
+"""The checker of topologies: each anomaly by hand, and no false alarm on histories of a correct broker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from splitbrain.checkers.topology import TopologyChecker
+from splitbrain.checkers.topology.structure import id_of, needs, routes_of
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
+from tests.checkers.support import Script
+
+V, U = ["vhost", "v"], ["user", "u"]
+P = ["permission", "v", "u"]
+X, Q = ["exchange", "v", "x", "direct"], ["queue", "v", "q"]
+B = ["binding", "v", "x", "queue", "q", "k", 0]
+ALL = sorted([V, U, P, X, Q, B])
+
+
+def judge(ops: Sequence[Op], options: dict[str, Any] | None = None) -> Verdict:
+    script = Script()
+    script.ops = list(ops)
+    return TopologyChecker().check(script.table(), options or {})
+
+
+def projected(tree: list[Any], tables: list[Any] | None = None, queues: Sequence[str] = ("q",)) -> dict[str, Any]:
+    routes = [["v", "x", "k", list(queues)]] if X in tree else []
+    return {"tree": tree, "tables": tree if tables is None else tables, "routes": routes}
+
+
+def made() -> Script:
+    """All is declared, and seen."""
+    script = Script()
+    for process, entity in enumerate((V, U, P, X, Q)):
+        script.call(process, "declare", entity)
+    script.call(0, "bind", B)
+    script.call(1, "look", result=ALL)
+    script.call(2, "project", result=projected(ALL))
+    return script
+
+
+def test_what_was_declared_and_is_shown_in_the_tree_in_projections_and_by_routes_passes() -> None:
+    verdict = judge(made().ops, {"again": [V, U, P, X, Q]})
+    assert verdict.valid == "true"
+    assert verdict.sentence.startswith("2 reads of all entities")
+    assert not verdict.inconclusive
+
+
+@pytest.mark.parametrize("missing", [V, U, X, Q])
+def test_an_entity_without_what_it_needs_dangles(missing: list[Any]) -> None:
+    script = made()
+    script.event(3, "invoke", "delete", missing)  # of unknown outcome
+    script.call(4, "look", result=[entity for entity in ALL if entity != missing])
+    verdict = judge(script.ops)
+    assert verdict.valid == "false"
+    assert verdict.anomalies[0] == "dangling"
+    assert "which it needs" in verdict.sentence
+
+
+def test_projections_that_differ_from_the_tree_of_the_same_moment_are_found() -> None:
+    for tables in ([*ALL, ["queue", "v", "r"]], [entity for entity in ALL if entity != P]):
+        script = made()
+        script.call(3, "project", result=projected(ALL, sorted(tables)))
+        assert judge(script.ops).anomalies == ("projection",)
+
+
+@pytest.mark.parametrize("queues", [[], ["q", "r"]])
+def test_a_route_that_the_bindings_do_not_give_is_found(queues: list[str]) -> None:
+    script = made()
+    script.call(3, "project", result=projected(ALL, queues=queues))
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("route",)
+    assert "to 'q'" in verdict.sentence
+
+
+def test_an_acknowledged_binding_that_is_not_shown_is_lost_unless_something_may_have_removed_it() -> None:
+    rest = [entity for entity in ALL if entity != B]
+    for removal in (None, ("unbind", B), ("delete", ["exchange", "v", "x", "direct"]), ("delete", V)):
+        script = made()
+        if removal is not None:
+            script.event(3, "invoke", *removal)
+        script.call(4, "look", result=rest)
+        assert judge(script.ops).anomalies == (() if removal else ("lost",))
+
+
+def test_a_binding_that_comes_back_with_its_queue_is_undead() -> None:
+    script = made()
+    script.call(3, "delete", Q)
+    script.call(3, "declare", Q)
+    script.call(4, "look", result=ALL)
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("undead",)
+    assert "was removed, nothing made it again" in verdict.sentence
+
+
+def test_a_binding_that_was_being_made_while_its_queue_was_deleted_may_have_come_after_it() -> None:
+    script = made()
+    script.event(0, "invoke", "bind", B)
+    script.call(3, "delete", Q)
+    script.call(3, "declare", Q)
+    script.event(0, "ok", "bind", B)
+    script.call(4, "look", result=ALL)
+    assert judge(script.ops).valid == "true"
+
+
+@pytest.mark.parametrize(("error", "anomalies"), [("precondition_failed: it differs", ("poisoned",)),
+                                                  ("not_found: vhost 'v'", ("poisoned",)),
+                                                  ("unavailable: no leader", ())])  # fmt: skip
+def test_a_declaration_that_is_refused_without_reason_is_found(error: str, anomalies: tuple[str, ...]) -> None:
+    script = made()
+    script.call(3, "declare", ["queue", "v", "r"], how="fail", error=error)
+    assert judge(script.ops).anomalies == anomalies
+
+
+def test_a_refusal_while_what_is_needed_may_be_gone_is_no_finding() -> None:
+    script = made()
+    script.event(4, "invoke", "delete", V)
+    script.call(3, "declare", ["queue", "v", "r"], how="fail", error="not_found: vhost 'v'")
+    assert judge(script.ops).valid == "true"
+
+
+def test_without_an_answer_with_bindings_and_projections_nothing_is_proven() -> None:
+    script = Script()
+    script.call(0, "declare", V)
+    script.call(1, "look", result=[V])
+    assert judge(script.ops).valid == "unknown"
+
+
+def test_a_name_that_was_not_declared_again_makes_the_run_inconclusive() -> None:
+    script = made()
+    script.event(3, "invoke", "declare", Q)
+    verdict = judge(script.ops, {"again": [Q]})
+    assert verdict.valid == "true"
+    assert "queue 'q' in vhost 'v'" in verdict.inconclusive[0].sentence
+
+
+def test_an_option_that_it_does_not_know_is_refused() -> None:
+    with pytest.raises(UsageError, match="again"):
+        judge(made().ops, {"more": 1})
+
+
+NAMES = [V, ["vhost", "w"], U, P, X, ["exchange", "v", "f", "fanout"], Q, ["queue", "w", "q"]]
+BINDINGS = [["binding", "v", x, "queue", "q", key, n] for x in ("x", "f") for key in ("k", "l") for n in (0, 1)]
+
+
+def settled(there: dict[tuple[Any, ...], list[Any]]) -> dict[tuple[Any, ...], list[Any]]:
+    while True:
+        left = {found: entity for found, entity in there.items() if all(need in there for need in needs(found))}
+        if left == there:
+            return there
+        there = left
+
+
+def correct_history(seed: int, steps: int = 150) -> list[Op]:
+    """Clients of a correct broker: each op takes effect at one moment between its invocation and its completion."""
+    draws = random.Random(seed)
+    script, there = Script(), dict[tuple[Any, ...], list[Any]]()
+    free, waiting, done = list(range(5)), list[tuple[int, str, Any]](), list[tuple[int, str, Any, str, Any]]()
+
+    def carry_out(process: int, f: str, entity: Any) -> None:
+        nonlocal there
+        result, how = entity, "ok"
+        if f in ("declare", "bind"):
+            if all(need in there for need in needs(id_of(entity))):
+                there[id_of(entity)] = entity
+            else:
+                how = "fail"
+        elif f in ("delete", "unbind"):
+            there.pop(id_of(entity), None)
+            there = settled(there)
+        else:
+            tree = sorted(there.values())
+            result = tree
+            if f == "project":
+                asked = [[*each[1:3], key] for each in tree if each[0] == "exchange" for key in ("k", "l")]
+                result = {"tree": tree, "tables": tree, "routes": routes_of(tree, asked)}
+        done.append((process, f, entity, how, result))
+
+    for entity in NAMES:
+        script.call(0, "declare", entity)
+        there[id_of(entity)] = entity
+    for _ in range(steps):
+        step = draws.random()
+        if step < 0.4 and free:
+            f = draws.choice(["declare"] * 4 + ["bind"] * 3 + ["unbind", "delete", "look", "project"])
+            of = BINDINGS if f in ("bind", "unbind") else NAMES
+            entity = None if f in ("look", "project") else draws.choice(of)
+            process = free.pop(draws.randrange(len(free)))
+            script.event(process, "invoke", f, entity)
+            waiting.append((process, f, entity))
+        elif step < 0.7 and waiting:
+            carry_out(*waiting.pop(draws.randrange(len(waiting))))
+        elif done:
+            process, f, entity, how, result = done.pop(draws.randrange(len(done)))
+            if draws.random() < 0.1:
+                script.event(process, "info", f, entity)
+            else:
+                error = "not_found: what it needs" if how == "fail" else None
+                script.event(process, "fail" if how == "fail" else "ok", f, result, error=error)
+            free.append(process)
+    return script.ops
+
+
+def test_no_history_of_a_correct_broker_is_called_wrong() -> None:
+    verdicts = [judge(correct_history(seed)) for seed in range(60)]
+    assert [verdict.sentence for verdict in verdicts if verdict.valid == "false"] == []
+    assert sum(verdict.valid == "true" for verdict in verdicts) > 20
+
+
+def test_most_entities_that_are_taken_out_of_or_put_into_a_read_are_missed() -> None:
+    """How sharp the rules are: of reads that are wrong in one entity, most are found out."""
+    found = total = 0
+    for seed in range(30):
+        ops = correct_history(seed)
+        draws = random.Random(seed)
+        looks = [at for at, op in enumerate(ops) if op.f == "look" and op.type == "ok"]
+        if not looks:
+            continue
+        at = draws.choice(looks)
+        value: Any = list(ops[at].value)  # pyright: ignore[reportArgumentType]
+        entity = draws.choice(NAMES)
+        changed = [each for each in value if each != entity] if entity in value else [*value, entity]
+        wrong = [*ops]
+        wrong[at] = structs.replace(ops[at], value=sorted(changed))
+        total += 1
+        found += judge(wrong).valid == "false"
+    assert found > total / 2

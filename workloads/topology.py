@@ -1,0 +1,188 @@
+"""The topology of a message broker: many clients declare, bind, unbind and delete the same few names at once.
+
+What belongs to a virtual host, a user, an exchange or a queue goes with it, and a binding has both its ends at every
+moment. That one consistent read can show, so clients look while others are at work. A member's projections are compared
+with its own tree, of one moment, and so are the routes of messages. In the end every name is declared again, and each
+node shows what it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import PROJECT, TOPOLOGY, DefiniteError, Entity, IndefiniteError, Topology
+from splitbrain.harness.contract.test import OpShape, Test, Workload
+from splitbrain.harness.generators import (
+    Context,
+    Generator,
+    clients,
+    each,
+    final,
+    invoke,
+    mix,
+    repeat,
+    sequence,
+    spaced,
+    time_limit,
+    until_ok,
+)
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
+
+VHOSTS: Final = ("v0", "v1")
+USERS: Final = ("u0", "u1")
+EXCHANGES: Final = ("direct", "fanout", "topic")
+"""Names and types."""
+
+QUEUES: Final = ("q0", "q1", "q2")
+KEYS: Final = ("a.b", "#.b")
+"""Of bindings."""
+
+ROUTED_KEYS: Final = ("a.b", "b", "#.b")
+"""Of messages: the last is a word of its own to an exchange of type direct."""
+
+NUMBERS: Final = 2
+"""Bindings of the same ends and key."""
+
+RETRY_S: Final = 0.2
+AGAIN_S: Final = 60.0
+"""How long the declarations in the end may take."""
+
+
+class TopologyClient(SessionClient[Topology]):
+    """Declares and removes entities, and looks at all of them."""
+
+    operations = TOPOLOGY
+
+    async def setup(self, test: Test) -> None:
+        """Have the system keep its projections; where it cannot yet, a client that looks into them does it."""
+        with suppress(DefiniteError, IndefiniteError):
+            await self.session.prepare_topology()
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        match op.f:
+            case "declare" | "bind":
+                answer = await self.session.declare(op.value)
+                return op.complete("ok", op.value, term=answer.term)
+            case "delete" | "unbind":
+                answer = await self.session.delete(op.value)
+                return op.complete("ok", op.value, term=answer.term)
+            case "look":
+                answer = await self.session.entities()
+                return op.complete("ok", answer.value, term=answer.term)
+            case "project":
+                answer = await self.session.projected(ROUTED_KEYS)
+                return op.complete("ok", answer.value, term=answer.term)
+            case _:
+                raise ProtocolError(f"the topology workload knows no op {op.f!r}.")
+
+
+def _vhost(ctx: Context) -> Entity:
+    return ["vhost", ctx.rng.choice(VHOSTS)]
+
+
+def _user(ctx: Context) -> Entity:
+    return ["user", ctx.rng.choice(USERS)]
+
+
+def _permission(ctx: Context) -> Entity:
+    return ["permission", ctx.rng.choice(VHOSTS), ctx.rng.choice(USERS)]
+
+
+def _exchange(ctx: Context) -> Entity:
+    name = ctx.rng.choice(EXCHANGES)
+    return ["exchange", ctx.rng.choice(VHOSTS), name, name]
+
+
+def _queue(ctx: Context) -> Entity:
+    return ["queue", ctx.rng.choice(VHOSTS), ctx.rng.choice(QUEUES)]
+
+
+def _binding(ctx: Context) -> Entity:
+    vhost, source, end = ctx.rng.choice(VHOSTS), ctx.rng.choice(EXCHANGES), ctx.rng.choice((*QUEUES, EXCHANGES[-1]))
+    kind = "exchange" if end in EXCHANGES else "queue"
+    return ["binding", vhost, source, kind, end, ctx.rng.choice(KEYS), ctx.rng.below(NUMBERS)]
+
+
+_WEIGHTS: Final[tuple[tuple[str, Callable[[Context], Entity], int], ...]] = (
+    ("bind", _binding, 70),
+    ("unbind", _binding, 30),
+    ("declare", _queue, 24),
+    ("delete", _queue, 14),
+    ("declare", _exchange, 16),
+    ("delete", _exchange, 5),
+    ("declare", _vhost, 8),
+    ("delete", _vhost, 1),
+    ("declare", _user, 6),
+    ("delete", _user, 3),
+    ("declare", _permission, 8),
+    ("delete", _permission, 2),
+)
+LOOKS: Final = 10
+PROJECTS: Final = 8
+"""Of about 200 ops; an answer has all entities in it."""
+
+
+def _ops() -> Generator:
+    def on(f: str, of: Callable[[Context], Entity]) -> Callable[[Context], Op]:
+        return lambda ctx: invoke(f, of(ctx))
+
+    changes = [on(f, of) for f, of, _ in _WEIGHTS]
+    looks = each(lambda _: invoke("look")), each(lambda _: invoke(PROJECT))
+    return mix(*changes, *looks, weights=[*(weight for _, _, weight in _WEIGHTS), LOOKS, PROJECTS])
+
+
+def names() -> list[Entity]:
+    """All that is declared but for bindings, each after what it needs."""
+    return [
+        *(["vhost", v] for v in VHOSTS),
+        *(["user", u] for u in USERS),
+        *(["permission", v, u] for v in VHOSTS for u in USERS),
+        *(["exchange", v, x, x] for v in VHOSTS for x in EXCHANGES),
+        *(["queue", v, q] for v in VHOSTS for q in QUEUES),
+    ]
+
+
+def _again() -> Generator:
+    """Every name once more, by any client, until it was acknowledged."""
+    return clients(
+        time_limit(
+            AGAIN_S,
+            sequence(*(until_ok(spaced(RETRY_S, repeat(invoke("declare", entity)))) for entity in names())),
+        )
+    )
+
+
+def topology(
+    *,
+    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
+    concurrency: int,  # noqa: ARG001
+    rate: float = 100.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,  # noqa: ARG001
+) -> Workload:
+    """The workload. It is the same for any number of nodes and clients."""
+    fs = ("declare", "delete", "bind", "unbind", "look", PROJECT)
+    entity: Any = list[Any]
+    return Workload(
+        name="topology",
+        client=TopologyClient(),
+        generator=_ops(),
+        final_generator=sequence(_again(), final(invoke("look")), final(invoke(PROJECT))),
+        checkers=(
+            CheckerSpec("topology", {"again": names()}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": list(fs), "reads": ["look", PROJECT]}),
+        ),
+        fs=fs,
+        needs=frozenset({TOPOLOGY.name}),
+        shapes={
+            **{f: OpShape(value=entity) for f in ("declare", "delete", "bind", "unbind")},
+            **{f: OpShape() for f in ("look", PROJECT)},
+        },
+    )
