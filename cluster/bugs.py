@@ -433,7 +433,7 @@ M92: Final = Bug(
     "M92",
     "a transaction that only reads has the snapshot of what the client's node has applied, not of the read index",
     "TiDB and CockroachDB follower reads",
-    ("list-append", "rw-register", "linearizable", "quorum-progress"),
+    ("list-append", "rw-register", "monotonic", "linearizable", "quorum-progress"),
 )
 M93: Final = Bug(
     "M93",

@@ -25,7 +25,7 @@ from splitbrain.workloads.long_fork import long_fork
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
 from splitbrain.workloads.projections import projections
-from splitbrain.workloads.read_modes import RAFT, read_modes
+from splitbrain.workloads.read_modes import RAFT, fenced_reads, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
@@ -41,6 +41,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "read-modes": (
         read_modes,
         "writes, and reads in every mode of the system, mixed in each session; each mode must keep its own promise",
+    ),
+    "fenced-reads": (
+        fenced_reads,
+        "writes, and fenced reads mixed with consistent and local ones in each session; each must keep its promise",
     ),
     "set": (grow_set, "add numbers, read them all; no acknowledged number may be missing"),
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),

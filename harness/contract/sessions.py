@@ -81,6 +81,10 @@ class ReadModes(KeyValue, Protocol):
         ...
 
 
+class FencedReads(ReadModes, Protocol):
+    """The same, of a system that has the mode `read-fenced`."""
+
+
 class Collections(Session, Protocol):
     """Sets of whole numbers that only grow."""
 
@@ -265,6 +269,7 @@ class OperationGroup(Generic[SomeSession]):
 
 KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
 READ_MODES: Final = OperationGroup("read-modes", ReadModes)
+FENCED_READS: Final = OperationGroup("fenced-reads", FencedReads)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
 TREES: Final = OperationGroup("trees", Trees)
@@ -277,7 +282,19 @@ TOPOLOGY: Final = OperationGroup("topology", Topology)
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
     for group in (
-        *(KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, TREES, PROJECTIONS, LOCKS, LEASE_LOCKS, TRANSACTIONS, TOPOLOGY),
+        *(
+            KEY_VALUE,
+            READ_MODES,
+            FENCED_READS,
+            COLLECTIONS,
+            COUNTERS,
+            TREES,
+            PROJECTIONS,
+            LOCKS,
+            LEASE_LOCKS,
+            TRANSACTIONS,
+            TOPOLOGY,
+        ),
     )
 }
 """The groups that splitbrain has itself, by name."""

@@ -56,6 +56,7 @@ from splitbrain.harness.contract.read_modes import (
     LOOK_UP,
     READ,
     READ_AFTER,
+    READ_FENCED,
     READ_LEADER,
     READ_LOCAL,
     ReadPromise,
@@ -92,7 +93,7 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
-        *("key-value", "read-modes", "collections", "counters", "trees", "projections", "locks"),
+        *("key-value", "read-modes", "fenced-reads", "collections", "counters", "trees", "projections", "locks"),
         *("transactions", "topology"),
     }
 )
@@ -115,7 +116,7 @@ READS: Final = {
     READ: ReadPromise(
         line="the leader answers, once a majority confirmed it",
         linearizable="always",
-        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER),
+        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER, READ_FENCED),
         needs_quorum=True,
     ),
     READ_LEADER: ReadPromise(
@@ -126,11 +127,16 @@ READS: Final = {
     ),
     READ_LOCAL: ReadPromise(
         line="the node of the client answers, from what it has applied",
-        follows=(READ_AFTER,),
+        follows=(READ_AFTER, READ_FENCED),
+    ),
+    READ_FENCED: ReadPromise(
+        line="the node of the client answers, once it has applied what the leader that it knows has in its log",
+        linearizable="one leader",
+        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER),
     ),
     READ_AFTER: ReadPromise(
         line="the node of the client answers, once it has applied the last write of the session",
-        follows=("write", READ_LOCAL),
+        follows=("write", READ_LOCAL, READ_FENCED),
     ),
 }
 """A leader answers writes: the node of the client may apply one later, so that local reads do not follow
@@ -150,6 +156,7 @@ _MODES: Final[Mapping[str, ReadMode]] = {
     READ_LEADER: "leader",
     READ_LOCAL: "local",
     READ_AFTER: "local",
+    READ_FENCED: "fenced",
 }
 
 

@@ -259,7 +259,7 @@ def test_transactions_are_judged_by_what_the_system_promises_or_by_what_is_asked
         ("causal", "serializable", "is judged by a property of its own"),
     ],
 )
-def test_consistency_models_that_nobody_could_judge_by_are_refused(workload: str, model: str, told: str) -> None:
+def test_consistency_models_that_do_not_exist_or_do_not_apply_are_refused(workload: str, model: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         compose(RunOptions.of(**{**OPTIONS, "workload": workload, "consistency_model": model}))
 

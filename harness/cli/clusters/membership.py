@@ -1,4 +1,4 @@
-"""`splitbrain cluster ctl members`, `add`, `remove`, `transfer` and `force-shrink`: who is a member, and who leads."""
+"""`splitbrain cluster ctl members`, `add`, `remove`, `transfer` and others: who is a member, and who leads (KH-16)."""
 
 from __future__ import annotations
 
