@@ -83,7 +83,7 @@ class OfEtcd:
         async def gateway() -> Gateway:
             return await Gateway.open(lambda: dial(port), TIMEOUT_MS)
 
-        return cls(EtcdSession(await gateway(), another=gateway, clock=RealClock()))
+        return cls(EtcdSession(await gateway(), another=gateway, clock=RealClock(), timeout_ms=TIMEOUT_MS))
 
     async def write(self, key: str, value: str) -> None:
         """Set a key."""

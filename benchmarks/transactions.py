@@ -28,13 +28,22 @@ from splitbrain.results.arrow import read_parquet, write_parquet
 from splitbrain.results.formats import read_table
 from splitbrain.results.formats.export import pieces
 
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "list-append": {},
+    "rw-register": {"registers": True},
+    "causal, 500": {"registers": True, "clients": 500, "keys": 1000, "writes": 100_000},
+}
+"""What clients do; the last is judged by causal consistency, with 500 clients that all write all keys."""
 
-def measure(transactions: int, level: str, registers: bool, source: str, folder: Path) -> dict[str, Any]:
+
+def measure(transactions: int, level: str, workload: str, source: str, folder: Path) -> dict[str, Any]:
     """Judge one history; its figures."""
-    checker = RwRegister() if registers else ListAppend()
+    shape = WORKLOADS[workload]
+    checker = RwRegister() if shape else ListAppend()
+    options = {"consistency_models": ["causal"]} if "clients" in shape else {}
     kernels.use_compiled()
-    checker.check(history(Shape(2000, level=level, registers=registers)), {})
-    table = history(Shape(transactions, level=level, registers=registers))
+    checker.check(history(Shape(2000, level=level, **shape)), options)
+    table = history(Shape(transactions, level=level, **shape))
     path = folder / ("history.edn" if source == "edn" else "history.parquet")
     if source == "edn":
         with path.open("w") as file:
@@ -47,7 +56,7 @@ def measure(transactions: int, level: str, registers: bool, source: str, folder:
         del table
         table = read_table(path) if source == "edn" else read_parquet(path)
     read = time.process_time() - began
-    verdict = checker.check(table, {})
+    verdict = checker.check(table, options)
     return {
         "seconds": round(time.process_time() - began, 3),
         "reading": round(read, 3),
@@ -59,9 +68,9 @@ def measure(transactions: int, level: str, registers: bool, source: str, folder:
     }
 
 
-def apart(transactions: int, level: str, registers: bool, source: str) -> dict[str, Any]:
+def apart(transactions: int, level: str, workload: str, source: str) -> dict[str, Any]:
     """The same in a process of its own."""
-    row = [str(transactions), level, str(int(registers)), source]
+    row = [str(transactions), level, workload, source]
     made = subprocess.run([sys.executable, __file__, "--row", *row], capture_output=True, check=True, text=True)
     return json.loads(made.stdout.splitlines()[-1])
 
@@ -74,32 +83,33 @@ def main() -> None:
     parser.add_argument("--row", nargs=4)
     chosen = parser.parse_args()
     if chosen.row:
-        count, level, registers, source = chosen.row
+        count, level, workload, source = chosen.row
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(measure(int(count), level, registers == "1", source, Path(folder))))
+            print(json.dumps(measure(int(count), level, workload, source, Path(folder))))
         return
     small, large = chosen.large // 10, chosen.large
     rows = [
-        (small, "serial", False, "columns"),
-        (large // 4, "serial", False, "columns"),
-        (large, "serial", False, "columns"),
-        (large, "serial", False, "parquet"),
-        (small, "serial", False, "edn"),
-        (small, "snapshot", False, "columns"),
-        (small // 4, "none", False, "columns"),
-        (small, "none", False, "columns"),
-        (large // 4, "serial", True, "columns"),
-        (large, "serial", True, "columns"),
-        *([(chosen.huge, "serial", False, "columns")] if chosen.huge else []),
+        (small, "serial", "list-append", "columns"),
+        (large // 4, "serial", "list-append", "columns"),
+        (large, "serial", "list-append", "columns"),
+        (large, "serial", "list-append", "parquet"),
+        (small, "serial", "list-append", "edn"),
+        (small, "snapshot", "list-append", "columns"),
+        (small // 4, "none", "list-append", "columns"),
+        (small, "none", "list-append", "columns"),
+        (large // 4, "serial", "rw-register", "columns"),
+        (large, "serial", "rw-register", "columns"),
+        (large // 4, "serial", "causal, 500", "columns"),
+        (large, "serial", "causal, 500", "columns"),
+        *([(chosen.huge, "serial", "list-append", "columns")] if chosen.huge else []),
     ]
     print("transactions  database  workload     from      CPU s  reading  peak MB (history)  verdict  growth")
-    costs: dict[tuple[str, bool, str], tuple[int, float]] = {}
-    for count, level, registers, source in rows:
-        found = apart(count, level, registers, source)
-        before = costs.get((level, registers, source))
-        costs[(level, registers, source)] = count, found["seconds"]
+    costs: dict[tuple[str, str, str], tuple[int, float]] = {}
+    for count, level, workload, source in rows:
+        found = apart(count, level, workload, source)
+        before = costs.get((level, workload, source))
+        costs[(level, workload, source)] = count, found["seconds"]
         growth = "" if before is None else f"{math.log(found['seconds'] / before[1]) / math.log(count / before[0]):.2f}"
-        workload = "rw-register" if registers else "list-append"
         print(
             f"{count:12,}  {level:8}  {workload}  {source:8}  {found['seconds']:5.2f}  {found['reading']:7.2f}  "
             f"{found['peak_mb']:7,} ({found['made_mb']:7,})  {found['valid']:7}  {growth:5}  "

@@ -1,4 +1,4 @@
-"""G2: of each pair of rows at most one is inserted, since whoever inserts has seen that there is none. Exact, O(n).
+"""G2: of each pair of rows at most one is inserted, since each insertion has seen that there is none. Exact, O(n).
 
 two-inserted    two insertions of one pair were acknowledged, or a read found both rows: write skew (G2-item)
 vanished        a row that was acknowledged, or read, is not found by a read that began later

@@ -1,4 +1,4 @@
-"""Monotonic: increments of the maximum of some registers are in one order, and nobody goes back in it. O(n log n).
+"""Monotonic: increments of the maximum of some registers are in one order, and no answer goes back in it. O(n log n).
 
     duplicate       two increments found the same maximum, so that both wrote the number that follows it
     not-at-once     two answers have no order: each has a higher number than the other in some register

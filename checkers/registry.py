@@ -37,6 +37,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.tree:TreeOutcomes",
             "ops on trees came to what they can come to: refused, aborted, kept, removed; no verdict else",
         ),
+        "projections": (
+            "splitbrain.checkers.projections:Projections",
+            "records of projections are those of the tree, and no node says of one that it knew that it is not there",
+        ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",
             "sessions read monotonically, and what they wrote; their writes stay in order",
@@ -61,11 +65,15 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "g2": ("splitbrain.checkers.g2:G2", "of two rows of which each excludes the other, one is inserted at most"),
         "monotonic": (
             "splitbrain.checkers.monotonic:Monotonic",
-            "increments of a maximum are in one order, and nobody goes back in it",
+            "increments of a maximum are in one order, and no client goes back in it",
         ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
+        ),
+        "closed-predicate": (
+            "splitbrain.checkers.transactions:ClosedPredicate",
+            "transactions that read by predicates have no anomaly that a consistency model proscribes",
         ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),

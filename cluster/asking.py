@@ -62,7 +62,7 @@ def once(command: tree.Command, ref: Ref | None) -> Body:
 
 
 def error_of(outcome: Outcome, term: int) -> ClientError:
-    """What a client raises for an answer that is no result."""
+    """What a client raises for an answer that is no result (KH-12)."""
     error = _refusal(outcome, term) if isinstance(outcome, tree.Refused) else _error(outcome, term)
     error.is_result = isinstance(outcome, _FROM_THE_LOG)
     return error

@@ -357,6 +357,30 @@ M52: Final = Bug(
     "ra e373a647",
     ("quorum-progress", "recovery"),
 )
+M53: Final = Bug(
+    "M53",
+    "what nothing keeps any more goes, but what depends on that stays",
+    "khepri 938f34a, 2a8e7a0; KH-7",
+    ("linearizable",),
+)
+M54: Final = Bug(
+    "M54",
+    "a pattern of children matches grandchildren, for triggers and projections",
+    "khepri f523f28; KH-14",
+    ("projections",),
+)
+M55: Final = Bug(
+    "M55",
+    "a put leaves the version of the payload as it was, so that an update by version overwrites another",
+    "khepri squash_version_bumps; KH-1",
+    ("linearizable",),
+)
+M56: Final = Bug(
+    "M56",
+    "projections keep the records of nodes that went because nothing kept them any more",
+    "the class of khepri 28bd581; KH-14",
+    ("projections",),
+)
 M57: Final = Bug(
     "M57",
     "the index of routes holds one record for bindings that differ in arguments alone: the end of one ends them all",
@@ -368,6 +392,12 @@ M58: Final = Bug(
     "a binding is made to what was there when it was looked up, before the transaction that makes it",
     "rabbit_db_binding:create",
     ("topology",),
+)
+M78: Final = Bug(
+    "M78",
+    "a member that has not caught up since it started, or builds a projection, answers that a record is not there",
+    "an empty table read as a negative answer; KH-15",
+    ("projections",),
 )
 M80: Final = Bug(
     "M80",
@@ -403,7 +433,7 @@ M92: Final = Bug(
     "M92",
     "a transaction that only reads has the snapshot of what the client's node has applied, not of the read index",
     "TiDB and CockroachDB follower reads",
-    ("list-append", "rw-register", "linearizable", "quorum-progress"),
+    ("list-append", "rw-register", "monotonic", "linearizable", "quorum-progress"),
 )
 M93: Final = Bug(
     "M93",

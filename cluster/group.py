@@ -17,9 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import structs
 
 from splitbrain.cluster import wire
-from splitbrain.cluster.bugs import M29, M30
+from splitbrain.cluster.bugs import M29, M30, M78
 from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
+from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
@@ -52,9 +53,11 @@ from splitbrain.cluster.tree import (
     NodeNotFound,
     Project,
     Query,
+    Refused,
     Result,
     Transact,
     TransactRead,
+    Value,
     encode_command,
 )
 from splitbrain.cluster.waits import Waits
@@ -620,6 +623,8 @@ class Group:
         if query.projection not in PROJECTIONS:
             return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
         failure = self._cannot_project()
+        if failure is not None and M78 in self._config.bugs:
+            return NodeNotFound(query.path)
         if failure is not None:
             return failure
         found = self._store.projected(query.projection, query.path)
@@ -628,7 +633,10 @@ class Group:
     def _looked_up(self, query: LookUp) -> wire.Outcome:
         """The same of a table of a projection that was registered."""
         failure = self._cannot_project()
-        return self._store.tree.look_up(query) if failure is None else failure
+        outcome = self._store.tree.look_up(query) if failure is None else failure
+        if isinstance(outcome, Refused | wire.Failure) and M78 in self._config.bugs:
+            return Value(encode_value([]))
+        return outcome
 
     def _cannot_project(self) -> wire.Failure | None:
         if self._raft.is_outdated and M30 not in self._config.bugs:

@@ -376,7 +376,9 @@ class Requests:
     def _read_behind(self, request: Pending, index: int, term: int) -> None:
         request.stage = "applying"
         self._waiting[request.number] = request
-        request.awaited = self._waits.add(index, term, lambda: self._answer_here(request))
+        # What a fenced read saw is of the leader that it asked, which may not be the one of now.
+        said_in = term if isinstance(request.body, FencedQuery) else None
+        request.awaited = self._waits.add(index, term, lambda: self._answer_here(request, said_in))
         if not request.answered:
             reached("read waited for an entry")
 
@@ -390,8 +392,8 @@ class Requests:
         else:
             self._finish(request, said.outcome, said.term)
 
-    def _answer_here(self, request: Pending) -> None:
-        self._member.query(request.query, lambda result, applied: self._finish(request, result, index=applied))
+    def _answer_here(self, request: Pending, term: int | None = None) -> None:
+        self._member.query(request.query, lambda result, applied: self._finish(request, result, term, applied))
 
     def _route(self, request: Pending) -> None:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the

@@ -90,7 +90,7 @@ class Store:
         self._node = node
         self._bugs = bugs
         self._functions = functions
-        self._tree = Tree(PROJECTIONS.values(), functions=functions)
+        self._tree = Tree(PROJECTIONS.values(), functions=functions, bugs=bugs)
         self._by_parent = {parent: Projection() for parent in PROJECTIONS.values()}
         self._refs = Table(bugs)
         self._chain = EMPTY
@@ -223,6 +223,7 @@ class Store:
             PROJECTIONS.values(),
             dump.machine,
             functions,
+            bugs,
             triggers=dump.triggers,
             projections=dump.projections,
         )

@@ -129,11 +129,11 @@ def witnesses_of(evidence: Any) -> list[Witness]:
 
 
 def _with_edges(finding: Any) -> Any:
-    """A finding as a witness, where its edges are `steps` with `from`, `to` and `sentence`."""
+    """A finding as a witness, where its edges are `steps` with `from`, `to` and `sentence`, or it has only `mops`."""
     if not isinstance(finding, dict):
         return None
     known = cast("dict[str, Any]", finding)
-    if "steps" not in known:
+    if "steps" not in known and "mops" not in known:
         return known
     try:
         transactions = [
@@ -155,7 +155,7 @@ def _with_edges(finding: Any) -> Any:
                 "key": each.get("key"),
                 "reason": each["sentence"],
             }
-            for each in known["steps"]
+            for each in known.get("steps", ())
         ]
     except (KeyError, TypeError, AttributeError):
         return None
@@ -224,7 +224,9 @@ def _mop_words(mop: Any, known: bool) -> str:
     if not isinstance(mop, Sequence) or isinstance(mop, str) or len(cast("Sequence[Any]", mop)) not in (2, 3):
         return canonical_json(mop)
     f, key, value = [*cast("Sequence[Any]", mop), None][:3]
-    return f"{_text(f)} {_text(key)} {'?' if f == 'r' and not known else _text(value)}"
+    if f == "delete":
+        return f"delete {_text(key)}"
+    return f"{_text(f)} {_text(key)} {'?' if f in ('r', 'rp') and not known else _text(value)}"
 
 
 def _text(value: Any) -> str:

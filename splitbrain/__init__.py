@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         KEY_VALUE,
         LEASE_LOCKS,
         LOCKS,
+        TRANSACTIONS,
         Answer,
         Collections,
         Counters,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         Locks,
         OperationGroup,
         Session,
+        Transactions,
         need,
     )
     from splitbrain.harness.contract.test import (
@@ -95,7 +97,7 @@ if TYPE_CHECKING:
     from splitbrain.nemesis.partition import verify
     from splitbrain.nemesis.targets import choose, fewest, needs_views, views
     from splitbrain.results.errors import NemesisError, UsageError
-    from splitbrain.results.history import Op
+    from splitbrain.results.history import Mop, Op
     from splitbrain.results.nemesisop import Request, RequestOfNodes, asked
     from splitbrain.workloads.sessions import SessionClient
 
@@ -138,6 +140,7 @@ _HOME = {
     "LocalBackend": "harness.backends.local",
     "Locks": "harness.contract.sessions",
     "Metadata": "harness.systems.metadata",
+    "Mop": "results.history",
     "Nemesis": "harness.contract.test",
     "NemesisContext": "harness.contract.test",
     "NemesisError": "results.errors",
@@ -166,7 +169,9 @@ _HOME = {
     "Stop": "harness.running.runner",
     "Support": "harness.contract.faults",
     "System": "harness.contract.test",
+    "TRANSACTIONS": "harness.contract.sessions",
     "Test": "harness.contract.test",
+    "Transactions": "harness.contract.sessions",
     "UNKNOWN": "checkers.models",
     "UsageError": "results.errors",
     "Verdict": "checkers.verdict",
@@ -213,6 +218,7 @@ __all__ = [
     "KEY_VALUE",
     "LEASE_LOCKS",
     "LOCKS",
+    "TRANSACTIONS",
     "UNKNOWN",
     "Answer",
     "AssignmentModel",
@@ -246,6 +252,7 @@ __all__ = [
     "LocalBackend",
     "Locks",
     "Metadata",
+    "Mop",
     "Nemesis",
     "NemesisContext",
     "NemesisError",
@@ -275,6 +282,7 @@ __all__ = [
     "Support",
     "System",
     "Test",
+    "Transactions",
     "UsageError",
     "Verdict",
     "Ways",

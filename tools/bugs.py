@@ -106,6 +106,13 @@ CHOSEN: Final[dict[str, str]] = {
     " --rate 50 --time-limit 20",
     "M52": "--workload register --nemesis membership-leave --nodes 3 --interval 12 --rate 20 --time-limit 20"
     " --settings learners-first=1,snapshot-interval=1",
+    "M53": "--workload tree --nemesis none --nodes 3 --time-limit 20",
+    "M54": "--workload projections --nemesis none --nodes 3 --time-limit 20",
+    "M55": "--workload tree --nemesis none --nodes 3 --time-limit 20",
+    "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
+    "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
+    "M57": "--workload topology --nemesis kill --nodes 3",
+    "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",

@@ -24,7 +24,8 @@ from splitbrain.workloads.lock import lock
 from splitbrain.workloads.long_fork import long_fork
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
-from splitbrain.workloads.read_modes import RAFT, read_modes
+from splitbrain.workloads.projections import projections
+from splitbrain.workloads.read_modes import RAFT, fenced_reads, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
@@ -41,6 +42,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         read_modes,
         "writes, and reads in every mode of the system, mixed in each session; each mode must keep its own promise",
     ),
+    "fenced-reads": (
+        fenced_reads,
+        "writes, and fenced reads mixed with consistent and local ones in each session; each must keep its promise",
+    ),
     "set": (grow_set, "add numbers, read them all; no acknowledged number may be missing"),
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
@@ -48,6 +53,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "tree": (
         tree,
         "conditional writes, deletes and transactions on nested paths, with versions; each tree must be linearizable",
+    ),
+    "projections": (
+        projections,
+        "nodes answer from their own tables: what they acknowledged, nothing that went, and never that it is not there",
     ),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (

@@ -1,4 +1,6 @@
-"""Causal: each transaction writes one key, or reads two; who sees a write sees what its session had seen before.
+"""Causal: each transaction writes one key, or reads two. A client that sees a write sees what led to it.
+
+What led to it is all that the session of the write had seen and written before.
 
 The checker follows sessions and reads with vector clocks. A key is read in the transaction that writes it, so that it
 is known which version is older: else the newer one might be. (Jepsen's `causal` has one session for each key, and so

@@ -18,13 +18,14 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.read_modes import (
     READ,
     READ_AFTER,
+    READ_FENCED,
     READ_LEADER,
     READ_LOCAL,
     SESSION_READS,
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import READ_MODES, ReadModes
+from splitbrain.harness.contract.sessions import FENCED_READS, READ_MODES, ReadModes
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,
@@ -54,6 +55,7 @@ RAFT: Final[Mapping[str, ReadPromise]] = {
     READ_LEADER: ReadPromise(line="the leader", linearizable="one leader", same_term=True),
     READ_LOCAL: ReadPromise(line="the node of the client"),
     READ_AFTER: ReadPromise(line="the same, once it has applied the last write of the session", follows=("write",)),
+    READ_FENCED: ReadPromise(line="the same, once it has applied what its leader has", follows=("write", READ_LOCAL)),
 }
 """For a system that is not known yet: all kinds of reads."""
 
@@ -79,6 +81,12 @@ class ReadModesClient(SessionClient[ReadModes]):
         raise ProtocolError(f"the read-modes workload knows no op {op.f!r}, only write, {', '.join(SESSION_READS)}.")
 
 
+class FencedReadsClient(ReadModesClient):
+    """The same, of a system that has fenced reads."""
+
+    operations = FENCED_READS
+
+
 class Mixed(msgspec.Struct, frozen=True):
     """Writes of the numbers 1, 2, 3 and so on, each once, and reads, of keys at random, by any free client.
 
@@ -89,12 +97,14 @@ class Mixed(msgspec.Struct, frozen=True):
         back: those with which a client reads what it wrote.
         number: the next one to be written.
         owed: clients that read back next, by process, and the keys that they wrote.
+        write_share: of writes among the ops, without those that read back.
     """
 
     reads: tuple[str, ...]
     back: tuple[str, ...]
     number: int = 1
     owed: tuple[tuple[int, str], ...] = ()
+    write_share: float = WRITE_SHARE
 
     def op(self, ctx: Context) -> Result:
         """The next op."""
@@ -107,7 +117,7 @@ class Mixed(msgspec.Struct, frozen=True):
                 read = msgspec.structs.replace(invoke(f, key=key), process=process)
                 return read, msgspec.structs.replace(self, owed=rest)
         key = str(ctx.rng.below(KEYS))
-        if ctx.rng.random() >= WRITE_SHARE:
+        if ctx.rng.random() >= self.write_share:
             op = assign(invoke(self.reads[ctx.rng.below(len(self.reads))], key=key), ctx)
             return (PENDING, self) if op is None else (op, self)
         op = assign(invoke("write", self.number, key=key), ctx)
@@ -145,20 +155,43 @@ def read_modes(
     Raises:
         UsageError: the system has none.
     """
+    reads = {f: promise for f, promise in reads.items() if f != READ_FENCED}
     if not reads:
         raise UsageError("workload 'read-modes' needs a system whose sessions read in several modes: choose another.")
+    return _workload("read-modes", ReadModesClient(), READ_MODES.name, nodes, concurrency, reads)
+
+
+def fenced_reads(
+    *,
+    nodes: Sequence[NodeId],
+    concurrency: int,
+    reads: Mapping[str, ReadPromise] = RAFT,
+) -> Workload:
+    """The same with fenced reads, beside consistent and local ones; `read-modes` leaves them out."""
+    chosen = {f: promise for f, promise in reads.items() if f in (READ, READ_FENCED, READ_LOCAL)}
+    return _workload("fenced-reads", FencedReadsClient(), FENCED_READS.name, nodes, concurrency, chosen)
+
+
+def _workload(
+    name: str,
+    client: ReadModesClient,
+    needs: str,
+    nodes: Sequence[NodeId],
+    concurrency: int,
+    reads: Mapping[str, ReadPromise],
+) -> Workload:
     mixed = Mixed(tuple(reads), tuple(f for f, promise in reads.items() if "write" in promise.follows))
     alone = answered_alone(reads) - {READ_LEADER}
     only_reads = mix(*map(_reads, reads), weights=[ALONE_WEIGHT if f in alone else 1.0 for f in reads])
     fs = ("write", *reads)
     return Workload(
-        name="read-modes",
-        client=ReadModesClient(),
+        name=name,
+        client=client,
         generator=reserve((len(nodes), only_reads), rest=mixed) if concurrency >= 2 * len(nodes) else mixed,
         final_generator=sequence(*(final(invoke(f, key=str(place % KEYS))) for place, f in enumerate(reads))),
         checkers=(*_judges(reads), CheckerSpec("stats"), CheckerSpec("coverage", _coverage(fs, reads))),
         fs=fs,
-        needs=frozenset({READ_MODES.name}),
+        needs=frozenset({needs}),
         shapes={"write": OpShape(keyed=True, value=WHOLE), **{f: OpShape(keyed=True) for f in reads}},
     )
 
@@ -171,7 +204,7 @@ def _judges(reads: Mapping[str, ReadPromise]) -> Sequence[CheckerSpec]:
         CheckerSpec("leader-reads", {"read": f}) for f, promise in reads.items() if promise.linearizable == "one leader"
     ]
     sessions: dict[str, Any] = {
-        "follows": {f: list(promise.follows) for f, promise in reads.items()},
+        "follows": {f: [each for each in promise.follows if each in ("write", *reads)] for f, promise in reads.items()},
         "same_term": [f for f, promise in reads.items() if promise.same_term],
         "sessions": "connection",
         "linearizable_writes": True,

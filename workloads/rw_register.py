@@ -5,7 +5,7 @@ it says which version it overwrote, so that the order is known (Tan, Bouajjani, 
 
 Half of those that write are carried out as one request, the others as programs do it: read, compute, write (`update`).
 Half of the latter give up when they are to be tried again, so that there are transactions that were begun, and aborted
-by the system: nobody may see what they would have written (G1a).
+by the system: no read may find what they would have written (G1a).
 """
 
 from __future__ import annotations

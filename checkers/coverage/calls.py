@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
-from splitbrain.results.columns import array, flags
+from splitbrain.results.columns import array, flags, valid
 from splitbrain.results.faults import RunEvents
 from splitbrain.results.figures import DECIDED
 
@@ -95,11 +95,10 @@ class ClientOps:
         table = self._calls.table
         given: list[str | None] = table["value"].take(begun).to_pylist()
         answers: list[str | None] = table["value"].take(ended).to_pylist()
-        micro_ops: list[Any] = table["mops"].take(ended).to_pylist()
-        found[chosen] = [
-            mops is not None or (answer is not None and answer != value)
-            for value, answer, mops in zip(given, answers, micro_ops, strict=True)
-        ]
+        has_mops = valid(table["mops"])[self._calls.complete[chosen]]
+        found[chosen] = has_mops | np.array(
+            [answer is not None and answer != value for value, answer in zip(given, answers, strict=True)], np.bool_
+        )
         return found
 
     def errors(self, chosen: Bools) -> list[tuple[str, int]]:

@@ -83,13 +83,13 @@ class CasRegister(AssignmentModel):
 class ReadModes(CasRegister):
     """A register with modes of reading.
 
-    A `read` must be linearizable with all changes. One in another mode (`read-leader`, `read-local`, `read-after`) says
-    nothing, except in the modes of the parameter, a list. It is null at first.
+    A `read` must be linearizable with all changes. One in another mode (`read-leader`, `read-local`, `read-after`,
+    `read-fenced`) says nothing, except in the modes of the parameter, a list. It is null at first.
     """
 
     name = "read-modes"
-    fs = CasRegister.fs | {"read-leader", "read-local", "read-after"}
-    opaque = frozenset({"read", "read-leader", "read-local", "read-after"})
+    fs = CasRegister.fs | {"read-leader", "read-local", "read-after", "read-fenced"}
+    opaque = frozenset({"read", "read-leader", "read-local", "read-after", "read-fenced"})
     parameter = "modes"
 
     def __init__(self, modes: Hashable = ()) -> None:

@@ -112,14 +112,19 @@ class Tree:
     def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
         """The tree afterwards, if the op gives this result."""
         operation = _Operation(dict(cast("tuple[tuple[Path, Node], ...]", state)))
-        expected = _carry_out(operation, f, value)
-        if result is not UNKNOWN and result != expected:
+        given = _carry_out(operation, f, value)
+        if result is not UNKNOWN and result != given:
             return IMPOSSIBLE
         return state if f in ("get", "list") else tuple(sorted(operation.nodes.items(), key=lambda item: item[0]))
 
+    def result(self, state: State, f: str, value: Any) -> Any:
+        """What the op gives in that state, which is the only result that it can have there."""
+        return _carry_out(_Operation(dict(cast("tuple[tuple[Path, Node], ...]", state))), f, value)
+
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A get and a list do, and what was refused or aborted."""
-        return f in ("get", "list") or (result is not UNKNOWN and result[0] != "ok")
+        refused = isinstance(result, tuple) and cast("tuple[Any, ...]", result)[:1] not in ((), ("ok",))
+        return f in ("get", "list") or refused
 
 
 def _carry_out(operation: _Operation, f: str, value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from splitbrain.checkers.sessions.evidence import Link, Links, links
 from splitbrain.checkers.sessions.options import CAS, NAME, Options, is_read, options_of
@@ -18,7 +19,7 @@ from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.checkers.weaker.calls import NOTHING
 from splitbrain.results.arrow import client_ops
 from splitbrain.results.calls import place
-from splitbrain.results.columns import codes, numbers
+from splitbrain.results.columns import array, codes, numbers
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.values import canonical_json
@@ -63,6 +64,8 @@ class Sessions:
         """
         began_s = time.thread_time()
         chosen = options_of(options)
+        if chosen.only is not None:
+            history = history.filter(pc.is_in(history["f"], array(list(chosen.only))))
         reading = read(history, chosen)
         found = links(reading, chosen)
         findings = [*_unwritten(reading), *_circles(reading, found, chosen)]

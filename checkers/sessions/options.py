@@ -26,6 +26,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         same_term: functions that follow only what was answered in the term of their own answer.
         sessions: "process": a session is a process of the history. "connection": it also ends with each op that failed,
             since clients of splitbrain connect anew then.
+        only: functions of registers; ops of others are left out, of which sessions must have none. None: all are.
         linearizable_writes: whether writes are linearizable: then one that was acknowledged, or read, before another
             one was invoked comes before it.
     """
@@ -34,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_term: tuple[str, ...] = ()
     sessions: Literal["process", "connection"] = "process"
     linearizable_writes: bool = False
+    only: tuple[str, ...] | None = None
 
     def followers(self, fs: Iterable[str]) -> dict[str, list[str]]:
         """For each function, those of a history that follow it.

@@ -3,7 +3,8 @@
 A row on its way from Spark's reader to Python costs more than a checker spends on it, and one damaged page would end
 the job that reads a thousand files. So a worker gets the numbers of some runs, reads their files itself, and answers
 with rows of three kinds: verdicts on a run; why a run cannot be judged; or that a run is too large for one worker,
-whose files are sound. Only those of the last kind go through Spark's own tables (`splitbrain.checkers.spark.pipeline`).
+whose files are sound. Only those of the last kind go through Spark's own tables (`splitbrain.checkers.spark.pipeline`),
+and only if a checker takes keys one by one: else the run is one group, and one worker's, there too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 from splitbrain.checkers import engine, stored
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.jobs import collect
+from splitbrain.checkers.spark.runs import BY_KEY, wants
 from splitbrain.checkers.stored import Ready, Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, PLAIN_MOPS, TELEMETRY_SCHEMA, read_parquet_head
@@ -157,7 +159,9 @@ def _answer(paths: list[str], sizes: Sizes, batches: Iterator[Any]) -> Iterator[
 def _look(path: Path, sizes: Sizes) -> Found:
     each = stored.ready(path)
     small = each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows
-    if small or not _as_spark_reads_it(each):
+    # A run that no checker takes apart is one group, and so one worker's, in any case: as transactions are.
+    whole = not any(wants(spec, BY_KEY) for spec in each.specs)
+    if small or whole or not _as_spark_reads_it(each):
         return stored.judge_ready(each)
     check_history_file(each.run.history_path)
     if each.telemetry:

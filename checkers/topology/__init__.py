@@ -63,8 +63,8 @@ class TopologyChecker:
     """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
 
     The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
-    one moment. Option `again`: entities that had to be declared once more at the end; one whose last declaration was
-    not acknowledged is a reason to call the run inconclusive.
+    one moment. Option `again`: entities that had to be declared once more, when all removals had begun; where no such
+    declaration of one was acknowledged the run is inconclusive.
     """
 
     name = "topology"
@@ -90,8 +90,8 @@ class TopologyChecker:
         )
         if missing := run.not_again([id_of(entity) for entity in options.get("again", ())]):
             sentence = (
-                f"It was not shown that every name can be declared again: the last declaration of "
-                f"{words_for(missing[0])} was not acknowledged ({len(missing)} in all)."
+                f"It was not shown that every name can be declared again: no declaration of {words_for(missing[0])} at "
+                f"the end was acknowledged ({len(missing)} in all)."
             )
             reasons = (*verdict.inconclusive, Reason(Code.NOT_EXERCISED, sentence))
             verdict = msgspec.structs.replace(verdict, inconclusive=reasons)
@@ -152,12 +152,11 @@ class _Run:
         yield from self._lost_and_undead()
 
     def not_again(self, entities: Iterable[Id]) -> list[Id]:
-        """Those of these entities whose last declaration was not acknowledged."""
-        last: dict[Id, str] = {}
-        for op in self.ops:
-            if op.f in MAKES:
-                last[id_of(op.asked)] = op.type
-        return [entity for entity in entities if last.get(entity) != "ok"]
+        """Those of these entities of which no declaration was acknowledged that began after all removals had."""
+        removals_began = max((op.invoke for op in self.ops if op.f in REMOVES), default=-1)
+        late = [op for op in self.ops if op.type == "ok" and op.f in MAKES and op.invoke > removals_began]
+        again = {id_of(op.asked): None for op in late}
+        return [entity for entity in entities if entity not in again]
 
     # --- what one answer shows ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The checkers `list-append` and `rw-register`: isolation of transactions, as Elle judges it."""
+"""The checkers `list-append`, `rw-register` and `closed-predicate`: isolation of transactions, as Elle judges it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.kernels import cpu_s
 from splitbrain.checkers.transactions.assumptions import Assumptions
-from splitbrain.checkers.transactions.graph import RW, WR, parts
+from splitbrain.checkers.transactions.graph import DERIVED, PROCESS, RW, RWP, WR, WRP, parts
 from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
 from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS
 from splitbrain.checkers.transactions.report import Judged, judged
@@ -94,6 +94,12 @@ class RwRegister(_Isolation):
     """Writes of unique values to registers, and reads of them."""
 
     name: Workload = "rw-register"
+
+
+class ClosedPredicate(_Isolation):
+    """Reads of all objects that match a predicate, of a universe whose objects are all known."""
+
+    name: Workload = "closed-predicate"
 
 
 def _options(checker: str, options: Mapping[str, Any]) -> Options:
@@ -184,9 +190,9 @@ def _kinds(found: Judged) -> dict[str, int]:
     for edges in found.findings.inference.edges:
         for kind in range(64):
             base = parts(kind)[0]
-            if kind < 16 and base > RW:
+            if PROCESS <= kind < DERIVED:
                 continue
-            name = "rw" if base == RW else "wr" if base == WR else "ww"
+            name = "rw" if base in (RW, RWP) else "wr" if base in (WR, WRP) else "ww"
             counts[name] += int((edges.kind == kind).sum())
     return counts
 

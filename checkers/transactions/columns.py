@@ -10,6 +10,7 @@ only, are numbered in the order in which they appear, and `value_names` has them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
@@ -184,14 +185,14 @@ class Pairs:
         return np.where(self.status == COMMITTED, self.complete, self.invoke)
 
 
-def paired(history: pa.Table, source: str) -> Pairs:
-    """Pair the transactions of a history, of which the columns process, type and f are read.
+def paired(history: pa.Table, source: str, functions: Sequence[str] = ("txn",)) -> Pairs:
+    """Pair the transactions of a history: ops of some functions. The columns process, type and f are read.
 
     Raises:
         HistoryFormatError: a completion without an invocation, or two invocations of one process at once.
     """
     process: Ints = numbers(history.column("process")).astype(np.int64)
-    is_txn = _equal(history.column("f"), "txn") & (process >= 0)
+    is_txn = _is_one_of(history.column("f"), functions) & (process >= 0)
     rows = np.flatnonzero(is_txn)
     kind = _kinds(history.column("type"))[rows]
     actors, actor = ranked(process[rows])
@@ -220,9 +221,9 @@ def _kinds(column: Any) -> Bytes:
     return np.array([_KINDS.get(name, MAYBE) for name in names] or [0], np.uint8)[code]
 
 
-def _equal(column: Any, text: str) -> npt.NDArray[np.bool_]:
+def _is_one_of(column: Any, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
     code, names = codes(column)
-    return code == (names.index(text) if text in names else -1)
+    return np.array([name in texts for name in names] or [False], np.bool_)[code]
 
 
 @kernel

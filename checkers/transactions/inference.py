@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -90,7 +90,7 @@ class Inference:
         reasons: why there is which edge.
         open_keys: numbers of keys of whose versions the order is not known.
         figures: counts, for the verdict.
-        keys: the versions of the open keys, of registers.
+        keys: gives the versions of the open keys, of registers.
     """
 
     transactions: Transactions
@@ -102,4 +102,4 @@ class Inference:
     reasons: Reasons
     open_keys: tuple[int, ...] = ()
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
-    keys: tuple[Key, ...] = ()
+    keys: Callable[[], Sequence[Key]] = tuple[Key, ...]

@@ -19,7 +19,7 @@ from splitbrain.checkers.transactions.saturation import Derivation, saturate
 from splitbrain.checkers.verdict import Valid
 from splitbrain.results.errors import UsageError
 
-Workload: TypeAlias = Literal["list-append", "rw-register"]
+Workload: TypeAlias = Literal["list-append", "rw-register", "closed-predicate"]
 
 DEFAULT_MODELS: Final = ("strict-serializable",)
 
@@ -97,12 +97,26 @@ def judge_transactions(
         UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
-    proscribed = expected.proscribed
     if assumptions is not None and assumptions.linearizable_keys and not realtime:
         raise UsageError(
             f"{source}: linearizable-keys needs real time, which this history does not have. Leave it out."
         )
     inference = infer(transactions, workload, assumptions or Assumptions(), source)
+    return judge_inference(inference, expected, realtime=realtime)
+
+
+def judge_inference(inference: Inference, expected: Expected, *, realtime: bool = True) -> Findings:
+    """Look for anomalies among what was inferred, and compare with what is expected.
+
+    Args:
+        inference: of a history.
+        expected: what it should satisfy.
+        realtime: whether the order of rows is that of real time.
+
+    Raises:
+        UnknownNameError: a model or an anomaly has an unknown name.
+    """
+    proscribed, transactions = expected.proscribed, inference.transactions
     asked = _tag(proscribed)
     tag = asked if realtime else min(asked, 1)
     edges, nodes = list(inference.edges), inference.nodes
@@ -112,7 +126,8 @@ def judge_transactions(
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
     observed = tuple(edges)
-    saturated = saturate(len(transactions), nodes, observed, inference.keys, tag)
+    keys = inference.keys() if _uses_derived(proscribed) else ()
+    saturated = saturate(len(transactions), nodes, observed, keys, tag)
     if saturated.premises:
         edges.append(saturated.edges)
     found = cycles_of(len(transactions), nodes, edges, tag)
@@ -129,10 +144,15 @@ def with_further(findings: Findings, anomalies: Sequence[str], expected: Expecte
 
 
 def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
-    """The dependencies of a history of one workload."""
+    """The dependencies of a history of lists or registers."""
     if workload == "list-append":
         return infer_lists(transactions, source)
     return infer_registers(transactions, assumptions, source)
+
+
+def _uses_derived(proscribed: frozenset[str]) -> bool:
+    """Whether an anomaly that is looked for may have edges that only saturation finds."""
+    return any(BY_NAME[each].level for each in proscribed if each in BY_NAME)
 
 
 def _tag(proscribed: frozenset[str]) -> int:

@@ -65,7 +65,7 @@ def infer_registers(transactions: Transactions, assumptions: Assumptions, source
         counts=found.counts,
         reasons=registers,
         open_keys=registers.open_keys,
-        keys=tuple(registers.keys()),
+        keys=registers.keys,
         figures=figures,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,20 @@ import pyarrow as pa
 
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import transactions_of
-from splitbrain.checkers.transactions.judging import Expected, Findings, Workload, judge_transactions, with_further
+from splitbrain.checkers.transactions.judging import (
+    Expected,
+    Findings,
+    Workload,
+    judge_inference,
+    judge_transactions,
+    with_further,
+)
+from splitbrain.checkers.transactions.predicates import (
+    PredicateWitnesses,
+    infer_predicates,
+    predicate_problems,
+    universe_of,
+)
 from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.transactions.weak import weak_shown
 from splitbrain.checkers.transactions.witness import Witnesses
@@ -53,21 +67,13 @@ def judged(
         UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
-    transactions = transactions_of(history, source)
     realtime = knows_realtime(history)
+    if workload == "closed-predicate":
+        return _of_predicates(history, expected, source, realtime=realtime)
+    transactions = transactions_of(history, source)
     findings = judge_transactions(transactions, workload, expected, assumptions, source, realtime=realtime)
-    inference, cycles = findings.inference, findings.cycles
-    index: np.ndarray[tuple[int], np.dtype[np.int64]] = numbers(history.column("index")).astype(np.int64)
-    make = Witnesses(inference, findings.derivation, index)
-    shown = [make.of_case(case) for case in inference.cases]
-    shown += [make.of_cycle(anomaly, cycle) for anomaly, cycle in cycles.named.items()]
-    witnesses: dict[str, list[dict[str, Any]]] = {}
-    unverified: list[str] = []
-    for witness in shown:
-        problems = problems_of(witness, history)
-        unverified += problems
-        if not problems:
-            witnesses.setdefault(witness["anomaly"], []).append(witness)
+    make = Witnesses(findings.inference, findings.derivation, _index(history))
+    witnesses, unverified = _verified(_shown(findings, make), history, problems_of)
     if workload == "list-append":
         return Judged(findings, witnesses, tuple(unverified))
     weak = weak_shown(history, transactions, expected.models, source)
@@ -75,3 +81,35 @@ def judged(
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
     return Judged(findings, witnesses, (*unverified, *weak.unverified), weak.undecided)
+
+
+def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realtime: bool) -> Judged:
+    universe = universe_of(history, source)
+    findings = judge_inference(infer_predicates(universe), expected, realtime=realtime)
+    make = PredicateWitnesses(universe, findings.inference, findings.derivation, _index(history))
+    witnesses, unverified = _verified(_shown(findings, make), history, predicate_problems)
+    return Judged(findings, witnesses, tuple(unverified))
+
+
+def _index(history: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return numbers(history.column("index")).astype(np.int64)
+
+
+def _shown(findings: Findings, make: Witnesses) -> list[dict[str, Any]]:
+    """All witnesses of what was found."""
+    shown = [make.of_case(case) for case in findings.inference.cases]
+    return shown + [make.of_cycle(anomaly, cycle) for anomaly, cycle in findings.cycles.named.items()]
+
+
+def _verified(
+    shown: list[dict[str, Any]], history: pa.Table, problems_of: Callable[[dict[str, Any], pa.Table], list[str]]
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Witnesses by type that prove what they say, and what is wrong with others."""
+    witnesses: dict[str, list[dict[str, Any]]] = {}
+    unverified: list[str] = []
+    for witness in shown:
+        problems = problems_of(witness, history)
+        unverified += problems
+        if not problems:
+            witnesses.setdefault(witness["anomaly"], []).append(witness)
+    return witnesses, unverified

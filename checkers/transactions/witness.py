@@ -45,7 +45,7 @@ class Witnesses:
 
     def of_cycle(self, anomaly: str, cycle: Cycle) -> dict[str, Any]:
         """The witness of a cycle."""
-        names = _Names(self._transactions, cycle.transactions)
+        names = Names(self._transactions, cycle.transactions)
         steps: list[dict[str, Any]] = []
         ring = [*cycle.transactions[1:], cycle.transactions[0]]
         for one, other, kind in zip(cycle.transactions, ring, cycle.kinds, strict=True):
@@ -56,7 +56,7 @@ class Witnesses:
 
     def of_case(self, case: Case) -> dict[str, Any]:
         """The witness of an anomaly that is no cycle."""
-        names = _Names(self._transactions, case.transactions)
+        names = Names(self._transactions, case.transactions)
         for mop in case.mops:
             names.of_mop(mop)
         values = [self._transactions.value(each) for each in case.values]
@@ -67,14 +67,15 @@ class Witnesses:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _witness(self, anomaly: str, names: _Names, **rest: Any) -> dict[str, Any]:
+    def _witness(self, anomaly: str, names: Names, **rest: Any) -> dict[str, Any]:
         for transaction in names.transactions:
-            if self._transactions.status[transaction] == MAYBE:
-                names.of_mop(self._proof(transaction))
+            proof = self._proof(transaction) if self._transactions.status[transaction] == MAYBE else -1
+            if proof >= 0:
+                names.of_mop(proof)
         said = [self._transaction(names, each) for each in names.transactions]
         return {"anomaly": anomaly, "transactions": said, **rest}
 
-    def _transaction(self, names: _Names, transaction: int) -> dict[str, Any]:
+    def _transaction(self, names: Names, transaction: int) -> dict[str, Any]:
         found = self._transactions
         completed = int(found.completed[transaction])
         said: dict[str, Any] = {
@@ -122,7 +123,7 @@ class Witnesses:
                     return read
         return -1
 
-    def _step(self, names: _Names, one: int, other: int, kind: int) -> dict[str, Any]:
+    def _step(self, names: Names, one: int, other: int, kind: int) -> dict[str, Any]:
         premise = self._derivation.premise((one, other, kind))
         if premise is not None:
             return self._derived(names, (one, other, kind), premise)
@@ -145,7 +146,7 @@ class Witnesses:
         step["sentence"] = f"{names.of(one)} < {names.of(other)}, because {self._why(step, names, one, other)}."
         return step
 
-    def _derived(self, names: _Names, edge: Edge, premise: Premise) -> dict[str, Any]:
+    def _derived(self, names: Names, edge: Edge, premise: Premise) -> dict[str, Any]:
         """The step of an edge that follows from the order of two versions."""
         one, other, kind = edge
         base, level, tag = parts(kind)
@@ -176,13 +177,13 @@ class Witnesses:
         )
         return step
 
-    def _cited(self, names: _Names, mop: int) -> dict[str, Any]:
+    def _cited(self, names: Names, mop: int) -> dict[str, Any]:
         return {"transaction": names.of_mop(mop), "at": self._at(mop), "op": self._mop(mop)}
 
     def _owner(self, mop: int) -> int:
         return int(np.searchsorted(self._transactions.mop_start, mop, side="right")) - 1
 
-    def _why(self, step: dict[str, Any], names: _Names, one: int, other: int) -> str:
+    def _why(self, step: dict[str, Any], names: Names, one: int, other: int) -> str:
         first, second = names.of(one), names.of(other)
         found = self._transactions
         if step["kind"] == "process":
@@ -217,7 +218,7 @@ class Witnesses:
         }.get(step.get("rule", ""), f", which comes earlier by {step.get('rule')}")
         return f"{first} {read} and {second} wrote {shown(after[2])}{how}"
 
-    def _sentence(self, case: Case, names: _Names) -> str:
+    def _sentence(self, case: Case, names: Names) -> str:
         """A case in words."""
         key = self._transactions.key_names[case.key]
         ops = [self._mop(mop) for mop in case.mops]
@@ -256,7 +257,7 @@ class Witnesses:
         return f"The versions {listed} of {key} would each have to come before the other."
 
 
-class _Names:
+class Names:
     """T1, T2, ... for the transactions of a witness, in the order in which they are named."""
 
     def __init__(self, transactions: Transactions, first: Iterable[int]) -> None:

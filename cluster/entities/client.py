@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,17 +23,21 @@ class ClientStore:
 
     Args:
         client: the connection.
-        timeout_ms: after so long the node gives up on a request.
+        timeout_ms: after so long the node gives up on a request; or what says so, asked before each request.
 
     Attributes:
         term: in which the last operation was answered; None before the first.
     """
 
-    def __init__(self, client: Client, timeout_ms: int) -> None:
+    def __init__(self, client: Client, timeout_ms: int | Callable[[], int]) -> None:
         self.term: int | None = None
         self._client = client
-        self._timeout_ms = timeout_ms
+        self._timeout = timeout_ms
         self._has_registered = False
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._timeout() if callable(self._timeout) else self._timeout
 
     async def change(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`."""
@@ -47,14 +52,20 @@ class ClientStore:
     async def records(self, table: str, key: Any = None) -> Sequence[Sequence[Any]]:
         """See `MetadataStore`. What the cluster does not keep it keeps from now on: a later look-up finds it."""
         try:
-            found = await (self._client.all_records(table) if key is None else self._client.look_up(table, key))
+            return await self._records(table, key)
         except UnavailableError:
-            if not self._has_registered:
-                with suppress(ClientError):  # what counts is that nothing is known now
-                    await self.register()
+            await self._make_known()
             raise
+
+    async def _records(self, table: str, key: Any = None) -> Sequence[Sequence[Any]]:
+        found = await (self._client.all_records(table) if key is None else self._client.look_up(table, key))
         self.term = found.term
         return found.records
+
+    async def _make_known(self) -> None:
+        if not self._has_registered:
+            with suppress(ClientError):  # what counts is that nothing is known now
+                await self.register()
 
     async def register(self) -> None:
         """Have the cluster keep the projections of entities.
@@ -86,11 +97,22 @@ class ClientStore:
             UnavailableError: the member applied something between the requests each time, or does not know.
         """
         for _ in range(LOOKS):
-            first = await self._local(operation)
-            found = {table: await self.records(table) for table in tables}
-            if (await self._local(operation)).index == first.index:
-                return first.value, found
+            # All at once: the member answers in turn, mostly before it applies the next entry.
+            asked = (self._local(operation), *map(self._records, tables), self._local(operation))
+            first, *found, last = await self._all(*asked)
+            if first.index == last.index:
+                return first.value, dict(zip(tables, found, strict=True))
         raise UnavailableError("unavailable: the member applied something each time: ask again.", self.term)
+
+    async def _all(self, *asked: Awaitable[Any]) -> list[Any]:
+        """What they give, or the first of their errors once all have ended."""
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if any(isinstance(error, UnavailableError) for error in errors):
+            await self._make_known()
+        if errors:
+            raise errors[0]
+        return answers
 
     async def _local(self, operation: Operation) -> TransactionResult:
         wanted = self._client.transaction(*operation, None, "read", read_mode="local", timeout_ms=self._timeout_ms)

@@ -1,7 +1,7 @@
 """Policies: settings of the queues and exchanges of a virtual host whose names match a regular expression.
 
 One policy counts for an entity: of those that match, the one of the highest priority, of equals the first by name. An
-operator's policy counts beside it; what an entity was declared with is the caller's to put first (S001, S003).
+operator's policy counts beside it. What an entity was declared with the caller puts first (documents S001, S003).
 Of a number that both policies set the smaller counts where it is a limit, the larger where it is a number of replicas.
 """
 

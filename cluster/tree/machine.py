@@ -15,6 +15,7 @@ from typing import Final, cast, get_args
 
 import msgspec
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.tree.functions import NO_FUNCTIONS, Functions
 from splitbrain.cluster.tree.messages import (
     AskNode,
@@ -72,6 +73,7 @@ class Tree:
         watched: parents whose direct children are watched: what changes of them is noted, and their shares are summed.
         version: of the state machine, whose rules hold.
         functions: those that transactions, procedures and projections may name.
+        bugs: what is broken on purpose.
 
     Attributes:
         state: the nodes.
@@ -79,10 +81,16 @@ class Tree:
         projections: those that are registered, with their tables.
     """
 
-    def __init__(self, watched: Iterable[Path] = (), version: int = 1, functions: Functions = NO_FUNCTIONS) -> None:
-        self.state = TreeState(watched, version)
-        self.triggers = Triggers()
-        self.projections = ProjectionTables(functions)
+    def __init__(
+        self,
+        watched: Iterable[Path] = (),
+        version: int = 1,
+        functions: Functions = NO_FUNCTIONS,
+        bugs: Bugs = NO_BUGS,
+    ) -> None:
+        self.state = TreeState(watched, version, bugs)
+        self.triggers = Triggers(bugs)
+        self.projections = ProjectionTables(functions, bugs)
         self._functions = functions
 
     @property
@@ -246,6 +254,7 @@ class Tree:
         watched: Iterable[Path] = (),
         version: int = 1,
         functions: Functions = NO_FUNCTIONS,
+        bugs: Bugs = NO_BUGS,
         *,
         triggers: bytes | None = None,
         projections: bytes | None = None,
@@ -255,12 +264,12 @@ class Tree:
         Raises:
             msgspec.DecodeError: these bytes are no dumps (msgspec.ValidationError is one).
         """
-        tree = cls(watched, version, functions)
-        tree.state = TreeState.load(data, watched, version)
+        tree = cls(watched, version, functions, bugs)
+        tree.state = TreeState.load(data, watched, version, bugs)
         if triggers is not None:
-            tree.triggers = Triggers.load(triggers)
+            tree.triggers = Triggers.load(triggers, bugs)
         if projections is not None:
-            tree.projections = ProjectionTables.load(projections, functions, tree.state)
+            tree.projections = ProjectionTables.load(projections, functions, tree.state, bugs)
             tree.projections.build(tree.state)
         return tree
 

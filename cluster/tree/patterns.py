@@ -230,6 +230,11 @@ def _is_short_name(component: str) -> bool:
     return component == ROOT or (len(component) <= 3 * MAX_NAME_LENGTH and "/" not in component)
 
 
+def loosened(pattern: Pattern) -> Pattern:
+    """The compiled pattern with any node below in the place of any child at its end: M54."""
+    return (*pattern[:-1], ANY_BELOW) if pattern[-1:] == (ANY_CHILD,) else pattern
+
+
 def exact_path(pattern: Pattern) -> Path | None:
     """The only path that a compiled pattern can match; None if that cannot be said, or there may be several."""
     names: list[str] = []

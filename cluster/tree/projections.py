@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.bugs import M54, M56, NO_BUGS, Bugs
 from splitbrain.cluster.errors import InvalidPathError
 from splitbrain.cluster.tree.datapattern import DataPatternError, decoded
 from splitbrain.cluster.tree.functions import Functions
@@ -30,7 +31,7 @@ from splitbrain.cluster.tree.messages import (
 from splitbrain.cluster.tree.nodes import HASH_MASK, Node, hashed
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.patternindex import PatternIndex
-from splitbrain.cluster.tree.patterns import compiled, matches_path
+from splitbrain.cluster.tree.patterns import compiled, loosened, matches_path
 from splitbrain.cluster.tree.payloads import Payload, Properties
 from splitbrain.cluster.tree.state import TreeState
 from splitbrain.cluster.tree.tables import Table
@@ -51,12 +52,14 @@ class _Projection:
 
     Attributes:
         registration: what it is, with a compiled path.
+        pattern: which nodes it is of.
         tables: by name.
         failures: how often its function failed on this member.
     """
 
-    def __init__(self, registration: RegisterProjection, call: Callable[..., Any] | None) -> None:
+    def __init__(self, registration: RegisterProjection, call: Callable[..., Any] | None, bugs: Bugs) -> None:
         self.registration = registration
+        self.pattern = registration.path if M54 not in bugs else loosened(registration.path)
         self.tables: dict[str, Table] = {name: Table(kind) for name, kind in registration.tables}
         self.failures = 0
         self._call = call
@@ -76,7 +79,7 @@ class _Projection:
             looked_at += 1
             if node.path not in self._seen and tree.find(node.path) is node:
                 self._seen[node.path] = None
-                if matches_path(self.registration.path, node.path, tree.properties):
+                if matches_path(self.pattern, node.path, tree.properties):
                     self._project(node.path, None, node.properties())
         if not self._waiting and not self.is_built:
             self.is_built = True
@@ -154,8 +157,9 @@ class ProjectionTables:
         functions: those that are registered.
     """
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, functions: Functions, bugs: Bugs = NO_BUGS) -> None:
         self._functions = functions
+        self._bugs = bugs
         self._projections: dict[str, _Projection] = {}
         self._index: PatternIndex[str] = PatternIndex()
         self._hash = 0
@@ -212,9 +216,11 @@ class ProjectionTables:
         """Drop projections, all or those of these names; which they were."""
         names = self._projections if command.names is None else command.names
         gone = [name for name in sorted(dict.fromkeys(names)) if name in self._projections]
-        registrations = [self._projections.pop(name).registration for name in gone]
-        for registration in registrations:
-            self._index.remove(registration.path, registration.name)
+        dropped = [self._projections.pop(name) for name in gone]
+        registrations = [projection.registration for projection in dropped]
+        for projection in dropped:
+            registration = projection.registration
+            self._index.remove(projection.pattern, registration.name)
             self._hash = (self._hash - hashed(["projection", registration])) & HASH_MASK
         return Registered(tuple((registration.name, registration.path) for registration in registrations))
 
@@ -224,12 +230,12 @@ class ProjectionTables:
             return
         for path, old in tree.changes().items():
             names = self._index.matching(path)
-            if not names:
+            if not names or (M56 in self._bugs and path in tree.expired):
                 continue
             before, now = None if old is None else old.properties(), tree.properties(path)
             for name in names:
                 projection = self._projections[name]
-                pattern = projection.registration.path
+                pattern = projection.pattern
                 was = before if before and matches_path(pattern, path, tree.properties_before) else None
                 projection.changed(path, was, now if now and matches_path(pattern, path, tree.properties) else None)
 
@@ -279,20 +285,20 @@ class ProjectionTables:
         return _encoder.encode([self._projections[name].registration for name in sorted(self._projections)])
 
     @classmethod
-    def load(cls, data: bytes, functions: Functions, tree: TreeState) -> ProjectionTables:
+    def load(cls, data: bytes, functions: Functions, tree: TreeState, bugs: Bugs = NO_BUGS) -> ProjectionTables:
         """The projections whose `dump` this is; building begins.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
-        projections = cls(functions)
+        projections = cls(functions, bugs)
         for registration in _decoder.decode(data):
             projections._add(registration, tree)
         return projections
 
     def _add(self, registration: RegisterProjection, tree: TreeState) -> None:
-        self._projections[registration.name] = self._made(registration, tree)
-        self._index.add(registration.path, registration.name)
+        made = self._projections[registration.name] = self._made(registration, tree)
+        self._index.add(made.pattern, registration.name)
         self._hash = (self._hash + hashed(["projection", registration])) & HASH_MASK
 
     def _made(self, registration: RegisterProjection, tree: TreeState) -> _Projection:
@@ -300,7 +306,7 @@ class ProjectionTables:
         if registration.function is not None:
             found = self._functions.find(*registration.function, tree.version)
             call = None if found is None else found.call
-        made = _Projection(registration, call)
+        made = _Projection(registration, call, self._bugs)
         made.begin_building(tree.root)
         return made
 

@@ -27,6 +27,7 @@ from typing import Final
 
 import msgspec
 
+from splitbrain.cluster.bugs import M53, M55, NO_BUGS, Bugs
 from splitbrain.cluster.tree.keepwhile import Watchers, unmet
 from splitbrain.cluster.tree.messages import KeepWhile
 from splitbrain.cluster.tree.nodes import (
@@ -67,9 +68,11 @@ class TreeState:
         expired: those of them that went because nothing kept them any more.
     """
 
-    def __init__(self, watched: Iterable[Path] = (), version: int = 1) -> None:
+    def __init__(self, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS) -> None:
         self.touched: list[Path] = []
         self.version = version
+        self._bugs = bugs
+        self._bumps_payload_version = M55 not in bugs
         self.removed: dict[Path, Properties] = {}
         self.expired: dict[Path, None] = {}
         self._sums: dict[Path, int] = dict.fromkeys(watched, 0)
@@ -181,7 +184,7 @@ class TreeState:
             self._touch(node)
             if node.payload != payload:
                 node.payload = payload
-                node.payload_version += 1
+                node.payload_version += self._bumps_payload_version
                 self._count(node)
         if keep_while is not None:
             self._set_kept(node, keep_while, is_implicit=False)
@@ -212,6 +215,8 @@ class TreeState:
                     self.delete(node)
             gone = list(islice(self.removed, known, None))
             self.expired.update(dict.fromkeys(gone))
+            if M53 in self._bugs:
+                return
             concerned = [*gone, *(path[:-1] for path in ending)]
 
     def undo(self, *, restores: bool = True) -> None:
@@ -237,13 +242,13 @@ class TreeState:
         return dumped_in_slices(self.root, self._size)
 
     @classmethod
-    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1) -> TreeState:
+    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS) -> TreeState:
         """The tree whose `dump` this is; nothing counts as touched.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
-        tree = cls(watched, version)
+        tree = cls(watched, version, bugs)
         for kept in kept_in(data):
             path, node = kept.path, tree.root
             if path:

@@ -14,12 +14,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from splitbrain.cluster.bugs import M54, NO_BUGS, Bugs
 from splitbrain.cluster.errors import InvalidPathError
 from splitbrain.cluster.tree.messages import Action, Nodes, Refused, RegisterTrigger, Result
 from splitbrain.cluster.tree.nodes import HASH_MASK, Before, hashed
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.patternindex import PatternIndex
-from splitbrain.cluster.tree.patterns import Pattern, compiled, exact_path, matches_path
+from splitbrain.cluster.tree.patterns import Pattern, compiled, exact_path, loosened, matches_path
 from splitbrain.cluster.tree.payloads import Properties
 from splitbrain.cluster.tree.state import TreeState
 
@@ -70,7 +71,8 @@ _decoder = msgspec.msgpack.Decoder(_Dump)
 class Triggers:
     """The triggers that are registered, and the events that wait: a part of the state."""
 
-    def __init__(self) -> None:
+    def __init__(self, bugs: Bugs = NO_BUGS) -> None:
+        self._bugs = bugs
         self._triggers: dict[str, RegisterTrigger] = {}
         self._index: PatternIndex[str] = PatternIndex()
         self._pending: dict[int, Event] = {}
@@ -135,7 +137,11 @@ class Triggers:
             lookup = tree.properties_before if action == "delete" else tree.properties
             for name in candidates:
                 trigger = self._triggers[name]
-                if action is not None and action in trigger.on_actions and matches_path(trigger.path, path, lookup):
+                if (
+                    action is not None
+                    and action in trigger.on_actions
+                    and matches_path(self._matched(trigger.path), path, lookup)
+                ):
                     found.append((trigger, action, path))
         if len(self._pending) + len(found) > MAX_PENDING:
             return False
@@ -158,13 +164,13 @@ class Triggers:
         return msgspec.msgpack.encode(_Dump(self.registered(), self.pending(), self._next_number))
 
     @classmethod
-    def load(cls, data: bytes) -> Triggers:
+    def load(cls, data: bytes, bugs: Bugs = NO_BUGS) -> Triggers:
         """The triggers whose `dump` this is.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
-        triggers, dump = cls(), _decoder.decode(data)
+        triggers, dump = cls(bugs), _decoder.decode(data)
         for trigger in dump.triggers:
             triggers._add(trigger)
         for event in dump.pending:
@@ -174,14 +180,17 @@ class Triggers:
 
     def _add(self, trigger: RegisterTrigger) -> None:
         self._triggers[trigger.id] = trigger
-        self._index.add(trigger.path, trigger.id)
+        self._index.add(self._matched(trigger.path), trigger.id)
         self._hash = (self._hash + hashed(["trigger", trigger])) & HASH_MASK
 
     def _forget(self, name: str) -> None:
         trigger = self._triggers.pop(name, None)
         if trigger is not None:
-            self._index.remove(trigger.path, name)
+            self._index.remove(self._matched(trigger.path), name)
             self._hash = (self._hash - hashed(["trigger", trigger])) & HASH_MASK
+
+    def _matched(self, pattern: Pattern) -> Pattern:
+        return pattern if M54 not in self._bugs else loosened(pattern)
 
     def _put(self, event: Event) -> None:
         self._pending[event.number] = event

@@ -51,6 +51,9 @@ CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare"
 counter all the adds that crashed at once are searched together, which took more than five minutes with 60 clients.
 """
 
+RATES_MAX_HZ: Final = {"list-append": 100.0, "rw-register": 100.0, "topology": 100.0, "tree": 100.0}
+"""By workload: each op is several, and costs as much."""
+
 BURST_INTERVALS: Final = 0.25
 """The longest distance of two bursts, in intervals: half of what the shortest fault lasts, so that it meets one."""
 
@@ -105,7 +108,7 @@ def drawn(
     kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
     concurrency, rate_hz, limit_s, op_timeout_s = (
         rng.choice(theme.concurrency),
-        rng.choice(theme.rates_hz),
+        min(rng.choice(theme.rates_hz), RATES_MAX_HZ.get(workload, math.inf)),
         rng.choice(theme.time_limits_s),
         rng.choice(theme.op_timeouts_s),
     )

@@ -34,7 +34,7 @@ NODES: Final = (3, 4, 5, 6, 7)
 THEMED: Final = 0.5
 """The share of seeds that draw from a theme."""
 
-MORE_OPERATIONS: Final = frozenset({"transactions", "trees", "topology"})
+MORE_OPERATIONS: Final = frozenset({"transactions", "trees", "topology", "projections"})
 MORE_SHARE: Final = 1 / 3
 """The share of tests whose workload needs such operations. There are as many of these workloads as of all others, and
 most bugs of a consensus show in single values, of which a test can do more.

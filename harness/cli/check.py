@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from splitbrain.results.formats.rows import Independent
 
 
-WORKLOADS: Final = ("list-append", "rw-register")
+WORKLOADS: Final = ("list-append", "rw-register", "closed-predicate")
 """Checkers of transactions, which have the names of their workloads."""
+
+JUDGED_BY_ORACLE: Final = ("list-append", "rw-register")
+"""Workloads that elle-cli judges too."""
 
 ASSUMPTIONS: Final = ("sequential-keys", "linearizable-keys", "wfr-keys")
 
@@ -232,11 +235,16 @@ def _refuse_settings(ctx: click.Context, checker: str) -> None:
     for each in ("consistency_model", "assume"):
         if options.given(ctx, each) and checker not in WORKLOADS:
             raise UsageError(
-                f"{options.written(each)} {ctx.params[each]}: it is for transactions: add --workload list-append or "
-                f"--workload rw-register."
+                f"{options.written(each)} {ctx.params[each]}: it is for transactions: "
+                f"add --workload {' or '.join(WORKLOADS)}."
             )
     settings = [each for each in ("model", "time_limit", "memory_limit", "witness_time") if options.given(ctx, each)]
-    for name in [*settings, *(["picture"] if options.given(ctx, "picture") else [])]:
+    if options.given(ctx, "picture") and checker not in ("linearizable", *WORKLOADS):
+        raise UsageError(
+            f"--picture {ctx.params['picture']}: it is for the checker linearizable and for transactions, "
+            f"not {checker}: remove it."
+        )
+    for name in settings:
         if checker != "linearizable":
             raise UsageError(
                 f"{options.written(name)} {ctx.params[name]}: it is for the checker linearizable, not {checker}: "
@@ -268,8 +276,10 @@ def _oracle(name: str | None, checker_name: str) -> list[str] | None:
     """
     if name is None:
         return None
-    if checker_name not in WORKLOADS:
-        raise UsageError(f"--oracle {name}: it judges transactions: add --workload {' or '.join(WORKLOADS)}.")
+    if checker_name not in JUDGED_BY_ORACLE:
+        raise UsageError(
+            f"--oracle {name}: it judges transactions of two workloads: add --workload {' or '.join(JUDGED_BY_ORACLE)}."
+        )
     from splitbrain.harness.cli.oracle import command_of
 
     return command_of()

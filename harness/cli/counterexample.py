@@ -33,7 +33,8 @@ option = click.option(
 
 def is_drawable(verdict: Verdict) -> bool:
     """Whether there is something to draw."""
-    return verdict.valid == "false" and drawable.is_drawable(verdict.evidence)
+    evidence = verdict.evidence
+    return verdict.valid == "false" and (drawable.is_drawable(evidence) or drawable.has_witnesses(evidence))
 
 
 class Pictures:
@@ -75,16 +76,27 @@ class Pictures:
         if not is_drawable(verdict):
             return None
         from splitbrain.checkers.long_histories import LongHistory
-        from splitbrain.results.report.counterexample import write_counterexample
 
         table = history.table() if isinstance(history, LongHistory) else history
         path = self._paths[file]
         try:
-            write_counterexample(path, table, verdict.evidence, verdict.sentence, Path(file).name)
+            _write(path, table, verdict, Path(file).name)
         except OSError as error:
             click.echo(f"{path}: the picture cannot be written: {error.strerror}.", err=True)
             return None
         return str(path)
+
+
+def _write(path: Path, history: pa.Table, verdict: Verdict, source: str) -> None:
+    """Draw what there is: witnesses of transactions, or an op that fits into no order."""
+    if drawable.has_witnesses(verdict.evidence):
+        from splitbrain.results.report.isolation import write_isolation
+
+        write_isolation(path, history, verdict.evidence, verdict.sentence, source)
+    else:
+        from splitbrain.results.report.counterexample import write_counterexample
+
+        write_counterexample(path, history, verdict.evidence, verdict.sentence, source)
 
 
 def _names(files: Sequence[str]) -> list[Path]:

@@ -22,8 +22,12 @@ READ: Final = "read"
 READ_LEADER: Final = "read-leader"
 READ_LOCAL: Final = "read-local"
 READ_AFTER: Final = "read-after"
+READ_FENCED: Final = "read-fenced"
 
-SESSION_READS: Final = (READ, READ_LEADER, READ_LOCAL, READ_AFTER)
+LOOK_UP: Final = "read-projected"
+"""Of a record in a table that the node of the client has (operations `projections`)."""
+
+SESSION_READS: Final = (READ, READ_LEADER, READ_LOCAL, READ_AFTER, READ_FENCED)
 """Kinds of reads that one session may mix (operations `read-modes`), by the functions of their ops."""
 
 Linearizable: TypeAlias = Literal["always", "one leader", "never"]

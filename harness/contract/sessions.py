@@ -81,6 +81,10 @@ class ReadModes(KeyValue, Protocol):
         ...
 
 
+class FencedReads(ReadModes, Protocol):
+    """The same, of a system that has the mode `read-fenced`."""
+
+
 class Collections(Session, Protocol):
     """Sets of whole numbers that only grow."""
 
@@ -113,6 +117,27 @@ class Trees(Session, Protocol):
 
     async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
         """Carry out an op of the model `tree` (`splitbrain.checkers.models.trees`); its result."""
+        ...
+
+
+class ProjectedRecords(Session, Protocol):
+    """Records with a key and a whole number, which every node answers from a table of its own."""
+
+    async def write_record(self, key: str, value: int) -> Answer:
+        """Set a record; this node has it when it is acknowledged."""
+        ...
+
+    async def look_up(self, key: str) -> Answer:
+        """The value of a record as this node has it, None if it has none; maybe old. Refused if it does not know."""
+        ...
+
+    async def come_and_go(self, key: str, value: int) -> Answer:
+        """Make a record of a key that no other op uses, which goes with what keeps it; the answer's value is what this
+        node had of it then, and afterwards."""
+        ...
+
+    async def differing_records(self) -> Answer:
+        """The keys of which this node's records are not what the system holds, at rest."""
         ...
 
 
@@ -244,9 +269,11 @@ class OperationGroup(Generic[SomeSession]):
 
 KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
 READ_MODES: Final = OperationGroup("read-modes", ReadModes)
+FENCED_READS: Final = OperationGroup("fenced-reads", FencedReads)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
 TREES: Final = OperationGroup("trees", Trees)
+PROJECTIONS: Final = OperationGroup("projections", ProjectedRecords)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
@@ -254,7 +281,21 @@ TOPOLOGY: Final = OperationGroup("topology", Topology)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
-    for group in (KEY_VALUE, READ_MODES, COLLECTIONS, COUNTERS, TREES, LOCKS, LEASE_LOCKS, TRANSACTIONS, TOPOLOGY)
+    for group in (
+        *(
+            KEY_VALUE,
+            READ_MODES,
+            FENCED_READS,
+            COLLECTIONS,
+            COUNTERS,
+            TREES,
+            PROJECTIONS,
+            LOCKS,
+            LEASE_LOCKS,
+            TRANSACTIONS,
+            TOPOLOGY,
+        ),
+    )
 }
 """The groups that splitbrain has itself, by name."""
 

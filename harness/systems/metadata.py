@@ -53,8 +53,10 @@ from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.read_modes import (
+    LOOK_UP,
     READ,
     READ_AFTER,
+    READ_FENCED,
     READ_LEADER,
     READ_LOCAL,
     ReadPromise,
@@ -76,6 +78,7 @@ from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -88,6 +91,12 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 """The folder of image "node" that holds splitbrain/cluster."""
 
 VIEW_TIMEOUT_S: Final = 0.5
+_OPERATIONS: Final = frozenset(
+    {
+        *("key-value", "read-modes", "fenced-reads", "collections", "counters", "trees", "projections", "locks"),
+        *("transactions", "topology"),
+    }
+)
 REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
 it gave up was definite: an op that the runner must give up is always indefinite."""
@@ -107,7 +116,7 @@ READS: Final = {
     READ: ReadPromise(
         line="the leader answers, once a majority confirmed it",
         linearizable="always",
-        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER),
+        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER, READ_FENCED),
         needs_quorum=True,
     ),
     READ_LEADER: ReadPromise(
@@ -118,11 +127,16 @@ READS: Final = {
     ),
     READ_LOCAL: ReadPromise(
         line="the node of the client answers, from what it has applied",
-        follows=(READ_AFTER,),
+        follows=(READ_AFTER, READ_FENCED),
+    ),
+    READ_FENCED: ReadPromise(
+        line="the node of the client answers, once it has applied what the leader that it knows has in its log",
+        linearizable="one leader",
+        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER),
     ),
     READ_AFTER: ReadPromise(
         line="the node of the client answers, once it has applied the last write of the session",
-        follows=("write", READ_LOCAL),
+        follows=("write", READ_LOCAL, READ_FENCED),
     ),
 }
 """A leader answers writes: the node of the client may apply one later, so that local reads do not follow
@@ -142,6 +156,7 @@ _MODES: Final[Mapping[str, ReadMode]] = {
     READ_LEADER: "leader",
     READ_LOCAL: "local",
     READ_AFTER: "local",
+    READ_FENCED: "fenced",
 }
 
 
@@ -154,6 +169,7 @@ class MetadataSession(CompareAndSetLocks):
         self._transactions = MetadataTransactions(client, timeout_ms)
         self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
+        self._projected = ProjectedRecords(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -254,6 +270,26 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
 
+    async def write_record(self, key: str, value: int) -> Answer:
+        """Set a record of the projection."""
+        with _CLASSIFIED:
+            return await self._projected.write(_name(key), value)
+
+    async def look_up(self, key: str) -> Answer:
+        """The value of a record as the node has it."""
+        with _CLASSIFIED:
+            return await self._projected.look_up(_name(key))
+
+    async def come_and_go(self, key: str, value: int) -> Answer:
+        """Make a record that goes with what keeps it."""
+        with _CLASSIFIED:
+            return await self._projected.come_and_go(_name(key), value)
+
+    async def differing_records(self) -> Answer:
+        """The keys of which the node's records differ from its nodes."""
+        with _CLASSIFIED:
+            return await self._projected.differing()
+
     async def prepare_topology(self) -> Answer:
         """Have the cluster keep the projections of entities."""
         with _CLASSIFIED:
@@ -331,16 +367,14 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
-            operations=frozenset(
-                {"key-value", "read-modes", "collections", "counters", "trees", "locks", "transactions", "topology"}
-            ),
+            operations=_OPERATIONS,
             session_reads=READS,
             elections=Elections(
                 timeout_s=ELECTION_S,
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {PROJECT},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT},
             ),
             membership=self._members,
             upgrades=self._upgrades,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,9 +17,6 @@ from splitbrain.cluster.entities.topology import Topology
 from splitbrain.harness.contract.sessions import Answer, Entity
 from splitbrain.results.errors import ProtocolError
 
-REQUESTS: Final = 2
-"""Of one operation that writes: a binding looks at its ends first."""
-
 NUMBER: Final = "number"
 """The argument in which bindings differ."""
 
@@ -28,20 +26,28 @@ class MetadataTopology:
 
     Args:
         client: the connection.
-        timeout_ms: how long an operation may take.
+        timeout_ms: how long an operation may take, all requests together.
     """
 
     def __init__(self, client: Client, timeout_ms: int) -> None:
-        self._store = ClientStore(client, timeout_ms // REQUESTS)
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    def _store(self) -> ClientStore:
+        """The store for one operation."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._timeout_ms / 1000
+        return ClientStore(self._client, lambda: max(1, round((ends_s - loop.time()) * 1000)))
 
     async def prepare(self) -> Answer:
         """Have the cluster keep the projections of entities."""
-        await self._store.register()
-        return Answer(None, self._store.term)
+        store = self._store()
+        await store.register()
+        return Answer(None, store.term)
 
     async def declare(self, entity: Entity) -> Answer:
         """Make an entity, if it is not there."""
-        store = self._store
+        store = self._store()
         match entity:
             case ["vhost", v]:
                 await vhosts.declare(store, v)
@@ -64,14 +70,15 @@ class MetadataTopology:
 
     async def delete(self, entity: Entity) -> Answer:
         """Remove an entity; whether it was there."""
+        store = self._store()
         try:
-            was_there = await self._delete(entity)
+            was_there = await self._delete(store, entity)
         except EntityNotFoundError as error:
             return Answer(False, error.term)
-        return Answer(was_there, self._store.term)
+        return Answer(was_there, store.term)
 
-    async def _delete(self, entity: Entity) -> bool:
-        store = self._store
+    @staticmethod
+    async def _delete(store: ClientStore, entity: Entity) -> bool:
         match entity:
             case ["vhost", v]:
                 await vhosts.delete(store, v)
@@ -91,12 +98,14 @@ class MetadataTopology:
 
     async def entities(self) -> Answer:
         """All entities at one moment, those left out that every virtual host begins with."""
-        return Answer(_listed(await topology.read(self._store)), self._store.term)
+        store = self._store()
+        return Answer(_listed(await topology.read(store)), store.term)
 
     async def projected(self, keys: Sequence[str]) -> Answer:
         """What the node holds at one moment: in its tree, in its projections, and where these lead."""
         names = dict.fromkeys((*topology.TABLES, *TABLES))
-        tree, tables = await self._store.at_one_moment(topology.READ, tuple(names))
+        store = self._store()
+        tree, tables = await store.at_one_moment(topology.READ, tuple(names))
         by_key = {name: _by_key(every) for name, every in tables.items()}
 
         def records(table: str, key: Any) -> list[Any]:
@@ -110,7 +119,7 @@ class MetadataTopology:
             for key in keys
         ]
         value = {"tree": _listed(topology.of_read(tree)), "tables": _listed(projected), "routes": sorted(routes)}
-        return Answer(value, self._store.term)
+        return Answer(value, store.term)
 
 
 def _by_key(records: Sequence[Sequence[Any]]) -> dict[bytes, list[Any]]:

@@ -134,8 +134,11 @@ def test_without_an_answer_with_bindings_and_projections_nothing_is_proven() -> 
 
 def test_a_name_that_was_not_declared_again_makes_the_run_inconclusive() -> None:
     script = made()
+    script.call(2, "unbind", B)
+    script.call(1, "declare", X)
     script.event(3, "invoke", "declare", Q)
-    verdict = judge(script.ops, {"again": [Q]})
+    assert not judge(script.ops, {"again": [X]}).inconclusive
+    verdict = judge(script.ops, {"again": [X, Q]})
     assert verdict.valid == "true"
     assert "queue 'q' in vhost 'v'" in verdict.inconclusive[0].sentence
 

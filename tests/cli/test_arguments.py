@@ -234,6 +234,37 @@ def test_a_test_is_composed_as_the_options_say() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "models", "called"),
+    [
+        ("", ["strict-serializable"], "metadata-rw_register-partition+kill"),
+        ("PL-2,causal", ["PL-2", "causal"], "metadata-PL_2-causal-rw_register-partition+kill"),
+    ],
+)
+def test_transactions_are_judged_by_what_the_system_promises_or_by_what_is_asked_for(
+    asked: str, models: list[str], called: str
+) -> None:
+    options = RunOptions.of(**{**OPTIONS, "workload": "rw-register", "consistency_model": asked})
+    test = compose(options)
+    (spec,) = [spec for spec in test.workload.checkers if spec.name == "rw-register"]
+    assert spec.options["consistency_models"] == models
+    assert test.name == called
+    assert (f"--consistency-model {asked}" in command_line(options)) == bool(asked)
+
+
+@pytest.mark.parametrize(
+    ("workload", "model", "told"),
+    [
+        ("list-append", "serialisable", "there is no consistency model 'serialisable'"),
+        ("bank", "serializable", "is judged by a property of its own"),
+        ("causal", "serializable", "is judged by a property of its own"),
+    ],
+)
+def test_consistency_models_that_do_not_exist_or_do_not_apply_are_refused(workload: str, model: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        compose(RunOptions.of(**{**OPTIONS, "workload": workload, "consistency_model": model}))
+
+
+@pytest.mark.parametrize(
     ("given", "fs"),
     [
         ({}, ["read", "write", "cas"]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,42 @@ def test_a_history_of_the_other_workload_is_refused_with_advice(history: str) ->
     found = check("--workload", "rw-register", history)
     assert found.exit_code == 254
     assert "Is the workload list-append?" in found.stderr
+
+
+def test_the_witnesses_of_a_violation_are_drawn_where_it_is_asked_for(history: str, tmp_path: Path) -> None:
+    assert "to draw it: add --picture PATH" in check("--workload", "list-append", history).output
+    folder = tmp_path / "drawn"
+    folder.mkdir()
+    done = check("--workload", "list-append", "--picture", str(folder), history)
+    page = (folder / "skew.counterexample.html").read_text()
+    assert f"picture: {folder / 'skew.counterexample.html'}" in done.output
+    assert 'class="edge edge-rw"' in page
+    assert "T1 &lt; T2, because" in page
+    assert set(re.findall(r'href="#(op-\d+)"', page)) <= set(re.findall(r'<tr id="(op-\d+)"', page)) != set()
+    assert "<script" not in page
+
+
+def test_predicate_reads_and_what_they_found_are_in_the_picture(tmp_path: Path) -> None:
+    path = tmp_path / "predicates.edn"
+    path.write_text(
+        """
+{:process 0, :type :invoke, :f :txn, :value [[:insert :x 1] [:rp :true nil]]}
+{:process 1, :type :invoke, :f :txn, :value [[:insert :y 2] [:rp [:mod 2 0] nil]]}
+{:process 0, :type :ok, :f :txn, :value [[:insert :x 1] [:rp :true {:x 1}]]}
+{:process 1, :type :ok, :f :txn, :value [[:insert :y 2] [:rp [:mod 2 0] {}]]}
+{:process 2, :type :invoke, :f :txn, :value [[:delete :z]]}
+{:process 2, :type :fail, :f :txn, :value [[:delete :z]]}
+"""
+    )
+    done = check("--workload", "closed-predicate", "--picture", str(tmp_path / "drawn.html"), str(path))
+    page = html.unescape((tmp_path / "drawn.html").read_text())
+    assert done.exit_code == 1
+    assert "rp [mod 2 0] {}" in page
+    assert "predicate-read-miss" in page
+
+
+def test_a_valid_history_leaves_no_picture(history: str, tmp_path: Path) -> None:
+    args = ("--workload", "list-append", "--consistency-model", "snapshot-isolation")
+    done = check(*args, "--picture", str(tmp_path / "none.html"), history)
+    assert done.exit_code == 0
+    assert not (tmp_path / "none.html").exists()

@@ -263,7 +263,10 @@ TABLE: dict[str, Told] = {
             ),
         ],
         "--oracle": [
-            (["check", "history.jsonl", "--oracle", "elle-cli"], "it judges transactions: add --workload"),
+            (
+                ["check", "history.jsonl", "--oracle", "elle-cli"],
+                "it judges transactions of two workloads: add --workload",
+            ),
             (
                 ["check", "history.jsonl", "--workload", "list-append", "--oracle", "delphi"],
                 "Invalid value for '--oracle'",

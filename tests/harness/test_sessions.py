@@ -51,9 +51,11 @@ def test_each_group_has_its_own_calls() -> None:
     assert {name: list(calls(group.protocol)) for name, group in GROUPS.items()} == {
         "key-value": ["compare_and_set", "create", "read", "write"],
         "read-modes": ["compare_and_set", "create", "read", "read_as", "write"],
+        "fenced-reads": ["compare_and_set", "create", "read", "read_as", "write"],
         "collections": ["add", "elements"],
         "counters": ["increment", "read_counter"],
         "trees": ["in_tree"],
+        "projections": ["come_and_go", "differing_records", "look_up", "write_record"],
         "locks": ["lock", "unlock"],
         "lease-locks": ["lease_holds", "lease_lock", "lease_unlock"],
         "transactions": ["transact", "update"],

@@ -90,6 +90,33 @@ def test_what_cannot_be_followed_is_refused_with_its_place(changes: dict[str, An
     assert "\n" not in refusal(plan(**changes))
 
 
+TXN: dict[str, Any] = {"at_ns": 5, "thread": 0, "f": "txn"}
+NOT_TRANSACTIONS: list[tuple[dict[str, Any], str]] = [
+    (TXN, "ops[0]: txn is a transaction: give it mops"),
+    ({**TXN, "mops": [{"f": "w", "key": "1", "value": 1}]}, "ops[0]: txn has reads (r) and append, not 'w'"),
+    ({**TXN, "mops": [{"f": "r", "key": "a/b"}]}, "ops[0]: a micro-operation is about a key"),
+    ({**TXN, "mops": [{"f": "append", "key": "1"}]}, "ops[0]: a write has one value, and a read none"),
+    ({**TXN, "mops": [{"f": "r", "key": "1", "values": [1]}]}, "ops[0]: a write has one value, and a read none"),
+    ({**TXN, "mops": [{"f": "r", "key": "1"}], "key": "1"}, "ops[0]: txn takes no key"),
+]
+
+
+def transactions(*ops: dict[str, Any]) -> dict[str, Any]:
+    """A plan of list-append with these ops."""
+    found = plan()
+    return {**found, "options": {**found["options"], "workload": "list-append"}, "ops": list(ops), "final_ops": []}
+
+
+@pytest.mark.parametrize(("op", "told"), NOT_TRANSACTIONS)
+def test_micro_operations_that_cannot_be_followed_are_refused(op: dict[str, Any], told: str) -> None:
+    assert told in refusal(transactions(op))
+
+
+def test_a_plan_of_transactions_is_followed(tmp_path: Path) -> None:
+    write = {**TXN, "mops": [{"f": "append", "key": "1", "value": 7}, {"f": "r", "key": "1"}]}
+    assert followed(transactions(write, {**write, "at_ns": 9, "mops": write["mops"][1:]}), tmp_path) in (0, 2)
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_says_what_its_ops_carry(name: str) -> None:
     workload = build(name, nodes=("n1", "n2", "n3"), concurrency=3)

@@ -19,6 +19,7 @@ from tests.simulation.lease_locks import LeaseLocks
 OPS: Final = (
     *("read", "write", "compare_and_set", "create", "add", "elements", "increment", "read_counter"),
     *("lock", "unlock", "lease_lock", "lease_unlock"),
+    *("declare", "delete", "entities", "projected"),
     *SESSION_READS,
 )
 """What a session is asked; of `read_as`, the kind of read."""

@@ -116,6 +116,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
     "read-modes": ("write", *SESSION_READS),
+    "topology": ("declare", "delete", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
 

@@ -11,10 +11,10 @@ import pytest
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.harness.contract.read_modes import READ, READ_AFTER, READ_LEADER, READ_LOCAL, ReadPromise
+from splitbrain.harness.contract.read_modes import READ, READ_AFTER, READ_FENCED, READ_LEADER, READ_LOCAL, ReadPromise
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.etcd.system import READS as ETCD
-from splitbrain.harness.systems.metadata import READS as METADATA
+from splitbrain.harness.systems.metadata import READS
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
 from splitbrain.workloads.read_modes import KEYS, ReadModesClient, read_modes
@@ -22,6 +22,9 @@ from tests.checkers.support import Script
 from tests.workloads.support import FIVE, MemorySession, Store, do, drive, invocations, opened
 
 JUDGES: Final = ("linearizable", "leader-reads", "session")
+
+METADATA = {f: promise for f, promise in READS.items() if f != READ_FENCED}
+"""Those of the workload `read-modes`; `fenced-reads` has the other one."""
 
 
 class Replicas:

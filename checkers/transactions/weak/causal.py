@@ -1,21 +1,27 @@
 """Which pairs causal consistency needs, by vector clocks.
 
-A node's clock says of each session how many of its transactions come before. If t3 read x from t1, only those writers
-of x count that t3's clock has and t1's has not: the others come before t1 anyway. So of each session only the last
-writer before t3 is looked for, and only if the clocks differ; a cursor for each key and session finds it, since readers
-of a key move on together. A clock is kept only until the last transaction that reads from its node has been visited.
+A node's clock says of each chain of sessions how many of its transactions come before. If t3 read x from t1, only those
+writers of x count that t3's clock has and t1's has not: the others come before t1 anyway. They are looked for among the
+last writers of x (`visits`). Where that would be more work, of each session only the last writer before t3 is looked
+for, and only if the clocks differ; a cursor for each key and session finds it, since readers of a key move on together.
+A clock is kept only until the last transaction that reads from its node has been visited.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from splitbrain.checkers.kernels import inlined, kernel
 from splitbrain.checkers.transactions.graph import I32, I64, Int
+from splitbrain.checkers.transactions.weak.chains import Chains, chain_for, knows, put_on_chain
 from splitbrain.checkers.transactions.weak.direct import put
 from splitbrain.checkers.transactions.weak.nodes import Nodes, Pairs
+from splitbrain.checkers.transactions.weak.visits import Visited, compare_visited, enter
+
+TOO_NARROW: Final = -1
+"""There are more chains than clocks have elements."""
 
 
 class Groups(NamedTuple):
@@ -39,17 +45,17 @@ class Groups(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Vector clocks.
+    """Vector clocks, with one element for each chain.
 
     Attributes:
-        of_session: of each session that of its last transaction so far.
+        of_chain: of each chain that of its last transaction so far; behind them one that is being made.
         kept: those of nodes that are still read from.
         slot: of each node its row in `kept`, -1 for none.
         readers: of each node how many reads from it are still to come.
         free: rows that are free, a stack.
     """
 
-    of_session: I32
+    of_chain: I32
     kept: I32
     slot: I32
     readers: I32
@@ -105,15 +111,13 @@ def count_readers(nodes: Nodes, readers: I32) -> None:
 
 
 @inlined
-def learn(nodes: Nodes, clocks: Clocks, mop: Int, clock: I32) -> None:
+def learn(nodes: Nodes, chains: Chains, clocks: Clocks, mop: Int, clock: I32) -> None:
     """Join into a clock what the source of a read knows, if that is not yet among it."""
     source = nodes.source[mop]
-    if source >= 0:
-        session = nodes.session[source]
-        if clock[session] <= source - nodes.start[session]:
-            known = clocks.kept[clocks.slot[source]]
-            for each in range(len(clock)):
-                clock[each] = max(clock[each], known[each])
+    if source >= 0 and not knows(chains, clock, source):
+        known = clocks.kept[clocks.slot[source]]
+        for each in range(len(clock)):
+            clock[each] = max(clock[each], known[each])
 
 
 @inlined
@@ -130,20 +134,23 @@ def last_before(nodes: Nodes, groups: Groups, group: Int, limit: Int) -> Int:
 
 
 @inlined
-def compare(nodes: Nodes, groups: Groups, clocks: Clocks, mop: Int, clock: I32, pairs: Pairs, count: Int) -> Int:
-    """Add the pairs that a read needs; how many there are then."""
+def compare(
+    nodes: Nodes, groups: Groups, chains: Chains, mop: Int, clock: I32, known: I32, pairs: Pairs, count: Int
+) -> Int:
+    """Add the pairs that a read needs, session by session; how many there are then."""
     source = nodes.source[mop]
-    if source < -1:
-        return count
     for group in range(groups.start[nodes.key[mop]], groups.start[nodes.key[mop] + 1]):
         session = groups.session[group]
-        limit = clock[session]
-        behind = clocks.kept[clocks.slot[source], session] if source >= 0 else 0
+        chain, offset = chains.of_session[session], chains.offset[session]
+        if chain < 0:
+            continue
+        limit = min(clock[chain] - offset, chains.size[session])
+        behind = max(known[chain] - offset, 0) if source >= 0 else 0
         if limit <= behind:
             continue
         writer = last_before(nodes, groups, group, limit)
-        known = groups.before[group] == writer and groups.after[group] == source
-        if behind <= writer - nodes.start[session] < limit and not known:
+        put_before = groups.before[group] == writer and groups.after[group] == source
+        if behind <= writer - nodes.start[session] < limit and not put_before:
             groups.before[group], groups.after[group] = writer, source
             count = put(pairs, count, writer, source, mop)
     return count
@@ -161,26 +168,73 @@ def forget(nodes: Nodes, clocks: Clocks, mop: Int, free: Int) -> Int:
     return free
 
 
+@inlined
+def compare_either(
+    nodes: Nodes, groups: Groups, visited: Visited, chains: Chains, clocks: Clocks, mop: Int, clock: I32, pairs: Pairs,
+    count: Int,
+) -> Int:  # fmt: skip
+    """Add the pairs that a read needs, in the way that is less work; how many there are then."""
+    source, key = nodes.source[mop], nodes.key[mop]
+    if source < -1:
+        return count
+    known = clocks.kept[clocks.slot[source]] if source >= 0 else clock
+    most = groups.start[key + 1] - groups.start[key]
+    found = compare_visited(nodes, visited, chains, mop, clock, known, most, pairs, count)
+    return found if found >= 0 else compare(nodes, groups, chains, mop, clock, known, pairs, count)
+
+
+@inlined
+def on_chain(nodes: Nodes, chains: Chains, clocks: Clocks, node: Int) -> Int:
+    """Give a node, whose clock is made, its place on a chain: the chain, -1 if there would be too many."""
+    own = nodes.session[node]
+    if chains.of_session[own] < 0:
+        made = clocks.of_chain[len(clocks.of_chain) - 1]
+        chain = chain_for(chains, made)
+        if chain >= len(chains.length):
+            return -1
+        chains.of_session[own], chains.offset[own] = chain, chains.length[chain]
+        for each in range(len(made)):
+            clocks.of_chain[chain, each] = made[each]
+            made[each] = 0
+    clocks.of_chain[chains.of_session[own], chains.of_session[own]] = put_on_chain(nodes, chains, node)
+    return chains.of_session[own]
+
+
 @kernel
-def causal_pairs(nodes: Nodes, order: I32, groups: Groups, clocks: Clocks, pairs: Pairs) -> int:
-    """The pairs; how many. `order` is one in which each node is behind its session's and those that it reads from."""
+def causal_pairs(
+    nodes: Nodes, order: I32, groups: Groups, visited: Visited, chains: Chains, clocks: Clocks, pairs: Pairs
+) -> int:
+    """The pairs; how many, or TOO_NARROW if clocks have too few elements for the chains.
+
+    Args:
+        nodes: the transactions.
+        order: one in which each node is behind its session's and those that it reads from.
+        groups: writers by session.
+        visited: none yet.
+        chains: none yet.
+        clocks: all zero.
+        pairs: what is found, as far as there is room.
+    """
     count, free = 0, len(clocks.free)
-    for place in range(len(order)):
-        node = order[place]
-        own = nodes.session[node]
-        clock = clocks.of_session[own]
+    for node in order:
+        chain = chains.of_session[nodes.session[node]]
+        clock = clocks.of_chain[chain if chain >= 0 else len(clocks.of_chain) - 1]
         begin, end = nodes.mop_start[nodes.transaction[node]], nodes.mop_start[nodes.transaction[node] + 1]
         for mop in range(begin, end):
-            learn(nodes, clocks, mop, clock)
+            learn(nodes, chains, clocks, mop, clock)
         for mop in range(begin, end):
-            count = compare(nodes, groups, clocks, mop, clock, pairs, count)
+            count = compare_either(nodes, groups, visited, chains, clocks, mop, clock, pairs, count)
         for mop in range(begin, end):
             free = forget(nodes, clocks, mop, free)
-        clock[own] = node - nodes.start[own] + 1
+            if nodes.written[mop]:
+                enter(nodes, visited, chains, nodes.key[mop], node, clock)
+        chain = on_chain(nodes, chains, clocks, node)
+        if chain < 0:
+            return TOO_NARROW
         if clocks.readers[node] > 0:
             free -= 1
             clocks.slot[node] = clocks.free[free]
             kept = clocks.kept[clocks.slot[node]]
-            for each in range(len(clock)):
-                kept[each] = clock[each]
+            for each in range(len(kept)):
+                kept[each] = clocks.of_chain[chain, each]
     return count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -12,10 +13,19 @@ from splitbrain.checkers.kernels import kernel
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.components import TRIVIAL, components, count_into, cyclic_nodes, peel
 from splitbrain.checkers.transactions.graph import I32, I64, PROCESS, WR, WW, Bools, Edges, Graph, allowed, graph_of
-from splitbrain.checkers.transactions.weak.causal import Clocks, causal_pairs, count_readers, groups_of, kept_at_most
+from splitbrain.checkers.transactions.weak.causal import (
+    TOO_NARROW,
+    Clocks,
+    causal_pairs,
+    count_readers,
+    groups_of,
+    kept_at_most,
+)
+from splitbrain.checkers.transactions.weak.chains import no_chains, open_at_once
 from splitbrain.checkers.transactions.weak.direct import pairs_by_reads, pairs_by_sessions
 from splitbrain.checkers.transactions.weak.nodes import Nodes, Pairs, nodes_of, room
 from splitbrain.checkers.transactions.weak.sources import ANOMALIES, INITIAL, SEVERAL, Sources, sources_of
+from splitbrain.checkers.transactions.weak.visits import by_completion, none_visited
 
 Level: TypeAlias = Literal["read-committed", "read-atomic", "causal"]
 
@@ -86,6 +96,7 @@ class _Case:
     """A history, with what all levels need."""
 
     def __init__(self, transactions: Transactions, source: str) -> None:
+        self.transactions = transactions
         self.sources = sources_of(transactions, source)
         self.nodes = nodes_of(transactions, self.sources)
         self.count = len(self.nodes.transaction)
@@ -96,6 +107,11 @@ class _Case:
         self.order = np.empty(self.count, np.int32)
         self.acyclic = peel(base.start, base.target, into, self.order) == self.count
         self.base = base
+
+    @cached_property
+    def by_completion(self) -> I32:
+        """An order near that of real time."""
+        return by_completion(self.nodes, self.transactions)
 
     def judge(self, level: Level) -> Weak:
         nothing = room(0)
@@ -153,15 +169,25 @@ class _Case:
         nodes, sessions = self.nodes, len(self.nodes.start) - 1
         readers = np.zeros(self.count, np.int32)
         count_readers(nodes, readers)
-        kept = kept_at_most(nodes, self.order, readers, readers.copy())
-        clocks = Clocks(
-            of_session=np.zeros((sessions, sessions), np.int32),
-            kept=np.zeros((kept + 1, sessions), np.int32),
-            slot=_none(self.count),
-            readers=readers,
-            free=np.arange(kept + 1, dtype=np.int32),
+        order, kept = min(
+            ((each, kept_at_most(nodes, each, readers, readers.copy())) for each in (self.by_completion, self.order)),
+            key=lambda each: each[1],
         )
-        return causal_pairs(nodes, self.order, groups_of(nodes), clocks, pairs)
+        width = open_at_once(nodes, order)
+        while True:
+            width = min(width + width // 4 + 16, sessions)
+            clocks = Clocks(
+                of_chain=np.zeros((width + 1, width), np.int32),
+                kept=np.zeros((kept + 1, width), np.int32),
+                slot=_none(self.count),
+                readers=readers.copy(),
+                free=np.arange(kept + 1, dtype=np.int32),
+            )
+            chains = no_chains(nodes, readers, width)
+            found = causal_pairs(nodes, order, groups_of(nodes), none_visited(nodes), chains, clocks, pairs)
+            if found != TOO_NARROW:
+                return found
+            width *= 2
 
 
 def _none(size: int) -> I32:

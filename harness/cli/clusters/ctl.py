@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from splitbrain.harness.cli import parsing
-from splitbrain.harness.cli.clusters import membership, tree, written
+from splitbrain.harness.cli.clusters import membership, patterns, registered, tree, written
 from splitbrain.harness.cli.clusters.call import call_options
 from splitbrain.harness.cli.clusters.status import status_of_one
 
@@ -23,6 +23,8 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
       splitbrain cluster ctl put /queues/orders '{"durable": true}'
       splitbrain cluster ctl --node n2 get /queues/orders --mode local
       splitbrain cluster ctl status --node n2
+      splitbrain cluster ctl list '/queues/*'
+      splitbrain cluster ctl transact move:1 '{"from": "/a", "to": "/b"}'
       splitbrain cluster ctl members
       splitbrain cluster ctl add n4 --role promotable
       splitbrain cluster ctl transfer n2
@@ -32,5 +34,7 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
     ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
 
-for each in (*tree.COMMANDS, *membership.COMMANDS, status_of_one, *written.COMMANDS):
+_OF_THE_TREE = (*tree.COMMANDS, *patterns.COMMANDS, *registered.COMMANDS)
+
+for each in (*_OF_THE_TREE, *membership.COMMANDS, status_of_one, *written.COMMANDS):
     ctl.add_command(each)

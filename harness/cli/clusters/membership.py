@@ -1,4 +1,4 @@
-"""`splitbrain cluster ctl members`, `add`, `remove`, `transfer` and `force-shrink`: who is a member, and who leads."""
+"""`splitbrain cluster ctl members`, `add`, `remove`, `transfer` and others: who is a member, and who leads (KH-16)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import msgspec
 from splitbrain.harness.cli import options, parsing
 from splitbrain.harness.cli.clusters.call import Call, fail, with_call
 from splitbrain.harness.cli.clusters.joining import Joining, Membership, membership, settled
+from splitbrain.harness.cli.clusters.layout import ClusterNode
 from splitbrain.harness.cli.clusters.printing import as_document
-from splitbrain.harness.cli.clusters.processes import alive, stop
+from splitbrain.harness.cli.clusters.processes import alive, set_aside, stop
 from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +78,57 @@ def remove(call: Call, name: str, as_json: bool) -> None:
     Example:
       splitbrain cluster ctl remove n2
     """
+    said, asked = _left(call, name)
+    _show(said, call.ask(membership, asked), as_json)
+
+
+@click.command("join", cls=parsing.Command)
+@click.argument("name", callback=parsing.named)
+@options.as_json
+@with_call
+def join(call: Call, name: str, as_json: bool) -> None:
+    """Have node NAME join the cluster as a voter, without data, unless it is a member that runs already.
+
+    As `add`; but to ask again is no error.
+
+    \b
+    Example:
+      splitbrain cluster ctl join n4
+    """
+    asked = call.node(name)
+    known = call.ask(membership, asked)
+    joining = Joining(call, name)
+    if known.of(name) is None or not alive(call.layout.find(name)):
+        joining.add("voter")
+    else:
+        joining.said.append(f"{known.of(name)} is a member already.")
+    _show(joining.said, call.ask(membership, asked), as_json)
+
+
+@click.command("reset", cls=parsing.Command)
+@click.argument("name", callback=parsing.named)
+@click.option("--yes", is_flag=True, help="Do it: what only this node has is lost.")
+@options.as_json
+@with_call
+def reset(call: Call, name: str, yes: bool, as_json: bool) -> None:
+    """Have node NAME leave the cluster, stop its process, and put its data aside: it can join again without them.
+
+    \b
+    Example:
+      splitbrain cluster ctl reset n2 --yes
+      splitbrain cluster ctl join n2
+    """
+    if not yes:
+        raise UsageError(f"reset {name}: what only {name} has is lost. If that is meant, add --yes.")
+    said, asked = _left(call, name)
+    left = set_aside(call.layout, name, call.layout.find(name).incarnation + 1)
+    left.with_nodes(msgspec.structs.replace(left.find(name), part="spare"))
+    said.append(f"The data of {name} were put aside; it begins again as incarnation {left.find(name).incarnation}.")
+    _show(said, call.ask(membership, asked), as_json)
+
+
+def _left(call: Call, name: str) -> tuple[list[str], ClusterNode]:
+    """Have a node leave and stop its process; what was done, and a node that can be asked afterwards."""
     from splitbrain.cluster.client import ChangeRefusedError, member_id
 
     node = call.layout.find(name)
@@ -100,7 +152,7 @@ def remove(call: Call, name: str, as_json: bool) -> None:
     if ran:
         said.append(f"The process of {name} was stopped.")
     others = [each for each in call.layout.nodes if each.node != name and alive(each)]
-    _show(said, call.ask(membership, asked if asked.node != name or not others else others[0]), as_json)
+    return said, asked if asked.node != name or not others else others[0]
 
 
 @click.command("transfer", cls=parsing.Command)
@@ -181,4 +233,4 @@ def _show(said: Sequence[str], found: Membership, as_json: bool) -> None:
         click.echo(f"learners  {', '.join(found.learners)}")
 
 
-COMMANDS: Final = (members, add, remove, transfer, force_shrink)
+COMMANDS: Final = (members, add, join, remove, reset, transfer, force_shrink)

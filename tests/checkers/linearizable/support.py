@@ -14,6 +14,7 @@ from splitbrain.checkers.linearizable.ops import Ops, read_ops
 from splitbrain.checkers.linearizable.search import Limits, Result, Search
 from splitbrain.checkers.linearizable.transitions import Stepper
 from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, KeyValue, Model, frozen
+from splitbrain.checkers.models.trees import Tree
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op, OpType, Pair, pairs
 
@@ -50,6 +51,15 @@ INVOCATIONS: dict[str, list[Invocation]] = {
     "stack": [("push", 1), ("push", 2), ("pop", None)],
     "unique-ids": [("generate", None)],
     "counter": [("read", None), ("add", 1), ("add", 2), ("increment", 1)],
+    "tree": [
+        ("put", ["a", 1, None, None]),
+        ("put", ["a/b", 2, ["create"], None]),
+        ("put", ["b", 1, None, ["a", True]]),
+        ("delete", ["a", None]),
+        ("get", "a"),
+        ("list", None),
+        ("txn", [["put", "b", 2], ["get", "a", None]]),
+    ],
     "kv": [("get", None), ("put", "a"), ("append", "b"), ("append", "c")],
 }
 
@@ -85,7 +95,26 @@ class Texts(KeyValue):
     signature = None  # pyright: ignore[reportAssignmentType]
 
 
+OF_TREES: list[Any] = [
+    None,
+    [1, 1, 1, 0],
+    [],
+    [["a", 1, 1, 1, 0]],
+    ["ok", []],
+    ["ok", [1]],
+    ["ok", [None]],
+    ["ok", [["a", None, 1, 1, None]]],
+    ["ok", [["a/b", None, 1, 1, None]]],
+    ["ok", [["a", 1, 1, 1, "explicit"]]],
+    ["mismatching_node", 1],
+    ["keep_while_conditions_not_met"],
+]
+"""Some results of the model `tree`: which one an op has follows from the state."""
+
+
 def results_of(f: str, value: Any) -> list[Any]:
+    if (f, value) in INVOCATIONS["tree"] and (f, value) not in INVOCATIONS["kv"]:
+        return OF_TREES
     if f == "cas":
         return [value, False]
     if f == "txn":
@@ -97,6 +126,8 @@ def results_of(f: str, value: Any) -> list[Any]:
 
 
 def possible_results(model: Model, state: Any, f: str, value: Any) -> list[Any]:
+    if isinstance(model, Tree):
+        return [msgspec.to_builtins(model.result(state, f, frozen(value)))]
     fits: list[Any] = []
     for result in results_of(f, value):
         try:

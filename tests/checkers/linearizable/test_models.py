@@ -12,6 +12,7 @@ from splitbrain.checkers import models
 from splitbrain.checkers.linearizable import check_ops
 from splitbrain.checkers.linearizable.ops import Transition, read_ops
 from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, JsonObject, Model, frozen
+from splitbrain.checkers.models.trees import Node as TreeNode
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.results.history import Op
@@ -241,6 +242,38 @@ LAWS: dict[str, list[Law]] = {
         (frozenset({1}), "generate", None, UNKNOWN, frozenset({1})),
     ],
 }
+
+A = (("a",), TreeNode(1))
+LAWS["tree"] = [
+    ((), "put", ["a", 1, None, None], ["ok", [["a", None, 1, 1, None]]], (A,)),
+    ((), "put", ["a", 1, None, None], ["ok", []], IMPOSSIBLE),
+    ((), "put", ["a", 1, ["update"], None], ["node_not_found"], ()),
+    ((A,), "put", ["a", 1, ["create"], None], ["mismatching_node", 1], (A,)),
+    ((A,), "put", ["a", 1, None, None], ["ok", [["a", 1, 1, 1, None]]], (A,)),
+    ((A,), "put", ["a", 2, None, None], UNKNOWN, ((("a",), TreeNode(2, 2)),)),
+    ((), "put", ["b", 1, None, ["a", True]], ["keep_while_conditions_not_met"], ()),
+    ((A,), "delete", ["a", None], ["ok", [["a", 1, 1, 1, "explicit"]]], ()),
+    ((A,), "delete", ["a", ["version", 2]], ["ok", []], (A,)),
+    (
+        (A, (("b",), TreeNode(1, kept=(("a",), True)))),
+        "delete",
+        ["a", None],
+        ["ok", [["a", 1, 1, 1, "explicit"], ["b", 1, 1, 1, "keep_while"]]],
+        (),
+    ),
+    (
+        (),
+        "put",
+        ["a/b", 1, None, None],
+        UNKNOWN,
+        ((("a",), TreeNode(None, is_implicit=True)), (("a", "b"), TreeNode(1))),
+    ),
+    ((A,), "get", "a", [1, 1, 1, 0], (A,)),
+    ((A,), "get", "b", None, (A,)),
+    ((A,), "list", None, [["a", 1, 1, 1, 0]], (A,)),
+    ((A,), "txn", [["get", "a", None], ["delete", "a", None]], ["ok", [1]], ()),
+    ((A,), "txn", [["delete", "a", None], ["create", "b", 1], ["update", "a", 1]], ["aborted", 2], (A,)),
+]
 
 GUESSES = {"fenced-mutex", "unordered-queue", "unique-ids"}
 """Models in which an op that crashed may have had several outcomes: their state leaves open which."""

@@ -32,5 +32,5 @@ def test_reads_in_a_mode_of_the_parameter_count_as_reads(seed: int) -> None:
 
 @pytest.mark.parametrize("parameter", ['"read-local"', '["read"]', '["read-far"]', "3"])
 def test_a_parameter_that_lists_no_modes_is_refused(parameter: str) -> None:
-    with pytest.raises(UsageError, match=r"takes a list of read-after, read-leader, read-local"):
+    with pytest.raises(UsageError, match=r"takes a list of read-after, read-fenced, read-leader, read-local"):
         model(f"read-modes({parameter})")

@@ -96,7 +96,10 @@ def test_an_order_of_a_session_rules_out_only_models_that_know_sessions() -> Non
     assert found.evidence["not"] == ["strong-session-causal"]
     assert "strong-session-snapshot-isolation" in found.evidence["also_not"]
     assert judge(BY_SESSION, "causal-cerone").valid == "true"
-    assert judge(BY_SESSION, "causal-cerone").evidence == {"tolerated": ["causal-violation-process"]}
+    assert judge(BY_SESSION, "causal-cerone").evidence == {
+        "tolerated": ["causal-violation-process"],
+        "open_keys": ["x"],
+    }
 
 
 def test_a_violation_without_sessions_rules_out_the_weakest_model_without_sessions() -> None:

@@ -10,6 +10,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from splitbrain.checkers.transactions.columns import transactions_of
@@ -272,3 +273,84 @@ def test_published_histories_have_the_verdicts_of_awdit() -> None:
         for each in found.values():
             if each.valid == "false":
                 assert weak_witness(table, columns, each).sentence
+
+
+def many(rng: random.Random) -> list[Txn]:
+    """Several sessions on few keys: blind writes and updates of what was read; some reads find older versions.
+
+    Some sessions end, and others begin.
+    """
+    sessions, keys = list(range(rng.randint(2, 9))), rng.randint(1, 4)
+    ending = rng.choice([0.0, 0.1, 0.4])
+    stale, blind = rng.choice([0.0, 0.02, 0.1, 0.4]), rng.random()
+    versions: dict[str, list[int | None]] = {f"k{number}": [None] for number in range(keys)}
+    found: list[Txn] = []
+    for _ in range(rng.randint(10, 60)):
+        mops: list[tuple[str, str, int | None]] = []
+        for key in rng.sample(sorted(versions), rng.randint(1, keys)):
+            writes = rng.random() < 0.5
+            if not writes or rng.random() > blind:
+                old = rng.random() < stale
+                mops.append(("r", key, rng.choice(versions[key][-6:]) if old else versions[key][-1]))
+            if writes:
+                versions[key].append(1 + sum(map(len, versions.values())))
+                mops.append(("w", key, versions[key][-1]))
+        place = rng.randrange(len(sessions))
+        found.append((sessions[place], "ok", mops))
+        if rng.random() < ending:
+            sessions[place] = max(sessions) + 1
+    return found
+
+
+def is_causal(transactions: Sequence[Txn]) -> tuple[bool, list[int]]:
+    """By the definition: what each read needs besides, of all that comes before its reader, closes no cycle.
+
+    With it what comes before each transaction by sessions and reads.
+    """
+    writer = {(k, v): n for n, (_, _, mops) in enumerate(transactions) for f, k, v in mops if f == "w"}
+    before: list[int] = []  # of each transaction the set of those that come before it, as the bits of a number
+    reads: list[tuple[int, str, int | None]] = []
+    for number, (process, _, mops) in enumerate(transactions):
+        sources = [each for each in range(number) if transactions[each][0] == process]
+        for f, key, value in mops:
+            if f == "r":
+                source = None if value is None else writer[key, value]
+                reads.append((number, key, source))
+                sources += [] if source is None else [source]
+        known = 0
+        for each in sources:
+            known |= before[each] | 1 << each
+        before.append(known)
+    after = list(before)
+    for reader, key, source in reads:
+        for (each, _), other in writer.items():
+            if each == key and other != source and before[reader] >> other & 1:
+                if source is None:
+                    return False, before
+                after[source] |= 1 << other
+    left = set(range(len(transactions)))
+    while free := {each for each in left if not any(after[each] >> other & 1 for other in left)}:
+        left -= free
+    return not left, before
+
+
+def test_causal_consistency_of_many_sessions_is_decided_by_its_definition() -> None:
+    answers: list[bool] = []
+    for seed in range(200):
+        transactions = many(random.Random(f"many {seed}"))
+        found = judge_weak(transactions_of(to_table(history(transactions))), "causal")
+        answer, before = is_causal(transactions)
+        assert (found.valid == "true") == answer, seed
+        answers.append(answer)
+        readers = np.searchsorted(found.nodes.mop_start, found.pairs.read, side="right") - 1
+        for writer, reader in zip(found.nodes.transaction[found.pairs.before], readers, strict=True):
+            assert before[reader] >> int(writer) & 1, seed
+    assert 40 < sum(answers) < 160
+
+
+def test_sessions_of_which_nobody_knows_all_need_a_chain_each() -> None:
+    alone: list[Txn] = [(number, "ok", [("w", f"k{number}", 1)]) for number in range(60)]
+    all_read: list[tuple[str, str, int | None]] = [("r", f"k{number}", 1) for number in range(60)]
+    stale: Txn = (99, "ok", [("r", "k7", None)])
+    assert judged([*alone, (99, "ok", all_read)])["causal"] == "true"
+    assert judged([*alone, (99, "ok", all_read), stale])["causal"] == "false"

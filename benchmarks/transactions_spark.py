@@ -1,0 +1,114 @@
+"""Transactions over Spark: the same answers as inline, and what the driver holds.
+
+    python benchmarks/transactions_spark.py [--runs 4] [--transactions 1000000] [--large 1000000] [--master 'local[2]']
+
+A store of list-append runs, of a serializable database and of snapshot isolation by turns, and one large run are judged
+inline in a process of its own, and with Spark. Prints seconds, and the growth of the peak memory of the process that
+judges inline, and of Spark's driver. Exits with 1 if answers differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.transaction_histories import Shape, history
+from splitbrain.checkers import stored
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import session
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.arrow import write_parquet
+from splitbrain.results.store import Store
+
+SPECS = (CheckerSpec("list-append", {"consistency_models": ["serializable"]}), CheckerSpec("stats"))
+LEVELS = ("serial", "snapshot")
+
+
+def make_run(root: str, seed: int, transactions: int) -> str:
+    """A finished run; its folder."""
+    run = Store(Path(root)).create("benchmark", seed, {"checkers": list(SPECS)}, 1_790_000_000_000_000_000 + seed)
+    write_parquet(history(Shape(transactions, level=LEVELS[seed % 2], seed=seed)), run.history_path)
+    run.release()
+    return str(run.path)
+
+
+def peak_mb() -> int:
+    """The largest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def answers(verdicts: Sequence[Verdict]) -> list[Any]:
+    """What a person is given, without what differs from time to time."""
+    return [json.loads(json.dumps([each.checker, each.valid, each.anomalies, each.evidence, each.sentence],
+                                  default=str)) for each in verdicts]  # fmt: skip
+
+
+def inline(paths: Sequence[str]) -> dict[str, Any]:
+    """Judge runs one after the other in this process."""
+    before, began = peak_mb(), time.perf_counter()
+    found = [answers(stored.judge_ready(stored.ready(Path(path)))) for path in paths]
+    return {"seconds": time.perf_counter() - began, "grown_mb": peak_mb() - before, "answers": found}
+
+
+def over_spark(spark: Any, paths: Sequence[str]) -> dict[str, Any]:
+    """Judge runs with Spark; memory is that of the driver."""
+    before, began = peak_mb(), time.perf_counter()
+    judged = judge_runs(spark, [Path(path) for path in paths])
+    seconds = time.perf_counter() - began
+    return {
+        "seconds": seconds,
+        "grown_mb": peak_mb() - before,
+        "answers": [answers(judged[Path(path)]) for path in paths],
+    }
+
+
+def apart(work: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function in a process of its own, so that its memory is no part of this one's."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, args)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--transactions", type=int, default=1_000_000, help="of each run")
+    parser.add_argument("--large", type=int, default=1_000_000, help="of the one run that is judged by itself")
+    parser.add_argument("--master", default="local[2]")
+    chosen = parser.parse_args()
+    differ = False
+    with tempfile.TemporaryDirectory() as root:
+        several = [apart(make_run, root, seed, chosen.transactions) for seed in range(chosen.runs)]
+        alone = [apart(make_run, root, chosen.runs, chosen.large)]
+        print(f"{'':42} {'seconds':>8} {'peak grew by MB':>16}  verdicts")
+        with session(chosen.master) as spark:
+            judge_runs(spark.session, [Path(apart(make_run, root, 99, 1000))])
+            for name, paths, count in (
+                (f"{chosen.runs} runs", several, chosen.runs * chosen.transactions),
+                ("one run", alone, chosen.large),
+            ):
+                ours, theirs = apart(inline, paths), over_spark(spark.session, paths)
+                for how, found in (("inline", ours), (f"{chosen.master}, driver", theirs)):
+                    valid = ", ".join(each[0][1] for each in found["answers"])
+                    print(
+                        f"{f'{name}, {count:,} transactions, {how}':42} {found['seconds']:8.1f} "
+                        f"{found['grown_mb']:16,}  {valid}",
+                        flush=True,
+                    )
+                differ |= ours["answers"] != theirs["answers"]
+    print("answers differ" if differ else "the answers are the same")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Do tables of projections hold what the tree holds, and does no node deny what it knew? O(n).
+
+    wrong-record     a record that came was not, or not only, what had been put
+    kept-record      a record was there after its node had gone with what kept it
+    differs          at rest a node's table was not what its tree holds
+    wrong-negative   a node answered that there is no record of a key of which it had answered, or acknowledged, one
+
+Records that are looked up are never removed. So a node that knew one may answer an old one, or that it does not know,
+but never that there is none (KH-15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import cell, client_calls, place
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes: look_up, write, come_and_go and compare are the names of the functions."""
+
+    look_up: str = "read-projected"
+    write: str = "write"
+    come_and_go: str = "come-and-go"
+    compare: str = "compare"
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """An op that was ok: rows of its invocation and completion, and what is in them."""
+
+    invoke: int
+    complete: int
+    f: str
+    key: str | None
+    node: str
+    value: Any
+    result: Any
+
+
+class Projections:
+    """Judges one run; its options are the fields of `Options`."""
+
+    name = "projections"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        try:
+            wanted = msgspec.convert(dict(options), Options)
+        except msgspec.ValidationError as error:
+            fields = ", ".join(Options.__struct_fields__)
+            raise UsageError(f"checker projections: {error}; it takes {fields}.") from None
+        answers = list(_answers(history))
+        found = [*_wrong(answers, wanted), *_negatives(answers, wanted)]
+        figures = {f: sum(answer.f == name for answer in answers) for f, name in msgspec.to_builtins(wanted).items()}
+        if found:
+            return self._violation(history, found, figures)
+        missing = [name for f, name in msgspec.to_builtins(wanted).items() if not figures[f]]
+        if missing:
+            sentence = f"Unknown: no {missing[0]} was answered, so that nothing is known of what it shows."
+            reason = Reason(Code.NO_OCCASION, sentence)
+            return Verdict(
+                checker=self.name, valid="unknown", sentence=sentence, inconclusive=(reason,), figures=figures
+            )
+        sentence = (
+            f"{counted(figures['look_up'], 'look-up')} denied nothing that their nodes knew, "
+            f"{counted(figures['come_and_go'], 'record')} came and went, and {counted(figures['compare'], 'time')} a "
+            "node's table was what its tree holds."
+        )
+        return Verdict(checker=self.name, valid="true", algorithm="scan", sentence=sentence, figures=figures)
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+    def _violation(
+        self, history: pa.Table, found: list[tuple[str, str, tuple[int, ...]]], figures: dict[str, Any]
+    ) -> Verdict:
+        _, sentence, rows = found[0]
+        more = f" ({counted(len(found) - 1, 'more finding')}.)" if len(found) > 1 else ""
+        return Verdict(
+            checker=self.name,
+            valid="false",
+            algorithm="scan",
+            sentence=sentence + more,
+            anomalies=tuple(dict.fromkeys(anomaly for anomaly, _, _ in found)),
+            evidence={"ops": [place(history, row) for row in rows]},
+            figures=figures,
+        )
+
+
+def _answers(history: pa.Table) -> Iterator[_Answer]:
+    calls = client_calls(history)
+    ok = calls.ended("ok")
+    for invoke, complete in zip(calls.invoke[ok].tolist(), calls.complete[ok].tolist(), strict=True):
+        yield _Answer(
+            invoke,
+            complete,
+            cell(history, "f", invoke),
+            cell(history, "key", invoke),
+            cell(history, "node", complete) or "?",
+            cell(history, "value", invoke),
+            cell(history, "value", complete),
+        )
+
+
+def _wrong(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    for answer in answers:
+        if answer.f == wanted.come_and_go and answer.result != [answer.value, None]:
+            then, after = answer.result
+            if then != answer.value:
+                said = f"{answer.node} had {then!r} of a key of which only {answer.value} had been put."
+                yield "wrong-record", f"Wrong record: {said}", (answer.invoke, answer.complete)
+            else:
+                said = f"{answer.node} had {after!r} of a key whose node had gone with what kept it."
+                yield "kept-record", f"Kept record: {said}", (answer.invoke, answer.complete)
+        elif answer.f == wanted.compare and answer.result:
+            keys = ", ".join(map(str, answer.result[:5]))
+            said = f"at rest the table of {answer.node} was not what its tree holds, of the keys {keys}."
+            yield "differs", f"Differs: {said}", (answer.complete,)
+
+
+def _negatives(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    knew: dict[tuple[str, str | None], _Answer] = {}
+    for answer in sorted(answers, key=lambda answer: answer.complete):
+        shows = answer.f == wanted.write or (answer.f == wanted.look_up and answer.result is not None)
+        if shows:
+            knew.setdefault((answer.node, answer.key), answer)
+    for answer in answers:
+        before = knew.get((answer.node, answer.key))
+        if answer.f != wanted.look_up or answer.result is not None or before is None:
+            continue
+        if before.complete < answer.invoke:
+            said = (
+                f"{answer.node} answered that there is no record of key {answer.key!r}, of which it had known one "
+                "before, and none is ever removed."
+            )
+            yield "wrong-negative", f"Wrong negative: {said}", (before.complete, answer.invoke, answer.complete)

@@ -1,0 +1,150 @@
+"""The checkers of bank, long fork, G2 and monotonic: each anomaly by the smallest history that has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op, OpType
+
+Step = tuple[int, OpType, str, Any]
+"""Process, type, function, value."""
+
+EVEN = {"0": 10, "1": 10}
+TWO = {"accounts": 2, "total": 20}
+
+
+def judged(checker: str, steps: list[Step], **options: Any) -> Verdict:
+    """The verdict on a history of one key (none for bank)."""
+    key = None if checker == "bank" else "k"
+    ops = [
+        Op(index=place, time=place, process=process, type=kind, f=f, key=key, value=value, node="n1")
+        for place, (process, kind, f, value) in enumerate(steps)
+    ]
+    [verdict] = engine.judge(to_table(ops), [CheckerSpec(checker, options)], None, weaker=False)
+    return verdict
+
+
+def did(f: str, asked: Any, answer: Any, process: int = 0, ended: OpType = "ok") -> list[Step]:
+    """An op with no other one beside it."""
+    return [(process, "invoke", f, asked), (process, ended, f, answer)]
+
+
+def at_once(*ops: tuple[str, Any, Any]) -> list[Step]:
+    """Ops of different processes that are all under way together."""
+    begun: list[Step] = [(process, "invoke", f, asked) for process, (f, asked, _) in enumerate(ops)]
+    return [*begun, *((process, "ok", f, answer) for process, (f, _, answer) in enumerate(ops))]
+
+
+TRANSFER = {"from": 0, "to": 1, "amount": 3}
+
+FOUND: list[tuple[str, list[Step], dict[str, Any], str]] = [
+    ("bank", did("read", None, {"0": 10, "1": 11}), TWO, "wrong-total"),
+    ("bank", did("read", None, {"0": -1, "1": 21}), TWO, "negative-balance"),
+    ("bank", did("read", None, {"0": 20}), TWO, "wrong-accounts"),
+    ("bank", did("read", None, {"0": 20, "1": None}), TWO, "wrong-accounts"),
+    ("bank", did("read", None, None), TWO, "wrong-accounts"),
+    (
+        "long-fork",
+        at_once(("write", 0, 0), ("write", 1, 1), ("read", None, [1, None]), ("read", None, [None, 1])),
+        {},
+        "long-fork",
+    ),
+    ("long-fork", did("read", None, [1, None]), {}, "wrong-value"),
+    ("long-fork", [*did("write", 0, 0), *did("read", None, [2, None])], {}, "wrong-value"),
+    ("g2", at_once(("insert", [1, None], [1, None]), ("insert", [None, 2], [None, 2])), {}, "two-inserted"),
+    (
+        "g2",
+        [
+            *did("insert", [1, None], None, 0, "info"),
+            *did("insert", [None, 2], [None, 2], 1),
+            *did("read", None, [1, 2]),
+        ],
+        {},
+        "two-inserted",
+    ),
+    ("g2", [*did("insert", [1, None], [1, None]), *did("read", None, [None, None])], {}, "vanished"),
+    ("g2", did("read", None, [1, None]), {}, "wrong-row"),
+    ("monotonic", at_once(("increment", 0, [3, 0, 0]), ("increment", 1, [3, 0, 0])), {}, "duplicate"),
+    ("monotonic", at_once(("read", None, [1, 0, 0]), ("read", None, [0, 2, 0])), {}, "not-at-once"),
+    ("monotonic", [*did("increment", 0, [0, 0, 0]), *did("read", None, [0, 0, 0], 1)], {}, "went-back"),
+    ("monotonic", did("read", None, [1, 0, 0]), {}, "impossible"),
+]
+
+
+@pytest.mark.parametrize(("checker", "steps", "options", "anomaly"), FOUND)
+def test_each_anomaly_is_found_with_the_ops_that_show_it(
+    checker: str, steps: list[Step], options: dict[str, Any], anomaly: str
+) -> None:
+    verdict = judged(checker, steps, **options)
+    assert verdict.valid == "false"
+    assert anomaly in verdict.anomalies
+    assert verdict.sentence
+    assert 1 <= len(verdict.evidence["ops"]) <= 2
+
+
+SOUND: list[tuple[str, list[Step], dict[str, Any]]] = [
+    ("bank", at_once(("transfer", TRANSFER, TRANSFER), ("read", None, EVEN), ("read", None, {"0": 7, "1": 13})), TWO),
+    (
+        "long-fork",
+        at_once(("write", 0, 0), ("write", 1, 1), ("read", None, [1, None]), ("read", None, [1, 1])),
+        {},
+    ),
+    (
+        "g2",
+        [
+            *[(0, "invoke", "insert", [1, None]), (1, "invoke", "insert", [None, 2])],
+            *[(0, "fail", "insert", None), (1, "ok", "insert", [None, 2])],
+            *did("read", None, [None, 2]),
+        ],
+        {},
+    ),
+    ("monotonic", at_once(("increment", 0, [0, 0, 0]), ("increment", 1, [1, 0, 0]), ("read", None, [1, 2, 0])), {}),
+]
+
+
+@pytest.mark.parametrize(("checker", "steps", "options"), SOUND)
+def test_what_some_order_explains_is_true_and_was_tested(
+    checker: str, steps: list[Step], options: dict[str, Any]
+) -> None:
+    verdict = judged(checker, steps, **options)
+    assert (verdict.valid, verdict.inconclusive) == ("true", ()), verdict.sentence
+
+
+def test_an_increment_of_unknown_outcome_may_have_counted_and_one_that_failed_may_not() -> None:
+    for ended, valid in (("info", "unknown"), ("ok", "false")):
+        steps = [*did("increment", 0, [0, 0, 0], 1, ended), *did("read", None, [0, 0, 0])]  # pyright: ignore[reportArgumentType]
+        assert judged("monotonic", steps).valid == valid
+
+
+def test_where_only_sessions_count_another_process_may_see_less() -> None:
+    steps = [*did("increment", 0, [0, 0, 0]), *did("read", None, [0, 0, 0], 1)]
+    assert judged("monotonic", steps, sessions=True).valid == "unknown"
+    steps = [*did("increment", 0, [0, 0, 0]), *did("read", None, [0, 0, 0], 0)]
+    assert judged("monotonic", steps, sessions=True).anomalies == ("went-back",)
+
+
+def test_real_time_is_nothing_to_a_long_fork() -> None:
+    steps = [*did("write", 0, 0), *did("read", None, [None, None]), *did("write", 1, 1), *did("read", None, [1, None])]
+    assert judged("long-fork", steps).valid == "true"
+
+
+@pytest.mark.parametrize(
+    ("checker", "options", "told"),
+    [
+        ("bank", {"total": "much"}, "option 'total' must be a whole number"),
+        ("monotonic", {"sessions": 1}, "option 'sessions' is true or false"),
+    ],
+)
+def test_wrong_options_are_refused(checker: str, options: dict[str, Any], told: str) -> None:
+    from splitbrain.checkers.registry import checker as named
+
+    table = to_table([msgspec.structs.replace(Op(process=0, type="invoke", f="read"), index=0, time=0)])
+    with pytest.raises(UsageError, match=told):
+        named(checker).check(table, options)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
