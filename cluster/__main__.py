@@ -8,13 +8,16 @@ stopped in good order, 1 the node failed, 2 the command line is wrong.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from splitbrain.cluster.arguments import USAGE, parse
 from splitbrain.cluster.errors import ArgumentError, ClusterError
+from splitbrain.cluster.longcollections import LongCollections
 from splitbrain.cluster.marks import MARKS_VARIABLE
 from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.real import RealWorld, marks_reported
@@ -31,6 +34,7 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
     try:
+        gc.callbacks.append(LongCollections(time.perf_counter))
         with marks_reported(os.environ.get(MARKS_VARIABLE)):
             asyncio.run(_run(config, Path(data)))
     except (ClusterError, OSError) as error:
