@@ -59,9 +59,21 @@ GIVEN: dict[str, list[str]] = {
     **{f"cluster ctl {each}": ["/x"] for each in ("get", "children", "delete")},
     **{f"cluster ctl {each}": ["/x", "1"] for each in ("put", "create", "update")},
     "cluster ctl cas": ["/x", "1", "2"],
+    **{f"cluster ctl {each}": ["/x"] for each in ("exists", "count", "delete-if", "clear", "run-procedure")},
+    "cluster ctl put-if": ["/x", "1"],
+    "cluster ctl export": ["tree.export"],
+    "cluster ctl import": ["history.jsonl"],
+    "cluster ctl transact": ["values:1"],
+    "cluster ctl put-procedure": ["/p", "steps:1"],
+    "cluster ctl register-projection": ["users_v1", "/users/*"],
+    "cluster ctl unregister-projection": ["users_v1"],
+    "cluster ctl look-up": ["users_v1"],
+    "cluster ctl register-trigger": ["made", "/x", "/p"],
+    "cluster ctl unregister-trigger": ["made"],
     "cluster log": ["history.jsonl"],
     "cluster state": ["history.jsonl"],
-    **{f"cluster ctl {each}": ["n1"] for each in ("add", "remove", "transfer")},
+    **{f"cluster ctl {each}": ["n1"] for each in ("add", "remove", "transfer", "join")},
+    "cluster ctl reset": ["n1", "--yes"],
     "images build": ["node"],
 }
 """What a command needs beside the option in question, where it needs anything."""
@@ -108,6 +120,70 @@ def _of_reads(command: str) -> Told:
     }
 
 
+def _ctl(command: str, *more: str) -> list[str]:
+    return ["cluster", "ctl", command, *GIVEN.get(f"cluster ctl {command}", []), *more]
+
+
+_MODE: Told = {"--mode": "each promises something else"}
+_PATTERN: Told = {"pattern": "the cluster says what is none"}
+_MANY: Told = {"--many": "without it a pattern of many nodes is refused"}
+_FUNCTION: Told = {"function": "one that the cluster does not know is refused (test_ctl_tree)"}
+
+
+def _when(command: str) -> Told:
+    return {"--when": [(_ctl(command, "--when", "no"), "--when")]}
+
+
+def _of_the_store() -> dict[str, Told]:
+    """What commands of `cluster ctl` take that reach for more than single values."""
+    more: dict[str, Told] = {
+        "exists": {**_PATH, **_MODE},
+        "count": {**_PATTERN, **_MODE, **_when("count")},
+        "list": {**_PATTERN, **_MODE, **_JSON, **_when("list"), "--after": "as of get"},
+        "put-if": {
+            **_PATTERN,
+            **_MANY,
+            **_when("put-if"),
+            "value": "each is another value",
+            "--keep-while": "each keeps",
+        },
+        "delete-if": {**_PATTERN, **_MANY, **_when("delete-if")},
+        "clear": {**_PATTERN, **_MANY, **_when("clear")},
+        "export": {**_MODE, "--pattern": "each is another part", "file": "each is another place"},
+        "import": {"file": "one that is cut short is refused, and nothing put"},
+        "transact": {
+            **_MODE,
+            **_FUNCTION,
+            "data": "each is another transaction",
+            "--writes": "each allows something else",
+        },
+        "put-procedure": {**_PATH, **_FUNCTION, "data": "each is another procedure"},
+        "run-procedure": {**_PATH, "arguments": "each is another run", "--write": "without it a write is refused"},
+        "register-projection": {
+            **_PATTERN,
+            "name": "each is another projection",
+            "--kind": "each is another table",
+            "--function": "one that the cluster does not know is refused (test_ctl_tree)",
+            "--table": "each is another table",
+        },
+        "unregister-projection": {"names": "one that is not there is left out of the answer", "--all": "all of them"},
+        "projections": {**_MODE},
+        "look-up": {"table": "one that is not there is refused", "key": "each is another record"},
+        "register-trigger": {
+            **_PATTERN,
+            "id": "each is another trigger",
+            "procedure": "each runs something else",
+            "--on": [(_ctl("register-trigger", "--on", "read"), "--on")],
+            "--priority": "each is another order",
+        },
+        "unregister-trigger": {"ids": "one that is not there is left out of the answer"},
+        "triggers": {**_MODE},
+        "join": {**_NAME, **_JSON},
+        "reset": {**_NAME, **_JSON, "--yes": "without it nothing is done"},
+    }
+    return {f"cluster ctl {command}": {**_of_ctl(command), **told} for command, told in more.items()}
+
+
 TABLE: dict[str, Told] = {
     "run": {
         "--workload": "each is another test",
@@ -132,6 +208,10 @@ TABLE: dict[str, Told] = {
         "--ssh-user": [
             ([*SSH, "--hosts", "n1=a@h,n2=b@i", "--ssh-user", "c"], "--ssh-user c: each of --hosts has a user already"),
             (["run", "--ssh-user", "c"], "it is for --backend ssh, not local"),
+        ],
+        "--consistency-model": [
+            ([*SIM, "--workload", "list-append", "--consistency-model", "serialisable"], "'serialisable'"),
+            ([*SIM, "--consistency-model", "serializable"], "--consistency-model"),
         ],
         "--world": [
             (["run", "--world", "lan"], "--world lan: it is for simulated nodes: add --backend sim"),
@@ -393,6 +473,7 @@ TABLE: dict[str, Told] = {
         "--base-port": [(["cluster", "up", "--base-port", "80"], "80 is not in the range")],
         "--spares": [(["cluster", "up", "--spares", "101"], "101 is not in the range")],
         "--bug": [(["cluster", "up", "--bug", "M99"], "there is no bug 'M99'")],
+        "--functions": [(["cluster", "up", "--functions", "nope:X"], "--functions")],
         "--dir": [
             (["cluster", "up", "--dir", "history.jsonl"], "history.jsonl is no folder"),
             (["cluster", "up", "--dir", "/proc/x"], "cannot write to the folder /proc/x"),
@@ -410,6 +491,7 @@ TABLE: dict[str, Told] = {
     **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("members", "status", "snapshot", "checkpoint")},
     "cluster ctl add": {**_of_ctl("add"), **_NAME, **_JSON, "--role": "each is another part"},
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("remove", "transfer")},
+    **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),
         **_JSON,
@@ -557,14 +639,14 @@ def test_what_is_no_number_of_anything_is_refused(refused: Refused, command: str
         for value in ("nan", "inf", "-1"):
             refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
     for option in _options(command, click.types.IntParamType, click.IntRange):
-        for value in ("-1", "9" * 30, "1.5"):
+        for value in ("9" * 30, "1.5", *([] if option == "--priority" else ["-1"])):
             refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_option_given_twice_is_refused(refused: Refused, command: str) -> None:
     for option in COMMANDS[command].params:
-        if isinstance(option, click.Option):
+        if isinstance(option, click.Option) and not option.multiple:
             called = _called(option)
             once = [called] if option.is_flag else [called, "1"]
             refused([*command.split(), *once, *once], "is given 2 times")

@@ -74,10 +74,12 @@ def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, fu
     from splitbrain.cluster.client import BUGS
     from splitbrain.harness.campaigns.compose import node_names
     from splitbrain.harness.contract.listed import names
+    from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 
     for each in names("--bug", bug):
         if each not in BUGS:
             raise UnknownNameError("bug", each, BUGS)
+    MetadataFunctions(names("--functions", functions))
     home = Path(directory)
     former = stored(home)
     if former is not None and any(alive(node) for node in former.nodes):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from splitbrain.cluster.client import ReadMode, TransactionMode
 
 
+PRIORITY_MAX: Final = 1 << 31
+
+
 class _Function(click.ParamType[Any, Any]):
     name = "NAME:VERSION"
 
@@ -108,7 +111,13 @@ def run_procedure(call: Call, path: str, arguments: str, write: bool) -> None:
 @click.argument("pattern")
 @click.argument("procedure")
 @click.option("--on", "on", default="create,update,delete", show_default=True, help="After which changes.")
-@click.option("--priority", default=0, show_default=True, type=int, help="Those with a higher one run first.")
+@click.option(
+    "--priority",
+    default=0,
+    show_default=True,
+    type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX),
+    help="Those with a higher one run first.",
+)
 @with_call
 def register_trigger(call: Call, id: str, pattern: str, procedure: str, on: str, priority: int) -> None:
     """Have the procedure stored at PROCEDURE run after changes of tree nodes that PATTERN matches.
