@@ -196,7 +196,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     rng = Streams(seed)["swarm"]
     theme = theme_of(seed, asked)
     workload = _workload(rng, _favoured(theme.workloads, asked.workloads))
-    nemeses = _favoured(theme.nemeses, asked.nemeses)
+    nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
     nodes = rng.choice(_node_counts(nemeses, asked.nodes))
     nemesis = _faults(rng, nemeses, nodes)
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit)
@@ -269,6 +269,12 @@ def _concerns(theme: Theme, asked: Asked) -> bool:
 def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
     """What a theme favours of what was asked for; all that was if it favours nothing."""
     return [name for name in asked if name in favourites or not favourites]
+
+
+def _bearable(nemeses: Sequence[str], workload: str) -> Sequence[str]:
+    """Without the upgrade, until whose end a cluster has none of what the workload asks, if something else is left."""
+    others = [name for name in nemeses if name == "none" or entry(name).kind.name != "upgrade"]
+    return others if others and needs(workload) & MORE_OPERATIONS else nemeses
 
 
 def _workload(rng: Rng, able: Sequence[str]) -> str:
