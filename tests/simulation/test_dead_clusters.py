@@ -116,6 +116,17 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
     "read-modes": ("write", *SESSION_READS),
+    "fenced-reads": ("write", "read_as"),
+    "tree": ("in_tree",),
+    "projections": ("write_record", "look_up", "come_and_go", "differing_records"),
+    "list-append": ("transact",),
+    "rw-register": ("update",),
+    "bank": ("transact", "update"),
+    "long-fork": ("transact",),
+    "g2": ("transact", "update"),
+    "causal": ("transact",),
+    "monotonic": ("transact", "update"),
+    "multi-cas": ("transact", "update"),
     "topology": ("declare", "delete", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
@@ -194,13 +205,23 @@ QUICK: Final = [
 _PAIRS: Final = (("none", "partition-one"), ("clock", "pause-one"))
 """Faults that are tried together: in each pair one leaves nodes alone, and one cuts a node off."""
 
+SINGLE: Final = ("register", "set", "declare", "create-once", "counter", "lock", "records", "lease-lock", "read-modes")
+"""Workloads of single values: coverage judges all others by the same rules, so that of these a part is tried."""
+
+OF_OTHERS: Final = ("nothing answers under faults", "everything fails at the end", "one node silent")
+
+
+def tried(workload: str) -> list[str]:
+    return [name for name in cells(workload) if workload in SINGLE or name in OF_OTHERS or name.endswith("alone")]
+
+
 ALL: Final = [
     (workload, nemesis, name)
     for row, workload in enumerate(CALLS)
-    for place, name in enumerate(cells(workload))
-    for nemesis in _PAIRS[(row + place) % 2]
+    for place, name in enumerate(tried(workload))
+    for nemesis in _PAIRS[(row + place) % 2][: 2 if workload in SINGLE else 1]
 ]
-"""Every workload with everything that can be dead, in turn with one pair of faults and with the other."""
+"""Every workload with what can be dead, in turn with one pair of faults and with the other."""
 
 
 def test_the_table_has_a_row_for_every_workload() -> None:
@@ -232,8 +253,10 @@ def test_no_dead_cluster_passes(workload: str, nemesis: str, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", list(CALLS))
-@pytest.mark.parametrize("nemesis", list(SURVIVED))
+@pytest.mark.parametrize(
+    ("workload", "nemesis"),
+    [(workload, nemesis) for workload in CALLS for nemesis in (SURVIVED if workload in SINGLE else ["none"])],
+)
 def test_what_a_correct_cluster_survives_passes(workload: str, nemesis: str) -> None:
     outcome, told = outcome_of(workload, nemesis)
     expected = Outcome.VIOLATION if (workload, nemesis) in UNSAFE else Outcome.PASS

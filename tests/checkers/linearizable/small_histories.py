@@ -88,7 +88,7 @@ def _ids(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
 
 
 def _maps(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
-    if f == "write":
+    if f in ("write", "cas"):
         return [value]
     values = (None, 0, 1)
     if f == "read":

@@ -30,7 +30,7 @@ from tests.checkers.linearizable.support import (
 MODELS = sorted(INVOCATIONS)
 HISTORIES = 150
 UNBOUNDED = {
-    *("counter", "kv", "reentrant-mutex", "fenced-mutex"),
+    *("counter", "kv", "reentrant-mutex", "fenced-mutex", "tree"),
     *("fifo-queue", "unordered-queue", "priority-queue", "stack"),
 }
 """Models with no end of states."""
