@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.read_modes import SESSION_READS
-from splitbrain.harness.contract.sessions import LEASE_LOCKS, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import GROUPS, LEASE_LOCKS, DefiniteError, IndefiniteError, calls
 from splitbrain.harness.running.recovery import PROBE_KEY
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.results.history import HARNESS, Op
 from tests.simulation.lease_locks import LeaseLocks
 
-OPS: Final = (
-    *("read", "write", "compare_and_set", "create", "add", "elements", "increment", "read_counter"),
-    *("lock", "unlock", "lease_lock", "lease_unlock"),
-    *("declare", "delete", "entities", "projected"),
-    *SESSION_READS,
+OPS: Final = frozenset(
+    {call for group in GROUPS.values() for call, is_awaited in calls(group.protocol).items() if is_awaited}
+    - {"prepare_topology", "read_as"}
+    | set(SESSION_READS)
 )
 """What a session is asked; of `read_as`, the kind of read."""
 
@@ -53,7 +52,7 @@ class Dying(Metadata):
         dead: Callable[[], bool],
         *,
         nodes: tuple[NodeId, ...] = (),
-        calls: tuple[str, ...] = OPS,
+        calls: Collection[str] = OPS,
     ) -> None:
         super().__init__()
         self.how = how

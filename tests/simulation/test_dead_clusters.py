@@ -115,12 +115,12 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "lock": ("lock", "unlock"),
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
-    "read-modes": ("write", *SESSION_READS),
-    "fenced-reads": ("write", "read_as"),
+    "read-modes": ("write", *(f for f in SESSION_READS if f != "read-fenced")),
+    "fenced-reads": ("write", "read", "read-fenced", "read-local"),
     "tree": ("in_tree",),
     "projections": ("write_record", "look_up", "come_and_go", "differing_records"),
     "list-append": ("transact",),
-    "rw-register": ("update",),
+    "rw-register": (),
     "bank": ("transact", "update"),
     "long-fork": ("transact",),
     "g2": ("transact", "update"),
@@ -131,8 +131,13 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
 
-GIVEN: Final[dict[str, dict[str, Any]]] = {"lease-lock": {"time_limit": 20.0, "concurrency": "8n"}}
-"""Workloads that need another load: a holder works for up to 20 s, so there must be many locks."""
+GIVEN: Final[dict[str, dict[str, Any]]] = {
+    "lease-lock": {"time_limit": 20.0, "concurrency": "8n"},
+    **{key: {"rate": 200.0, "concurrency": "5n"} for key in ("bank", "g2", "monotonic")},
+}
+"""Workloads that need another load: a holder works for up to 20 s, so there must be many locks; and where transactions
+must meet, many clients.
+"""
 
 WITHOUT_END: Final = ("lock", "records", "lease-lock")
 """Workloads without a final phase."""

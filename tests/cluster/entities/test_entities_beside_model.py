@@ -6,4 +6,4 @@ from tests.cluster.entities.entities_modelled import run
 
 
 def test_db_1_to_db_9_entities_projections_and_routes_are_as_the_model_says_after_every_step() -> None:
-    run(1_000, same=True)
+    run(600, same=True)

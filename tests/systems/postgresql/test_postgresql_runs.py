@@ -16,22 +16,19 @@ READ_SKEWS = {"G-single-item", "G-single", "lost-update", "G-nonadjacent-item", 
 WRITE_SKEWS = {"G2-item", "G2"}
 
 
-@pytest.mark.parametrize("workload", ["list-append", "rw-register"])
-def test_each_level_shows_the_anomalies_that_it_allows_and_no_other(tmp_path: Path, workload: str) -> None:
-    found = {
-        level: at_level(tmp_path / level, level, workload, seconds=12)
-        for level in ("read-committed", "repeatable-read", "serializable")
-    }
+def test_each_level_shows_the_anomalies_that_it_allows_and_no_other(tmp_path: Path) -> None:
+    runs = {"read-committed": "rw-register", "repeatable-read": "list-append", "serializable": "list-append"}
+    found = {level: at_level(tmp_path / level, level, workload, seconds=10) for level, workload in runs.items()}
     assert {level: each["outcome"] for level, each in found.items() if each["outcome"] == "violation"} == {}
-    seen = {level: set(shown(each, workload)) for level, each in found.items()}
+    seen = {level: set(shown(each, runs[level])) for level, each in found.items()}
     assert seen["read-committed"] & {"lost-update", "G-single-item"}
     assert seen["repeatable-read"] & WRITE_SKEWS
     assert not seen["repeatable-read"] & READ_SKEWS
     assert not seen["serializable"]
 
 
-def test_a_register_of_one_node_passes_under_kills_pauses_losses_of_power_and_wrong_clocks(tmp_path: Path) -> None:
-    faults = ["--nemesis", "kill,pause,power,clock", "--interval", "3", "--time-limit", "60", "--seed", "5"]
+def test_a_register_of_one_node_passes_under_kills_pauses_and_losses_of_power(tmp_path: Path) -> None:
+    faults = ["--nemesis", "kill,pause,power", "--interval", "3", "--time-limit", "40", "--seed", "5"]
     words = ["run", "--json", "--system", "postgresql", "--nodes", "1", "--workload", "register", *faults]
     found, store = comes_out(
         "pass", lambda store: splitbrain(*words, "--concurrency", "12", "--store", str(store)), tmp_path
