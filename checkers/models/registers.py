@@ -81,7 +81,7 @@ class CasRegister(AssignmentModel):
 
 
 class ReadModes(CasRegister):
-    """A register with modes of reading.
+    """A register, by modes.
 
     A `read` must be linearizable with all changes. One in another mode (`read-leader`, `read-local`, `read-after`,
     `read-fenced`) says nothing, except in the modes of the parameter, a list. It is null at first.
