@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pyarrow as pa
+
 from splitbrain.results.arrow import Column, compute
 
 _NUMBER: Final = r"(?:0|-?[1-9][0-9]{0,17})"
@@ -26,7 +28,7 @@ _STEPS: Final = ((r":([a-z-]+)", r'"\1"'), (r"nil\]", "null]"), (r"[ ,]+", ","))
 def translated(values: Column) -> Column:
     """The JSON of values in that form; null for all others."""
     plain: Any = compute.match_substring_regex(values, _TRANSACTION)
-    found: Any = compute.if_else(plain, values, None)
+    found: Any = compute.if_else(plain, values, pa.nulls(1, pa.string())[0])  # None itself would load pandas
     for pattern, replacement in _STEPS:
         found = compute.replace_substring_regex(found, pattern, replacement)
     return found

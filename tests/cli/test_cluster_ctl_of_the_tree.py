@@ -34,6 +34,7 @@ EXISTS = '["if_node_exists", true]'
 @pytest.mark.slow
 def test_kh2_to_kh18_the_tree_from_the_command_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("ctl_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(Path.cwd())  # as the command itself does
     call("up", "--nodes", "1", "--base-port", str(five_free_ports()), "--functions", "ctl_functions:FUNCTIONS")
     while answer(call("ctl", "status", "--json"))["machine_version"] < 3:
         time.sleep(0.05)

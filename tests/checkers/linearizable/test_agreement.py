@@ -26,7 +26,9 @@ def assert_agreement(tally: Tally, histories: int) -> None:
 
 @pytest.mark.slow
 def test_every_model_is_among_the_vocabularies() -> None:
-    assert {vocabulary.model.partition("(")[0] for vocabulary in VOCABULARIES.values()} == set(models.names())
+    assert {vocabulary.model.partition("(")[0] for vocabulary in VOCABULARIES.values()} == set(models.names()) - {
+        "tree"
+    }, "that of trees is compared with the store"
 
 
 def test_everybody_agrees_with_the_definition_on_a_sample() -> None:
