@@ -131,7 +131,7 @@ def test_the_server_that_writes_back_survives_a_hunt(tmp_path: Path) -> None:
             RIGHT,
             *HUNT,
             "--time-limit",
-            "6",
+            "12",
             "--seed",
             "1",
             "--runs",
