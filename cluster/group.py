@@ -582,11 +582,12 @@ class Group:
 
     def _write_down(self, last: Entry) -> None:
         """Have the state written down after this entry, the last one applied, if it is time."""
-        if not self._store.is_large:
-            self._snapshots.applied(last, self._store.dump)
-        elif self._snapshots.is_due(last):
+        if self._store.is_large and self._snapshots.is_due(last):
             reached("state written down in slices")
             self._in_slices(self._store.dump_in_slices(), lambda state: self._snapshots.applied(last, lambda: state))
+        else:
+            # Of a large state that is not due a checkpoint may be promoted; nothing is written.
+            self._snapshots.applied(last, self._store.dump)
 
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs

@@ -11,15 +11,13 @@ from typing import Final
 
 import msgspec
 
-from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.capabilities import STRICT_SERIALIZABLE
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import TRANSACTIONS
-from splitbrain.harness.contract.test import OpShape, Workload
+from splitbrain.harness.contract.test import Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, invoke
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.history import Mop, Op
-from splitbrain.workloads.transactions import TXN, Keys, TransactionClient, final_transactions, keys_written
+from splitbrain.workloads.transactions import TXN, Keys, TransactionClient, judged_by, keys_written
 
 LENGTH_MAX: Final = 4
 APPENDS_PER_OP: Final = (1 + LENGTH_MAX) / 2 / 2
@@ -70,17 +68,7 @@ def list_append(
         time_limit_s: length of the faults phase, likewise.
         isolation: the consistency models that transactions must satisfy, separated by commas.
     """
-    return Workload(
-        name="list-append",
-        client=TransactionClient(),
-        generator=Appends(),
-        final_generator=final_transactions(keys_written(rate, time_limit_s, APPENDS_PER_OP)),
-        checkers=(
-            CheckerSpec("list-append", {"consistency_models": isolation.split(",")}),
-            CheckerSpec("stats"),
-            CheckerSpec("coverage", {"fs": [TXN]}),
-        ),
-        fs=(TXN,),
-        needs=frozenset({TRANSACTIONS.name}),
-        shapes={TXN: OpShape(writes=frozenset({"append"}))},
+    keys = keys_written(rate, time_limit_s, APPENDS_PER_OP)
+    return judged_by(
+        "list-append", isolation, client=TransactionClient(), generator=Appends(), write="append", keys=keys
     )

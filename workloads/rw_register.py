@@ -15,15 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.capabilities import STRICT_SERIALIZABLE
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import TRANSACTIONS
-from splitbrain.harness.contract.test import OpShape, Test, Workload
+from splitbrain.harness.contract.test import Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, invoke
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.history import Mop, Op
-from splitbrain.workloads.transactions import TXN, Keys, TransactionClient, final_transactions, keys_written
+from splitbrain.workloads.transactions import TXN, Keys, TransactionClient, judged_by, keys_written
 
 READ_ONLY: Final = 0.3
 """The share of transactions that only read, two keys each."""
@@ -111,17 +109,7 @@ def rw_register(
         time_limit_s: length of the faults phase, likewise.
         isolation: the consistency models that transactions must satisfy, separated by commas.
     """
-    return Workload(
-        name="rw-register",
-        client=RegisterTransactions(),
-        generator=MiniTransactions(),
-        final_generator=final_transactions(keys_written(rate, time_limit_s, WRITES_PER_OP)),
-        checkers=(
-            CheckerSpec("rw-register", {"consistency_models": isolation.split(",")}),
-            CheckerSpec("stats"),
-            CheckerSpec("coverage", {"fs": [TXN]}),
-        ),
-        fs=(TXN,),
-        needs=frozenset({TRANSACTIONS.name}),
-        shapes={TXN: OpShape(writes=frozenset({"w"}))},
+    keys = keys_written(rate, time_limit_s, WRITES_PER_OP)
+    return judged_by(
+        "rw-register", isolation, client=RegisterTransactions(), generator=MiniTransactions(), write="w", keys=keys
     )

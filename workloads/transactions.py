@@ -12,9 +12,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.sessions import TRANSACTIONS, Transactions
 from splitbrain.harness.contract.sessions import Mop as SessionMop
+from splitbrain.harness.contract.test import OpShape, Workload
 from splitbrain.harness.generators import Generator, invoke, sequence
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Mop, Op
@@ -91,6 +93,35 @@ class Keys(msgspec.Struct, frozen=True):
         active, written = list(self.active), list(self.written)
         active[place], written[place] = key, count
         return Keys(tuple(active), tuple(written), self.most)
+
+
+def judged_by(
+    checker: str, isolation: str, *, client: TransactionClient, generator: Generator, write: str, keys: int
+) -> Workload:
+    """A workload of transactions that a checker of the same name judges.
+
+    Args:
+        checker: its name.
+        isolation: the consistency models that transactions must satisfy, separated by commas.
+        client: carries them out.
+        generator: makes them.
+        write: the function of their micro-operations that write.
+        keys: how many of them are written in a run.
+    """
+    return Workload(
+        name=checker,
+        client=client,
+        generator=generator,
+        final_generator=final_transactions(keys),
+        checkers=(
+            CheckerSpec(checker, {"consistency_models": isolation.split(",")}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": [TXN]}),
+        ),
+        fs=(TXN,),
+        needs=frozenset({TRANSACTIONS.name}),
+        shapes={TXN: OpShape(writes=frozenset({write}))},
+    )
 
 
 def final_transactions(keys: int) -> Generator:

@@ -219,8 +219,8 @@ class _Run:
                 if rows.any():
                     op = looks[int(np.flatnonzero(rows)[0])]
                     verb = "did not show it" if anomaly == "lost" else "showed it"
-                    told = f"{anomaly.capitalize()}: {words_for(entity)} {sentence} {self._answer(op)} {verb}."
-                    yield Finding(anomaly, told, (op.invoke, op.complete))
+                    said = f"{anomaly.capitalize()}: {words_for(entity)} {sentence} {self._answer(op)} {verb}."
+                    yield Finding(anomaly, said, (op.invoke, op.complete))
 
     def _is_there(self, entity: Id, begin: Ints, end: Ints) -> Any:
         return holds(self.made.get(entity, ()), self._removals(entity), begin, end)

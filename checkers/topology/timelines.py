@@ -2,8 +2,8 @@
 
 Times are rows of the history, whose order is that of real time. A call that made an entity did so at one moment between
 its invocation and its answer; one of unknown outcome may have done so at any time after its invocation, or never. So
-the entity is there throughout an interval if an acknowledged call made it before, and whatever could remove it was
-answered before that call began, or begins after the interval. That it is not there follows in the same way.
+the entity is there throughout an interval if an acknowledged call made it before, and each call that could remove it
+was answered before that call began, or begins after the interval. That it is not there follows in the same way.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ BURST_INTERVALS: Final = 0.25
 MOMENTARY: Final = frozenset({"restart", "membership", "upgrade"})
 """Kinds of fault that may last for milliseconds only: bursts would pass by them."""
 
-SILENCING: Final = ("-all", "-majority")
-"""How names of faults end that leave no quorum, half of the time."""
+SILENCING: Final = frozenset(f"{kind}-{nodes}" for kind in ("kill", "pause", "power") for nodes in ("all", "majority"))
+"""Faults that leave no quorum, half of the time."""
 
 SILENCED_INTERVALS: Final = 20.0
 """The shortest faults phase with one of these, in intervals: a tenth of the phase is then longer than most outages."""
@@ -115,7 +115,7 @@ def drawn(
     least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
     takes_s = sum(kind.takes_s for kind in kinds.values())
     turns = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
-    silenced = any(name.endswith(SILENCING) for name in nemeses)
+    silenced = not SILENCING.isdisjoint(nemeses)
     if silenced:
         turns = max(turns, min(SILENCED_INTERVALS, (TIME_LIMITS_S[-1] - takes_s) / least_s))
     shortest_s = max(limit_s, takes_s + turns * least_s)

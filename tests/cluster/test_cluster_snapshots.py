@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from splitbrain.cluster import store
 from splitbrain.cluster.client import ClientError
 from splitbrain.cluster.log.snapshot import parse_name
 from splitbrain.cluster.marks import counted
@@ -207,7 +208,13 @@ def test_ra41_a_disk_that_refuses_the_last_checkpoint_does_not_hold_up_the_stop(
     in_cluster(check, interval=1000, checkpoint_interval=500)
 
 
-def test_ra38_the_snapshot_is_a_checkpoint_that_leaves_the_log_of_one_interval() -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+def test_ra38_the_snapshot_is_a_checkpoint_that_leaves_the_log_of_one_interval(
+    is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_large:
+        monkeypatch.setattr(store, "LARGE", 0)
+
     async def check(world: World) -> None:
         with counted() as marks:
             await write(world, await world.leader(), 1, 120)

@@ -133,7 +133,7 @@ class _Check:
     # --- what a read selected -----------------------------------------------------------------------------------------
 
     def _selected(self, reader: _Txn, at: int, key: str) -> list[_Txn | None]:
-        """Who made what a read can have selected: None for what was there before all. Nobody if that is its own."""
+        """The writers of what a read can have selected, but not its own; None stands for what was there before all."""
         op = reader.ops[at]
         if any(each[0] in _WRITES and each[1] == key for each in reader.ops[:at]):
             return []

@@ -1,10 +1,10 @@
 """What PostgreSQL's errors mean for a statement: it certainly changed nothing, or its outcome is unknown.
 
-Before COMMIT is sent nothing of a transaction can be seen, whatever happens: the server aborts what a lost connection
-leaves. After that, only an error of the server says that the transaction was aborted, and not every one does: a server
-that shuts down, or crashes, may end connections with errors of class 57P after it has written the commit record, while
-it waits for a standby (`SyncRepWaitForLSN` in `syncrep.c`). The same holds for a statement outside of a transaction,
-which commits by itself.
+Before COMMIT is sent nothing of a transaction can be seen: the server aborts a transaction whose connection is lost.
+After that, only an error of the server says that the transaction was aborted, and not every one does: a server that
+shuts down, or crashes, may end connections with errors of class 57P after it has written the commit record, while it
+waits for a standby (`SyncRepWaitForLSN` in `syncrep.c`). The same holds for a statement outside of a transaction, which
+commits by itself.
 
 Source: the appendix "PostgreSQL Error Codes" of the manual, 12 to 17; class 40 is "transaction rollback".
 """

@@ -312,8 +312,8 @@ def leave_root(data: str) -> None:
     """Start this program again as a plain user, since PostgreSQL refuses to run as root.
 
     In a user namespace root becomes a plain user who owns the same files. Where the kernel refuses one, as in a
-    container, there is the user whom Debian's package creates; and below the folder of another user, which may be
-    closed to both, that user.
+    container, the program becomes the user "postgres" of Debian's package. If the data are in a folder that this user
+    cannot enter, it becomes the owner of that folder.
     """
     if os.geteuid() != 0:
         return
