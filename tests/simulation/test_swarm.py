@@ -16,17 +16,21 @@ from splitbrain.harness.campaigns.compose import RunOptions, client_count, comma
 from splitbrain.harness.campaigns.loads import (
     CLIENTS_MAX,
     LEAST_RATES_HZ,
+    MOMENTARY,
     MORE_TURNS,
     OPS_MIN,
     PASSES_S,
     PATIENT_INTERVAL_S,
     PATIENT_LIMIT_S,
     PATIENT_OP_TIMEOUT_S,
+    SILENCED_HZ,
+    SILENCING,
     least_interval_s,
 )
 from splitbrain.harness.campaigns.swarm import (
     KINDS_MAX,
     LASTING,
+    MORE_OPERATIONS,
     MORE_SHARE,
     NODES,
     SELDOM,
@@ -52,7 +56,7 @@ from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, kinds
 from splitbrain.results.errors import UnknownNameError, UsageError
-from splitbrain.workloads.catalogue import able
+from splitbrain.workloads.catalogue import able, needs
 
 SIMULATED = able(systems.operations("metadata"))
 
@@ -194,6 +198,11 @@ def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int
         assert drawn.interval >= least_interval_s(chosen)
     if drawn.time_limit != PATIENT_LIMIT_S:
         assert drawn.rate >= max(LEAST_RATES_HZ.get(kind, 0.0) for kind in chosen)
+    if MOMENTARY & set(chosen):
+        assert drawn.burst == 1, "a burst would pass by the fault"
+    if SILENCING & set(names("--nemesis", drawn.nemesis)):
+        assert drawn.rate >= SILENCED_HZ
+    assert drawn.op_timeout in OP_TIMEOUTS_S
     shortest_s = min([drawn.interval / 4, *(PASSES_S for kind in chosen if KINDS[kind].over)])
     assert drawn.burst == 1 or drawn.burst / drawn.rate <= shortest_s, "each fault meets a burst"
     load = Load(
@@ -206,6 +215,14 @@ def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int
         assert load.concurrency <= max(CLIENTS_MAX[drawn.workload], int(drawn.nodes))
     else:
         assert load.possible(drawn.time_limit) >= OPS_MIN - 1e-6
+
+
+def test_most_tests_are_of_single_values_and_no_upgrade_is_beside_the_others() -> None:
+    drawn = [draw(seed, EVERYTHING) for seed in range(1200)]
+    others = [each for each in drawn if needs(each.workload) & MORE_OPERATIONS]
+    assert len(others) == pytest.approx(MORE_SHARE * len(drawn), rel=0.35), "some themes have none of them"
+    assert not [each for each in others if "upgrade" in names("--nemesis", each.nemesis)]
+    assert [each for each in drawn if "upgrade" in names("--nemesis", each.nemesis)]
 
 
 @given(SEEDS)
