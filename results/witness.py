@@ -207,6 +207,12 @@ def transaction_of(history: pa.Table, name: str, invoked: int, completed: int | 
     )
 
 
+def micro_operations(history: pa.Table, row: int, *, known: bool) -> str | None:
+    """The micro-operations of a row in words, reads with what they saw if that is `known`; None if it has none."""
+    (op,) = from_table(history.take(array([row])))
+    return ", ".join(_words(op, known=known)) if op.mops is not None else None
+
+
 def _time(op: Op) -> int | None:
     return op.time if op.time >= 0 else None
 

@@ -12,6 +12,7 @@ from splitbrain.results.reasons import reason_of
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable
 from splitbrain.results.report.run_view import RunView, rows_of
 from splitbrain.results.report.witnesses import witness_pictures
+from splitbrain.results.witness import micro_operations
 
 FINDINGS_MAX: Final = 20
 """The largest number of findings of a checker that are listed."""
@@ -86,12 +87,15 @@ def witness_rows(view: RunView, indexes: Sequence[int]) -> list[dict[str, Any]]:
     for call in rows_of(view, indexes):
         invoke, complete = int(view.calls.invoke[call]), int(view.calls.complete[call])
         ended = complete != OPEN
+        kind = cell(history, "type", complete) if ended else "open"
+        asked = micro_operations(history, invoke, known=False)
+        answered = micro_operations(history, complete, known=True) if kind == "ok" else None
         rows.append(
             {
                 **{name: cell(history, name, invoke) for name in ("index", "process", "node", "f", "key")},
-                "argument": cell(history, "value", invoke),
-                "type": cell(history, "type", complete) if ended else "open",
-                "result": cell(history, "value", complete) if ended else None,
+                "argument": cell(history, "value", invoke) if asked is None else asked,
+                "type": kind,
+                "result": (cell(history, "value", complete) if ended else None) if answered is None else answered,
                 "end_index": cell(history, "index", complete) if ended else None,
                 "term": cell(history, "term", complete) if ended else None,
                 "error": cell(history, "error", complete) if ended else "no completion was recorded",

@@ -31,6 +31,9 @@ BOLD: Final = (
 )
 """The same of bold ones."""
 
+MONO: Final = 602
+"""Width of every character of a font for code."""
+
 OTHER: Final = 1100
 """Width of any other character, about: of a Cyrillic or a Chinese one, an arrow, an ellipsis."""
 
@@ -51,6 +54,12 @@ def cut(text: str, room: float, size: float, *, bold: bool = False, least: int =
         if left < 0:
             return f"{text[:place]}…" if place + 1 >= least else ""
     return f"{text}…"
+
+
+def cut_code(text: str, room: float, size: float) -> str:
+    """The same of a font whose letters are all equally wide, as DejaVu Sans Mono."""
+    text, most = visible(text), int(room * 1000 // (MONO * size))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _thousandths(text: str, bold: bool) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from markupsafe import Markup
 
 from splitbrain.results.faults import Window
-from splitbrain.results.report.letters import cut
+from splitbrain.results.report.letters import cut, cut_code
 from splitbrain.results.report.svg import FONT, LANE_FONT, WIDTH, fault_style, number, picture, tag
 from splitbrain.results.witness import Edge, Transaction, Witness, located, witnesses_of
 
@@ -119,7 +119,8 @@ def _shown(box: _Box) -> Markup:
     parts = [tag("rect", class_="txn", x=left, y=top, width=_BOX, height=box.height, rx=5)]
     for place, (words, style, size) in enumerate(lines):
         y = top + _PAD + _LINE * (place + 0.75)
-        parts.append(tag("text", cut(words, _BOX - 2 * _PAD, size), class_=style or "when", x=left + _PAD, y=y))
+        shown = (cut_code if style == "op" else cut)(words, _BOX - 2 * _PAD, size)
+        parts.append(tag("text", shown, class_=style or "when", x=left + _PAD, y=y))
     x = left + _PAD
     for fault in box.faults:
         y = top + box.height - _PAD - _LINE

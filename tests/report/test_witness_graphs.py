@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import msgspec
+
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Mop, Op
 from splitbrain.results.report.witnesses import BOXES_MAX, draw, witness_pictures
-from splitbrain.results.witness import Edge, Transaction, Witness, evidence_of, witnesses_of
+from splitbrain.results.witness import Edge, Transaction, Witness, evidence_of, micro_operations, witnesses_of
 
 
 def history(count: int) -> list[Op]:
@@ -58,6 +60,29 @@ def test_each_box_leads_to_the_op_in_which_its_transaction_was_invoked() -> None
     [picture] = witness_pictures(evidence_of([ring(3)]), to_table(history(3)), [], "w")
     links = [each.get("href") for each in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}a")]
     assert links == ["#op-0", "#op-2", "#op-4"]
+
+
+def test_a_table_of_ops_has_what_a_transaction_asked_and_what_it_read() -> None:
+    mops = (Mop("r", "x"), Mop("append", "x", 3))
+    asked = Op(index=0, process=1, type="invoke", f="txn", mops=mops)
+    answered = asked.complete("ok", mops=(Mop("r", "x", values=(1, 2)), mops[1]))
+    plain = Op(index=2, process=1, type="invoke", f="read")
+    table = to_table([asked, msgspec.structs.replace(answered, index=1), plain])
+    assert micro_operations(table, 0, known=False) == "r x ?, append x 3"
+    assert micro_operations(table, 1, known=True) == "r x [1 2], append x 3"
+    assert micro_operations(table, 2, known=False) is None
+
+
+def test_no_list_is_longer_than_its_box() -> None:
+    """A letter of a font for code is 0.6 of its size wide."""
+    read = "r 35 [" + " ".join(map(str, range(1, 40))) + "]"
+    long = msgspec.structs.replace(
+        ring(2), transactions=tuple(msgspec.structs.replace(each, ops=(read,)) for each in ring(2).transactions)
+    )
+    [picture] = witness_pictures(evidence_of([long]), to_table(history(2)), [], "w")
+    [shown, _] = [text for text in texts(picture) if text.startswith("r 35")]
+    assert shown.endswith("…")
+    assert 20 < len(shown) <= 36, "36 letters of 11 units are 238 units wide, and the box 250"
 
 
 def test_everything_is_inside_the_picture() -> None:
