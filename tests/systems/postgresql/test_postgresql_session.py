@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 import asyncpg
@@ -105,6 +106,25 @@ def test_a_deadlock_aborts_one_transaction_for_certain_and_the_other_commits(pos
     in_session(postgresql, check)
 
 
+async def _a_commit_that_waits_for_a_standby(
+    session: PostgresqlSession, operator: asyncpg.Connection[asyncpg.Record]
+) -> tuple[asyncio.Future[object], int, int]:
+    """A commit under way, the value that it writes, and its backend's process.
+
+    A reload reaches the server's processes one by one. A commit waits only after the checkpointer has read the
+    setting, so commits that end before then are followed by others.
+    """
+    waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep'"
+    for value in itertools.count(1):
+        commit = asyncio.ensure_future(session.transact([["w", "waits", value]]))
+        while not commit.done():
+            if (pid := await operator.fetchval(waiting)) is not None:
+                return commit, value, pid
+            await asyncio.sleep(0.01)
+        await commit
+    raise AssertionError
+
+
 def test_a_commit_whose_connection_is_ended_is_indefinite_and_it_did_commit(postgresql: Running) -> None:
     """It waits for a standby that does not exist; then its backend is ended."""
 
@@ -113,15 +133,13 @@ def test_a_commit_whose_connection_is_ended_is_indefinite_and_it_did_commit(post
         await operator.execute("alter system set synchronous_standby_names = 'ghost'")
         await operator.execute("select pg_reload_conf()")
         try:
-            commit = asyncio.ensure_future(session.transact([["w", "waits", 1]]))
-            waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep'"
-            async with asyncio.timeout(30):
-                while (pid := await operator.fetchval(waiting)) is None:
-                    await asyncio.sleep(0.01)
+            async with asyncio.timeout(60):
+                commit, value, pid = await _a_commit_that_waits_for_a_standby(session, operator)
             await operator.fetchval("select pg_terminate_backend($1)", pid)
             with pytest.raises(IndefiniteError):
                 await commit
-            assert await operator.fetchval("select value::text from transaction_registers where key = 'waits'") == "1"
+            kept = "select value::text from transaction_registers where key = 'waits'"
+            assert await operator.fetchval(kept) == str(value)
         finally:
             await operator.execute("alter system reset synchronous_standby_names")
             await operator.execute("select pg_reload_conf()")
