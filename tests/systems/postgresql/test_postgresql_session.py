@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import asyncpg
 import pytest
@@ -108,7 +109,7 @@ def test_a_deadlock_aborts_one_transaction_for_certain_and_the_other_commits(pos
 
 async def _a_commit_that_waits_for_a_standby(
     session: PostgresqlSession, operator: asyncpg.Connection[asyncpg.Record]
-) -> tuple[asyncio.Future[object], int, int]:
+) -> tuple[asyncio.Future[Any], int, int]:
     """A commit under way, the value that it writes, and its backend's process.
 
     A reload reaches the server's processes one by one. A commit waits only after the checkpointer has read the
