@@ -100,7 +100,7 @@ def projections(*, nodes: Sequence[NodeId], concurrency: int) -> Workload:
         shapes={
             "write": OpShape(keyed=True, value=int),
             LOOK_UP: OpShape(keyed=True),
-            "come-and-go": OpShape(keyed=True, value=int),
+            "come-and-go": OpShape(keyed=True, value=int, requests=4),
             "compare": OpShape(),
         },
     )

@@ -46,7 +46,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         recovery_per_outage: seconds that are added to the bound for each second for which members of a core had not
             been linked when the window began.
         outage_limit_s: the largest length of an outage that is counted.
-        op_timeout_s: the timeout of a client's op.
+        op_timeout_s: the longest timeout of a client's op.
         lease_s: how long a node without a quorum may still answer from a lease.
         attempts: how many ops a node must have received before its silence counts.
         convergence_bound_s: how long members may differ after the load; as `recovery_bound_s` if None.

@@ -62,7 +62,7 @@ def _check_length(plan: Plan, test: Test) -> None:
     Raises:
         UsageError: the faults phase is far longer than its options say, or a final op is due after the final phase.
     """
-    most_s = test.time_limit_s + test.op_timeout_s + LONGER_MAX_S
+    most_s = test.time_limit_s + test.longest_timeout_s + LONGER_MAX_S
     if plan.end_ns > most_s * 1e9:
         raise UsageError(
             f"end_ns is {plan.end_ns / 1e9:g} s, and options.time_limit is {test.time_limit_s:g} s: with that, give "

@@ -70,7 +70,7 @@ def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
         "nodes": list(test.nodes),
         "fs": [f for f in test.workload.fs if f not in elections.local | test.workload.local],
         "election_timeout_s": elections.timeout_s,
-        "op_timeout_s": test.op_timeout_s,
+        "op_timeout_s": test.longest_timeout_s,
         "lease_s": elections.lease_in_force_s(test.settings),
         "recovery_bound_s": elections.bound_s if test.quiet_s is None else test.quiet_s,
     }

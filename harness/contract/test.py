@@ -49,11 +49,19 @@ class OpShape:
         keyed: whether it is about a key.
         value: the type of its value, as `msgspec.convert` knows types; None for no value.
         writes: the functions of the micro-operations that it may have beside reads; None if it has none at all.
+        requests: how many requests it makes, each after the answer to the one before: its timeout is so many times the
+            op timeout, or a slow network would leave it without any answer.
     """
 
     keyed: bool = False
     value: Any = None
     writes: frozenset[str] | None = None
+    requests: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a number of requests with which an op has no time."""
+        if self.requests < 1:
+            raise UsageError(f"an op makes one request or more, not {self.requests}: give OpShape(requests=1).")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +146,8 @@ class Test:
         burst: how many of them are due at once; their mean rate stays.
         is_timed: whether the workload says itself when its ops are due, as a plan does; then the rate delays none.
         time_limit_s: length of the faults phase.
-        op_timeout_s: after that a client's op is recorded as `info`.
+        op_timeout_s: after that a client's op is recorded as `info`; an op of several requests has as many times as long
+            (`OpShape.requests`).
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
             only where a checker says so, else the run is inconclusive.
         quiet_s: timeout for the replicas to converge after the last request; None for the system's own bound
@@ -197,6 +206,16 @@ class Test:
             check_placement(self.placement, self.nodes, self.concurrency)
         judged = dataclasses.replace(self.workload, checkers=self._checkers())
         object.__setattr__(self, "workload", judged)
+
+    def timeout_s(self, f: str) -> float:
+        """After how many seconds an op of this function is recorded as `info`."""
+        shape = self.workload.shapes.get(f)
+        return self.op_timeout_s * (1 if shape is None else shape.requests)
+
+    @property
+    def longest_timeout_s(self) -> float:
+        """The timeout of those ops that have most time, in seconds."""
+        return max((self.timeout_s(f) for f in self.workload.fs), default=self.op_timeout_s)
 
     def _checkers(self) -> tuple[CheckerSpec, ...]:
         """The workload's checkers; coverage is always one of them, and is given what the test asks for.

@@ -70,7 +70,6 @@ class Processes:
         self._completed = completed
         self._broken = broken
         self._prototype = validate.client(test.workload.client)
-        self._timeout_ns = round(test.op_timeout_s * 1e9)
         self._in_sight: list[asyncio.Task[None]] = []
         self.threads = [Thread(i, test.node_of(i)) for i in range(test.concurrency)]
 
@@ -96,7 +95,7 @@ class Processes:
         assert thread.op is None, f"thread {number} is busy"
         thread.op = op
         thread.sent = False
-        thread.deadline_ns = self._clock.now_ns() + self._timeout_ns
+        thread.deadline_ns = self._clock.now_ns() + round(self._test.timeout_s(op.f) * 1e9)
         thread.task = asyncio.get_running_loop().create_task(self._perform(thread, op))
 
     def expire(self, now_ns: int) -> None:
@@ -105,7 +104,7 @@ class Processes:
             op = thread.op
             if op is None or now_ns < thread.deadline_ns:
                 continue
-            limit = f"within {self._test.op_timeout_s:g} s"
+            limit = f"within {self._test.timeout_s(op.f):g} s"
             reached("op timed out" if thread.sent else "op failed before it was sent")
             if thread.sent:
                 done = op.complete("info", error=f"timeout: no answer {limit}")

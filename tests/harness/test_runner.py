@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +31,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import ClockOffset
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
-from splitbrain.harness.contract.test import NemesisContext, Test
+from splitbrain.harness.contract.test import NemesisContext, OpShape, Test
 from splitbrain.harness.generators import (
     Context,
     Generator,
@@ -47,7 +48,14 @@ from splitbrain.harness.generators import (
     sleep,
 )
 from splitbrain.harness.running import scheduler
-from splitbrain.results.errors import BackendError, HarnessError, NemesisError, ProtocolError, SystemUnderTestError
+from splitbrain.results.errors import (
+    BackendError,
+    HarnessError,
+    NemesisError,
+    ProtocolError,
+    SystemUnderTestError,
+    UsageError,
+)
 from splitbrain.results.history import HARNESS, NEMESIS, Op, pairs
 
 
@@ -288,6 +296,29 @@ def test_an_op_that_gets_no_answer_is_info_and_does_not_hold_up_the_others() -> 
         if pair.completion is not None and pair.completion.type == "info":
             assert 0.1e9 <= pair.completion.time - pair.invoke.time <= 0.105e9
     assert summary.ok > 60
+
+
+def test_an_op_of_several_requests_has_as_many_times_the_op_timeout() -> None:
+    test = make_test(
+        FakeClient(never), op_timeout_s=0.1, time_limit_s=3.0, generator=mix(READ, each(lambda ctx: invoke("write")))
+    )
+    shapes = {"write": OpShape(requests=3)}
+    test = dataclasses.replace(test, workload=dataclasses.replace(test.workload, shapes=shapes))
+    assert test.longest_timeout_s == pytest.approx(0.3)
+    _, recorder = run(test, clock=VirtualClock())
+    ended = [pair for pair in pairs(recorder.ops) if pair.invoke.f == "write" and pair.completion is not None]
+    for pair in ended:
+        assert pair.completion is not None
+        assert pair.completion.error == "timeout: no answer within 0.3 s"
+        assert 0.3e9 <= pair.completion.time - pair.invoke.time <= 0.305e9
+    assert len(ended) > 3
+    errors = {op.error for op in recorder.clients() if op.f == "read" and op.type == "info"}
+    assert errors == {"timeout: no answer within 0.1 s"}
+
+
+def test_an_op_of_no_request_is_refused() -> None:
+    with pytest.raises(UsageError, match="one request or more, not 0"):
+        OpShape(requests=0)
 
 
 def test_an_answer_that_comes_after_its_timeout_is_not_recorded() -> None:
