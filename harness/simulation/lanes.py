@@ -65,11 +65,14 @@ class Lane:
         if link.fault is not None or self._under_way or self._standstills is not None:
             self.carry(self.next_ns(queued_ns), arrive, item)
             return
-        arrives_ns = self._loop.now_ns + queued_ns + link.latency_ns()
+        loop = self._loop
+        u = link.random()  # as `SimLink.latency_ns`, in place: it is drawn for every message
+        u *= u
+        arrives_ns = loop.now_ns + queued_ns + link.least_ns + int(link.spread_ns * (u * u))
         if arrives_ns <= self._last_ns:
             arrives_ns = self._last_ns + 1
         self._last_ns = self._well_ns = arrives_ns
-        self._loop.carry(arrives_ns, arrive, item)
+        loop.carry(arrives_ns, arrive, item)
 
     def carry(self, arrives_ns: int, arrive: Callable[[T], None], item: T) -> None:
         """Call `arrive` with the item at that time, or earlier if the link loses its fault before."""

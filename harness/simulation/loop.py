@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import heapq
 import sys
 from _thread import get_ident
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from weakref import ref
 
@@ -124,7 +124,7 @@ class SimLoop(Unreal):
         timer = SimTimer(self, when_ns, callback)
         self._scheduled += 1
         # The number decides where two draws are equal: timers cannot be compared.
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
         return timer
 
     def after(self, delay_ns: int, callback: Callable[[], object]) -> SimTimer:
@@ -132,7 +132,7 @@ class SimLoop(Unreal):
         when_ns = self.now_ns + delay_ns if delay_ns > 0 else self.now_ns
         timer = SimTimer(self, when_ns, callback)
         self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
         return timer
 
     def carry(self, when_ns: int, take: Callable[[Any], object], item: object) -> None:
@@ -141,7 +141,7 @@ class SimLoop(Unreal):
         Most events are messages that arrive. What cannot be cancelled needs no timer.
         """
         self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, take, item))
+        heappush(self._heap, (when_ns, self._draw(), self._scheduled, take, item))
 
     def forget_one(self) -> None:
         """A timer was cancelled (it says so itself): once those are most of the heap, take them out of it."""
@@ -150,7 +150,7 @@ class SimLoop(Unreal):
         if self._forgotten > 64 and self._forgotten * 2 > len(heap):
             # No two keys are equal, so the order in which events come out does not depend on the heap's layout.
             heap[:] = [entry for entry in heap if entry[4] is not None or entry[3].callback is not None]
-            heapq.heapify(heap)
+            heapify(heap)
             self._forgotten = 0
 
     def adopt(self, life: Life) -> None:
@@ -236,7 +236,7 @@ class SimLoop(Unreal):
 
     def _drive(self, main: asyncio.Future[Any], limit_ns: int | None) -> None:
         """Take events and callbacks until `main` is done."""
-        heap, pop, trace, ready, over = self._heap, heapq.heappop, self._trace, self._ready, main.done
+        heap, pop, trace, ready, over = self._heap, heappop, self._trace, self._ready, main.done
         now_ns, stop_ns = self.now_ns, self._next_stop(limit_ns)
         left = self._run_ready(MAX_CALLBACKS_PER_INSTANT)
         while not over():
@@ -438,7 +438,7 @@ class SimLoop(Unreal):
         handle = Later(callback, args, contextvars.copy_context() if context is None else context)
         handle.timer = timer = SimTimer(self, when_ns, handle)
         self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw_for_asyncio(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw_for_asyncio(), self._scheduled, timer, None))
         return handle
 
     def time(self) -> float:

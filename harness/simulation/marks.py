@@ -28,6 +28,8 @@ _stepping: SimProcess | None = None
 class MarkedProcess(SimProcess):
     """A process that is known to be at work while its callbacks run: marks that are passed there are its own."""
 
+    _goes_unwatched = False
+
     def at_work(self) -> bool:
         """Whether one of its steps runs now."""
         return _stepping is self or self.owns(asyncio.current_task(self._loop))
