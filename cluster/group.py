@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from msgspec import structs
 
@@ -29,7 +29,7 @@ from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import incarnation_of, names, node_of
-from splitbrain.cluster.pending import Answering, Pending
+from splitbrain.cluster.pending import Answering, Pending, Wanted
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
 from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
@@ -61,6 +61,14 @@ from splitbrain.cluster.tree import (
     encode_command,
 )
 from splitbrain.cluster.waits import Waits
+
+_ANSWERED_HERE: Final = frozenset(
+    {
+        *(wire.StatusQuery, wire.MembersQuery, Project, LookUp),
+        *(wire.StartGroup, wire.DeleteGroup, wire.GroupsQuery, wire.AddressQuery),
+    }
+)
+"""What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
 
 StoreWork: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild | Slices
 
@@ -105,7 +113,10 @@ class Group:
         self._detector = place.detector
         self._store = store(config.node, config.bugs, config.functions)
         self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
-        self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
+        self._idle: asyncio.Future[Effect | None] | None = None  # of `run`, while it waits for what it has to do
+        self._ask_for_turn: Callable[[], None] = _nothing
+        self._has_turn = False  # whether a turn was asked for, or `run` is at work
+        self._effects: Iterator[Effect] = iter(())  # those of the last event that are not carried out yet
         self._halted = False
         self._said_outdated = False
         self._slice = config.apply_slice
@@ -195,34 +206,61 @@ class Group:
             InvariantError: something happened that consensus rules out; the group must stop.
         """
         self._links.open(self._raft.members)
+        self._has_turn = True
+        self._ask_for_turn = self._runtime.waker(self._take_turn)
         self.submit(Start())
-        executors, loop = self._executors, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        effect = self._go_on()
         while not self._halted:
-            while self._inbox and not self._halted:
-                event = self._next()
-                if event is None:
-                    break
-                self._sender = event.sender if isinstance(event, Received) else None
-                for effect in self._raft.handle(event):
-                    execute = executors.get(type(effect))
-                    if execute is not None:
-                        execute(effect)
-                    elif isinstance(effect, fx.Persist):
-                        await self._storage.save_vote(effect.term, effect.voted_for)
-                    else:
-                        assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
-                        await self._install(effect)
-                self._telemetry.durable = self._raft.written_index
-            if self._store_work or self._store.is_building:
+            if isinstance(effect, fx.Persist):
+                await self._storage.save_vote(effect.term, effect.voted_for)
+            elif effect is not None:
+                assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
+                await self._install(effect)
+            elif self._store_work or self._store.is_building:
                 if self._store_work:
                     reached("log applied in slices")
                 else:
                     reached("projection built in slices")
                 await self._runtime.clock.sleep(0)
                 self._use_store()
-            elif not self._halted:
+            else:
                 self._idle = loop.create_future()
-                await self._idle
+                self._has_turn = False
+                effect = await self._idle
+                continue
+            effect = self._go_on()
+
+    def _go_on(self) -> Effect | None:
+        """Handle events, up to an effect that has to be waited for, which is returned; None once there are no more."""
+        executors, handle = self._executors, self._raft.handle
+        while True:
+            for effect in self._effects:
+                execute = executors.get(type(effect))
+                if execute is None:
+                    return effect
+                execute(effect)
+            self._telemetry.durable = self._raft.written_index
+            event = self._next() if self._inbox and not self._halted else None
+            if event is None:
+                return None
+            self._sender = event.sender if type(event) is Received else None
+            self._effects = iter(handle(event))
+
+    def _take_turn(self) -> None:
+        """Do what there is to do; the task is woken only for what has to be waited for."""
+        idle = self._idle
+        if idle is None or idle.done():
+            return  # the task was cancelled
+        try:
+            effect = self._go_on()
+        except Exception as error:
+            idle.set_exception(error)
+            return
+        if effect is not None or self._halted or self._store_work or self._store.is_building:
+            self._runtime.resume(idle, effect)
+        else:
+            self._has_turn = False
 
     def stopped(self) -> None:
         """Write a last checkpoint, and note in the telemetry that the member stops in good order.
@@ -279,6 +317,13 @@ class Group:
         """A client of this node wants something of the group; it is answered now or later."""
         body, term = request.body, self._raft.term
         answer: Answering = partial(caller.answer, request.id)
+        if type(body) not in _ANSWERED_HERE:
+            if type(body) is wire.TransactAuto:
+                body = self._resolved(body)
+            if request.reply == "notify":
+                answer = self._notices.answering(caller, request.id)
+            self.requests.from_client(cast("Wanted", body), request.timeout_ms, answer, request.reply, request.priority)
+            return
         match body:
             case wire.StatusQuery():
                 answer(term, structs.replace(self.status(), down=self._down()), 0)
@@ -288,14 +333,8 @@ class Group:
                 answer(term, self._projected(body), 0)
             case LookUp():
                 answer(term, self._looked_up(body), 0)
-            case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery() | wire.AddressQuery():
-                raise AssertionError("a request about the node is the node's")
             case _:
-                if isinstance(body, wire.TransactAuto):
-                    body = self._resolved(body)
-                if request.reply == "notify":
-                    answer = self._notices.answering(caller, request.id)
-                self.requests.from_client(body, request.timeout_ms, answer, request.reply, request.priority)
+                raise AssertionError("a request about the node is the node's")
 
     def _resolved(self, wanted: wire.TransactAuto) -> Transact | Protected | TransactRead:
         function, version, data = wanted.function, wanted.version, wanted.data
@@ -398,8 +437,9 @@ class Group:
         self._wake()
 
     def _wake(self) -> None:
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        if not self._has_turn:
+            self._has_turn = True
+            self._ask_for_turn()
 
     def _election_timer_ran_out(self, token: int) -> None:
         self.submit(_FromTimer(ElectionTimeout(), self._election_timer, token))
@@ -422,18 +462,16 @@ class Group:
         inbox = self._inbox
         while inbox:
             event = inbox.popleft()
-            if isinstance(event, Received):  # most are messages
-                return event
-            if isinstance(event, Propose):
-                return self._with_those_behind(event)
-            if isinstance(event, _LowTurn):
+            if isinstance(event, _FromTimer):
+                # Asked now: a message before it in the inbox may have restarted the timer.
+                if event.timer.holds(event.token):
+                    return event.event
+            elif isinstance(event, _LowTurn):
                 self._let_low_go()
-                continue
-            if not isinstance(event, _FromTimer):
+            elif type(event) is Propose:  # not `isinstance`, which takes longer where a struct is not of the type
+                return self._with_those_behind(event)
+            else:
                 return event
-            # Asked now: a message before it in the inbox may have restarted the timer.
-            if event.timer.holds(event.token):
-                return event.event
         return None
 
     def _with_those_behind(self, first: Propose) -> Propose | ProposeAll:
@@ -558,7 +596,7 @@ class Group:
         for entry in effect.entries:
             result = self._store.apply(entry)
             self._telemetry.applied(entry.index)
-            if isinstance(result, WithEffects):
+            if type(result) is WithEffects:  # not `isinstance`, to which a struct says no slowly
                 self._machinery.applied(entry, result.effects, self._store.dump)
                 result = result.result
             elif entry.kind == "noop":
@@ -569,7 +607,7 @@ class Group:
             if entry.kind == "config":
                 self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
-                self.requests.done(request, result, entry.index, entry.term)
+                self.requests.done(request, cast("Result", result), entry.index, entry.term)
         self._notices.send()
         if self._store.version != self._version:
             self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")
@@ -649,6 +687,10 @@ class Group:
 
     def _log(self, line: str) -> None:
         self._runtime.log(line if self._name == METADATA else f"group {self._name}: {line}")
+
+
+def _nothing() -> None:
+    """Nobody can be asked for a turn before the member runs."""
 
 
 def _member_list(configuration: Configuration) -> wire.MemberList:

@@ -408,6 +408,15 @@ class SimLoop(Unreal):
         self._ready.append(handle)
         return handle  # pyright: ignore[reportReturnType] - it is one in all but its base class
 
+    def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """What is `call_soon` for one callback, which is never cancelled: no handle is made for each call."""
+        return partial(self._ready.append, Ready(callback, (), contextvars.copy_context()))
+
+    def resume(self, future: asyncio.Future[T], result: T) -> None:
+        """Give a future its result, and let the one task that waits for it go on before all that is ready."""
+        future.set_result(result)
+        self._ready.appendleft(self._ready.pop())
+
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:

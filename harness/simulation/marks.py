@@ -38,6 +38,10 @@ class MarkedProcess(SimProcess):
         """Let the process do something, as any process."""
         super().post(lambda: self._step(callback))
 
+    def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """What has a callback called as a step of its own."""
+        return super().waker(lambda: self._step(callback))
+
     def _step(self, callback: Callable[[], None]) -> None:
         global _stepping
         outer, _stepping = _stepping, self

@@ -83,6 +83,13 @@ class SimProcess:
         elif self.state == "paused":
             self._held.append(callback)
 
+    def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """What has a callback called in this instant, behind what is ready, each time that it is called itself.
+
+        As with a task that is woken, nothing keeps a process that is paused or has ended meanwhile from it.
+        """
+        return self._loop.waker(callback)
+
     def spawn(self, awaitable: Awaitable[None], name: str) -> None:
         """Run a task that belongs to the process; an exception that it raises ends the process."""
         if self.state == "stopped":
