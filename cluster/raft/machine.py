@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from splitbrain.cluster.bugs import M01, M02, M04, M05, M06, M07, M08, M18, M25, M26, M45, M46, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
@@ -335,15 +335,15 @@ class Raft:
         leadership = self._leadership
         if leadership is None:
             self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
-        elif isinstance(event, Propose):
+        elif type(event) is Propose:
             leadership.on_propose(event)
             leadership.send_on()
-        elif isinstance(event, Read):
+        elif type(event) is Read:
             leadership.on_read(event)
         elif isinstance(event, Change):
             leadership.on_change(event)
         else:
-            leadership.on_transfer(event)
+            leadership.on_transfer(cast("Transfer", event))
 
     def _on_propose_all(self, event: ProposeAll) -> None:
         leadership = self._leadership
@@ -373,23 +373,25 @@ class Raft:
 
     def _on_received(self, event: Received) -> None:
         message: Message = event.message
+        state, kind = self._state, type(message)
         # A leader ignores a node that is no member, in any term (RA-8). A node that does not lead may not know of
         # a change yet: it accepts messages of all (thesis, 4.1).
-        if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
+        if self._leadership is not None and event.sender not in state.peers and not self._bows_to(message):
             return
         if self._blocked_by_chunks and self._following.is_receiving and not self._continues(message):
             return
-        if isinstance(message, Vote) and self._keeps_its_leader(message):
+        if kind is Vote and self._keeps_its_leader(cast("Vote", message)):
             reached("vote refused while a leader is heard")
             return
-        if self._leadership is not None and message.term > self._state.term and M18 in self._bugs:
-            self._leadership.refused_by_later_term(event.sender)
-            return
-        if message.term > self._state.term and not isinstance(message, PreVote):
-            self._enter_term(message.term)
-        elif message.term < self._state.term:
+        if message.term > state.term:
+            if self._leadership is not None and M18 in self._bugs:
+                self._leadership.refused_by_later_term(event.sender)
+                return
+            if kind is not PreVote:
+                self._enter_term(message.term)
+        elif message.term < state.term:
             self._note_late_reply(message)
-        self._receivers[type(message)](event.sender, message)
+        self._receivers[kind](event.sender, message)
 
     def _note_late_reply(self, message: Message) -> None:
         if isinstance(message, VoteReply) and self._role == "candidate":
