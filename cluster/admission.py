@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast, get_args
+from typing import Final, get_args
 
 from splitbrain.cluster.dedup import Protected, ref_problem
 from splitbrain.cluster.links import Links
@@ -69,7 +69,7 @@ class Admission:
             if problem is not None:
                 return Failure("invalid_reply_mode", True, problem)
         if type(body) in _PLAIN:
-            return _plain_refusal(cast("PlainCommand | PlainQuery", body))
+            return _plain_refusal(body)  # pyright: ignore[reportArgumentType]
         match body:
             case ForceShrinkMembers() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry() | AskForFence():
                 return None
@@ -105,7 +105,7 @@ def _reply_problem(body: Wanted, reply: Reply) -> str | None:
 
 def _path_refusal(body: Command | Query) -> Outcome | None:
     if type(body) in _PLAIN:
-        return _plain_refusal(cast("PlainCommand | PlainQuery", body))
+        return _plain_refusal(body)  # pyright: ignore[reportArgumentType]
     problem = pattern_problem(getattr(body, "path", None) or ())  # a transaction has none
     return None if problem is None else _invalid(problem)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 from msgspec import structs
 
@@ -29,7 +29,7 @@ from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import incarnation_of, names, node_of
-from splitbrain.cluster.pending import Answering, Pending, Wanted
+from splitbrain.cluster.pending import Answering, Pending
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
 from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
@@ -51,6 +51,7 @@ from splitbrain.cluster.tree import (
     InSlices,
     LookUp,
     NodeNotFound,
+    PlainQuery,
     Project,
     Query,
     Refused,
@@ -69,6 +70,8 @@ _ANSWERED_HERE: Final = frozenset(
     }
 )
 """What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
+
+_PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
 
 StoreWork: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild | Slices
 
@@ -116,7 +119,7 @@ class Group:
         self._idle: asyncio.Future[Effect | None] | None = None  # of `run`, while it waits for what it has to do
         self._ask_for_turn: Callable[[], None] = _nothing
         self._has_turn = False  # whether a turn was asked for, or `run` is at work
-        self._effects: Iterator[Effect] = iter(())  # those of the last event that are not carried out yet
+        self._effects: Iterator[Effect] | None = None  # those of the last event that are not carried out yet
         self._halted = False
         self._said_outdated = False
         self._slice = config.apply_slice
@@ -233,19 +236,22 @@ class Group:
 
     def _go_on(self) -> Effect | None:
         """Handle events, up to an effect that has to be waited for, which is returned; None once there are no more."""
-        executors, handle = self._executors, self._raft.handle
+        executors, raft, effects = self._executors, self._raft, self._effects
         while True:
-            for effect in self._effects:
-                execute = executors.get(type(effect))
-                if execute is None:
-                    return effect
-                execute(effect)
-            self._telemetry.durable = self._raft.written_index
+            if effects is not None:
+                for effect in effects:
+                    execute = executors.get(type(effect))
+                    if execute is None:
+                        self._effects = effects
+                        return effect
+                    execute(effect)
+                self._telemetry.durable = raft.written_index
             event = self._next() if self._inbox and not self._halted else None
             if event is None:
+                self._effects = None
                 return None
             self._sender = event.sender if type(event) is Received else None
-            self._effects = iter(handle(event))
+            effects = iter(raft.handle(event))
 
     def _take_turn(self) -> None:
         """Do what there is to do; the task is woken only for what has to be waited for."""
@@ -322,7 +328,8 @@ class Group:
                 body = self._resolved(body)
             if request.reply == "notify":
                 answer = self._notices.answering(caller, request.id)
-            self.requests.from_client(cast("Wanted", body), request.timeout_ms, answer, request.reply, request.priority)
+            wanted: Any = body
+            self.requests.from_client(wanted, request.timeout_ms, answer, request.reply, request.priority)
             return
         match body:
             case wire.StatusQuery():
@@ -387,6 +394,9 @@ class Group:
 
     def _ask_store(self, query: Query, answer: Callable[[Result], None]) -> None:
         """Answer at once, or in slices if that takes long."""
+        if type(query) in _PLAIN_QUERIES:
+            answer(self._store.query(query))
+            return
         self._in_slices(self._store.query_in_slices(query), answer)
 
     def _in_slices(self, steps: InSlices[T], done: Callable[[T], None]) -> None:
@@ -594,7 +604,7 @@ class Group:
     def _apply(self, effect: fx.Apply) -> None:
         self._runtime.applied(len(effect.entries))
         for entry in effect.entries:
-            result = self._store.apply(entry)
+            result: Any = self._store.apply(entry)
             self._telemetry.applied(entry.index)
             if type(result) is WithEffects:  # not `isinstance`, to which a struct says no slowly
                 self._machinery.applied(entry, result.effects, self._store.dump)
@@ -607,7 +617,7 @@ class Group:
             if entry.kind == "config":
                 self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
-                self.requests.done(request, cast("Result", result), entry.index, entry.term)
+                self.requests.done(request, result, entry.index, entry.term)
         self._notices.send()
         if self._store.version != self._version:
             self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")

@@ -30,7 +30,7 @@ from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.raft.events import Written
-from splitbrain.cluster.raft.messages import Append, AppendReply, Message, NodeId
+from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
@@ -241,9 +241,8 @@ class Node:
             group = self._groups.get(address)
             if group is None or group.address != address:
                 group = self._of_incarnation(address)
-            kind = type(message)
-            if group is not None and (kind is Append or kind is AppendReply):
-                group.received(peer, cast("Message", message))  # most are these two
+            if group is not None and (type(message) is Append or type(message) is AppendReply):
+                group.received(peer, message)  # most are these two
             elif isinstance(message, wire.Forward):
                 if forwards.setdefault(address, Arrivals(self._config.repeat_window)).is_first(message.ref):
                     self._forwarded(peer, message, group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Timer
@@ -98,8 +98,8 @@ class Pending:
     @property
     def query(self) -> Query:
         """What it asks; it must be a query."""
-        body = self.body
+        body: Any = self.body
         if type(body) in _WRAPPED:
-            body = cast("LocalQuery | LeaderQuery | FencedQuery", body).query
+            body = body.query
         assert type(body) in _QUERIES, "a command was read"
-        return cast("Query", body)
+        return body

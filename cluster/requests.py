@@ -10,7 +10,7 @@ nothing, so that every failure of one is definite.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast, get_args
+from typing import Any, Final, Protocol, get_args
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.admission import Admission
@@ -434,11 +434,10 @@ class Requests:
 
     def _forward(self, request: Pending, leader: NodeId) -> bool:
         """Pass a request on; whether that could be done."""
-        body = request.body
+        body: Any = request.body
         assert type(body) not in _NEVER_PASSED_ON, "what concerns this node only was passed on"
         if type(body) is FencedQuery:
             body = AskForFence()
-        body = cast("Forwardable", body)
         reply: ForwardedReply = _FORWARDED_REPLIES.get(request.reply, "leader")
         frame = encode_peer(Forward(self._life, request.number, body, self._group, reply, request.priority))
         if not self._links.send_if_up(leader, frame):
@@ -456,7 +455,7 @@ class Requests:
             self._member.propose(Read(request, mode, self._clock.monotonic_ns()))
             return
         if kind in _COMMANDS:
-            command = encode_command(cast("Command | Protected", body))
+            command = encode_command(body)  # pyright: ignore[reportArgumentType]
             self._member.propose(Propose(request, command, request.reply == "after_log_append"), request.priority)
             return
         match body:

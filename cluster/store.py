@@ -9,7 +9,7 @@ Beside the state it holds projections of it (`splitbrain.cluster.projection`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Self, cast, get_args
+from typing import Final, Self, get_args
 
 import msgspec
 from msgspec import structs
@@ -140,7 +140,7 @@ class Store:
             return None
         command, was_waiting = decode_command(entry.data), self._tree.triggers.last is not None
         result = self._carry_out(command, entry.index)
-        if self._tree.touched:
+        if self._tree.state.touched:
             self._project()
         if self._writes_its_name and entry.index % _M35_INTERVAL == 0:
             self._tree.execute(Put(("written-by",), self._node.encode()))
@@ -165,7 +165,7 @@ class Store:
 
     def _carry_out(self, command: LogCommand | InvalidCommand, index: int) -> Result:
         if type(command) in _PLAIN:  # nearly all are, and would be matched last
-            return self._tree.execute(cast("PlainCommand", command))
+            return self._tree.execute(command)  # pyright: ignore[reportArgumentType]
         match command:
             case Protected():
                 return self._once(command, index)
@@ -285,7 +285,7 @@ class Store:
 
     def query(self, query: Query) -> Result:
         """Answer a query from what was applied so far."""
-        return at_once(self.query_in_slices(query))
+        return self._tree.query(query)
 
     def query_in_slices(self, query: Query) -> InSlices[Result]:
         """The same, with pauses if it looks at many nodes."""

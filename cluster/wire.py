@@ -13,7 +13,7 @@ Everything is msgpack; structures are arrays, to which fields with a default may
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -505,11 +505,10 @@ def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
     """A frame of a peer's connection; `group` is the address of that of a message of consensus."""
     if type(frame) in _REQUEST_FRAMES:
         return _REQUEST + _encoder.encode(frame)
-    frame = cast("Message", frame)
     if group == METADATA:
-        return _CONSENSUS + encode_message(frame)
+        return _CONSENSUS + encode_message(frame)  # pyright: ignore[reportArgumentType] - it is none of those
     name = group.encode()
-    return _CONSENSUS_OF_GROUP + bytes([len(name)]) + name + encode_message(frame)
+    return _CONSENSUS_OF_GROUP + bytes([len(name)]) + name + encode_message(frame)  # pyright: ignore[reportArgumentType]
 
 
 def decode_hello(data: bytes) -> Hello:
