@@ -62,6 +62,7 @@ class End:
     """
 
     __slots__ = (
+        "_arrives",
         "_broken",
         "_deadline",
         "_gives",
@@ -93,6 +94,7 @@ class End:
         self._reset = False  # for its kernel: whether nothing more crosses the link
         standstills = link.standstills()
         self._lane = Lane(loop, link, standstills)
+        self._arrives = self._arrive
         self._may_stand = standstills is not None
         self._waiting: deque[Item] = deque()
         self._deadline: SimTimer | None = None
@@ -116,9 +118,12 @@ class End:
         elif self._broken is None:
             if owner is not None and owner.message_ns:
                 owner.compute(owner.message_ns)
-            if link.fault is None and not self._may_stand and (owner is None or not owner.busy_until_ns):
-                if not self._reset:
-                    lane.launch(0, self._arrive, message)
+            if (
+                link.fault is None
+                and not (self._may_stand or lane.under_way or self._reset)
+                and (owner is None or not owner.busy_until_ns)
+            ):
+                lane.fly(self._arrives, message)  # as `_launch`, in most cases
             else:
                 self._launch(message)
 
@@ -330,14 +335,12 @@ class End:
             waiter, taker, owner = self._waiter, self._taker, self.owner
             if waiter is None:
                 return
-            if owner is None:
+            if owner is None or (owner.unhindered and taker is None):
                 self._wake()
             elif not owner.unhindered:
                 owner.post(self._wake)
-            elif taker is None or self._gives:
-                self._wake()
-            elif not waiter.done():
-                self._give(taker, waiter)
+            elif taker is not None and not self._gives and not waiter.done():
+                self._give(taker, waiter)  # as `_wake`
 
     def _answer_for_the_dead(self, message: bytes) -> None:
         """A machine with power answers a message to a closed end with a reset."""

@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from contextlib import contextmanager
 from functools import partial
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from weakref import ref
 
@@ -94,7 +95,7 @@ class SimLoop(Unreal):
         self._draw_for_asyncio = Rng(rng.below(2**32)).random
         self._heap: list[Due] = []
         self._forgotten = 0
-        self._scheduled = 0
+        self._numbers = count(1)
         self._ready: deque[Ready] = deque()
         self._tasks: dict[asyncio.Future[Any], None] = {}
         self._failed: list[asyncio.Task[Any]] = []
@@ -122,17 +123,15 @@ class SimLoop(Unreal):
         if when_ns < self.now_ns:
             when_ns = self.now_ns
         timer = SimTimer(self, when_ns, callback)
-        self._scheduled += 1
         # The number decides where two draws are equal: timers cannot be compared.
-        heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw(), next(self._numbers), timer, None))
         return timer
 
     def after(self, delay_ns: int, callback: Callable[[], object]) -> SimTimer:
         """Run `callback` after `delay_ns` of virtual time."""
         when_ns = self.now_ns + delay_ns if delay_ns > 0 else self.now_ns
         timer = SimTimer(self, when_ns, callback)
-        self._scheduled += 1
-        heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw(), next(self._numbers), timer, None))
         return timer
 
     def carry(self, when_ns: int, take: Callable[[Any], object], item: object) -> None:
@@ -140,8 +139,7 @@ class SimLoop(Unreal):
 
         Most events are messages that arrive. What cannot be cancelled needs no timer.
         """
-        self._scheduled += 1
-        heappush(self._heap, (when_ns, self._draw(), self._scheduled, take, item))
+        heappush(self._heap, (when_ns, self._draw(), next(self._numbers), take, item))
 
     def forget_one(self) -> None:
         """A timer was cancelled (it says so itself): once those are most of the heap, take them out of it."""
@@ -446,8 +444,7 @@ class SimLoop(Unreal):
         self._check_closed()
         handle = Later(callback, args, contextvars.copy_context() if context is None else context)
         handle.timer = timer = SimTimer(self, when_ns, handle)
-        self._scheduled += 1
-        heappush(self._heap, (when_ns, self._draw_for_asyncio(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw_for_asyncio(), next(self._numbers), timer, None))
         return handle
 
     def time(self) -> float:
