@@ -123,6 +123,7 @@ class Group:
         self._halted = False
         self._said_outdated = False
         self._slice = config.apply_slice
+        self._builds = False  # whether the store has projections to build
         self._sender: NodeId | None = None  # of the message that is being handled
         self._store_work: deque[StoreWork] = deque()
         self._sent: tuple[Message, bytes] | None = None
@@ -186,6 +187,7 @@ class Group:
         recovered = opened.recovered
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
+            self._builds = self._store.is_building
             self._snapshots.begins_at(recovered.base_index, len(opened.state))
         self._catching_up.applied(recovered.base_index, recovered.base_term)
         self._version = self._store.version
@@ -220,7 +222,7 @@ class Group:
             elif effect is not None:
                 assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
                 await self._install(effect)
-            elif self._store_work or self._store.is_building:
+            elif self._store_work or self._builds:
                 if self._store_work:
                     reached("log applied in slices")
                 else:
@@ -236,7 +238,7 @@ class Group:
 
     def _go_on(self) -> Effect | None:
         """Handle events, up to an effect that has to be waited for, which is returned; None once there are no more."""
-        executors, raft, effects = self._executors, self._raft, self._effects
+        executors, raft, inbox, effects = self._executors, self._raft, self._inbox, self._effects
         while True:
             if effects is not None:
                 for effect in effects:
@@ -246,12 +248,16 @@ class Group:
                         return effect
                     execute(effect)
                 self._telemetry.durable = raft.written_index
-            event = self._next() if self._inbox and not self._halted else None
-            if event is None:
+            if not inbox or self._halted:
                 self._effects = None
                 return None
-            self._sender = event.sender if type(event) is Received else None
-            effects = iter(raft.handle(event))
+            event = inbox[0]
+            if type(event) is Received:  # most are messages
+                inbox.popleft()
+                self._sender = event.sender
+            else:
+                self._sender, event = None, self._next()
+            effects = None if event is None else iter(raft.handle(event))
 
     def _take_turn(self) -> None:
         """Do what there is to do; the task is woken only for what has to be waited for."""
@@ -263,7 +269,7 @@ class Group:
         except Exception as error:
             idle.set_exception(error)
             return
-        if effect is not None or self._halted or self._store_work or self._store.is_building:
+        if effect is not None or self._halted or self._store_work or self._builds:
             self._runtime.resume(idle, effect)
         else:
             self._has_turn = False
@@ -361,7 +367,9 @@ class Group:
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
         self._inbox.append(Received(peer, message))
-        self._wake()
+        if not self._has_turn:  # `_wake`, in place
+            self._has_turn = True
+            self._ask_for_turn()
 
     # --- for requests -----------------------------------------------------------------------------------------
 
@@ -548,6 +556,7 @@ class Group:
         self._telemetry.cut(self._raft.last_index)
         await self._snapshots.install(effect)
         self._store = self._store.reset(effect.state)
+        self._builds = self._store.is_building
         self._catching_up.cut(effect.index)
         self._catching_up.applied(effect.index, effect.last_term)
         self._version = self._store.version
@@ -598,8 +607,9 @@ class Group:
                     budget = 0
                     if effect.goes_on():
                         self._store_work.appendleft(effect)
-        if budget > 0 and self._store.is_building:
+        if budget > 0 and self._builds:
             self._store.build()
+            self._builds = self._store.is_building
 
     def _apply(self, effect: fx.Apply) -> None:
         self._runtime.applied(len(effect.entries))
@@ -618,6 +628,7 @@ class Group:
                 self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
                 self.requests.done(request, result, entry.index, entry.term)
+        self._builds = self._store.is_building
         self._notices.send()
         if self._store.version != self._version:
             self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")
@@ -665,6 +676,7 @@ class Group:
 
     def _rebuild(self) -> None:
         self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
+        self._builds = self._store.is_building
         self._telemetry.rebuild()
 
     def _projected(self, query: Project) -> wire.Outcome:

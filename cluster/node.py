@@ -231,10 +231,10 @@ class Node:
         # For each group, which counts its own. One for each connection is enough: a request is forwarded at most once,
         # and so on one connection only.
         forwards: dict[str, Arrivals] = {}
-        clock = self._runtime.clock
+        monotonic_ns, heard = self._runtime.clock.monotonic_ns, signs.heard
 
         def take(frame: bytes) -> None:
-            signs.heard(clock.monotonic_ns())
+            heard(monotonic_ns())
             if frame == wire.ALIVE:
                 return
             address, message = wire.decode_peer(frame)

@@ -103,6 +103,7 @@ class Raft:
         "_persisted",
         "_receivers",
         "_role",
+        "_standing",
         "_state",
         "_ticking",
         "_voted_for",
@@ -142,6 +143,7 @@ class Raft:
         self._forgets = M01 in bugs or M02 in bugs
         self._blocked_by_chunks = M46 in bugs
         self._announced: tuple[Role, int, NodeId | None] | None = None
+        self._standing: tuple[int, NodeId | None, Role, NodeId | None] | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Start: self._on_start,
             ElectionTimeout: self._on_election_timeout,
@@ -267,19 +269,27 @@ class Raft:
         if self._leadership is not None and self._leadership.over:
             reached("leader left")
             self._step_down()
-        vote = (state.term, self._voted_for) if not self._forgets else self._what_is_not_forgotten()
+        if self._ticking and self._role not in _ROLES_WITH_TICKS and not self._following.is_receiving:
+            self._ticking = False
+            out.append(_STOP_HEARTBEAT)
+        standing = (state.term, self._voted_for, self._role, self._leader)
+        if standing != self._standing:  # after few events, so that this is the one comparison for most
+            self._standing = standing
+            self._say_what_changed(out)
+        return out
+
+    def _say_what_changed(self, out: list[Effect]) -> None:
+        """Have term and vote persisted, and term, role and leader announced, where they are others."""
+        term = self._state.term
+        vote = (term, self._voted_for) if not self._forgets else self._what_is_not_forgotten()
         if vote != self._persisted:
             # First of all, so that nothing of this event leaves the node before it is durable (RA-6).
             out.insert(0, Persist(*vote))
             self._persisted = vote
-        if self._ticking and self._role not in _ROLES_WITH_TICKS and not self._following.is_receiving:
-            self._ticking = False
-            out.append(_STOP_HEARTBEAT)
-        announced = (self._role, state.term, self._leader)
+        announced = (self._role, term, self._leader)
         if announced != self._announced:
             out.append(RoleChanged(*announced))
             self._announced = announced
-        return out
 
     def _what_is_not_forgotten(self) -> tuple[int, NodeId | None]:
         """What M01 and M02 leave of term and vote."""
