@@ -292,7 +292,7 @@ class SimLoop(Unreal):
             if left < 0:
                 raise self._livelock(handle.callback)
             try:
-                handle.context.run(handle.callback, *handle.args)
+                handle.context.run(*handle.call)
             except Exception as error:
                 self._event_failed(handle.callback, error)
         return left
@@ -402,13 +402,13 @@ class SimLoop(Unreal):
         """Run `callback` in this instant, after what is ready already."""
         if self._closed:
             self._check_closed()
-        handle = Ready(callback, args, contextvars.copy_context() if context is None else context)
+        handle = Ready((callback, *args), contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         return handle  # pyright: ignore[reportReturnType] - it is one in all but its base class
 
     def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
         """What is `call_soon` for one callback, which is never cancelled: no handle is made for each call."""
-        return partial(self._ready.append, Ready(callback, (), contextvars.copy_context()))
+        return partial(self._ready.append, Ready((callback,), contextvars.copy_context()))
 
     def resume(self, future: asyncio.Future[T], result: T) -> None:
         """Give a future its result, and let the one task that waits for it go on before all that is ready."""
