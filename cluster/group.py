@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 from msgspec import structs
 
@@ -51,6 +51,7 @@ from splitbrain.cluster.tree import (
     InSlices,
     LookUp,
     NodeNotFound,
+    PlainQuery,
     Project,
     Query,
     Refused,
@@ -61,6 +62,16 @@ from splitbrain.cluster.tree import (
     encode_command,
 )
 from splitbrain.cluster.waits import Waits
+
+_ANSWERED_HERE: Final = frozenset(
+    {
+        *(wire.StatusQuery, wire.MembersQuery, Project, LookUp),
+        *(wire.StartGroup, wire.DeleteGroup, wire.GroupsQuery, wire.AddressQuery),
+    }
+)
+"""What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
+
+_PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
 
 StoreWork: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild | Slices
 
@@ -105,10 +116,14 @@ class Group:
         self._detector = place.detector
         self._store = store(config.node, config.bugs, config.functions)
         self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
-        self._idle: asyncio.Future[None] | None = None  # while nothing is in the inbox
+        self._idle: asyncio.Future[Effect | None] | None = None  # of `run`, while it waits for what it has to do
+        self._ask_for_turn: Callable[[], None] = _nothing
+        self._has_turn = False  # whether a turn was asked for, or `run` is at work
+        self._effects: Iterator[Effect] | None = None  # those of the last event that are not carried out yet
         self._halted = False
         self._said_outdated = False
         self._slice = config.apply_slice
+        self._builds = False  # whether the store has projections to build
         self._sender: NodeId | None = None  # of the message that is being handled
         self._store_work: deque[StoreWork] = deque()
         self._sent: tuple[Message, bytes] | None = None
@@ -172,6 +187,7 @@ class Group:
         recovered = opened.recovered
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
+            self._builds = self._store.is_building
             self._snapshots.begins_at(recovered.base_index, len(opened.state))
         self._catching_up.applied(recovered.base_index, recovered.base_term)
         self._version = self._store.version
@@ -195,34 +211,68 @@ class Group:
             InvariantError: something happened that consensus rules out; the group must stop.
         """
         self._links.open(self._raft.members)
+        self._has_turn = True
+        self._ask_for_turn = self._runtime.waker(self._take_turn)
         self.submit(Start())
-        executors, loop = self._executors, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        effect = self._go_on()
         while not self._halted:
-            while self._inbox and not self._halted:
-                event = self._next()
-                if event is None:
-                    break
-                self._sender = event.sender if isinstance(event, Received) else None
-                for effect in self._raft.handle(event):
-                    execute = executors.get(type(effect))
-                    if execute is not None:
-                        execute(effect)
-                    elif isinstance(effect, fx.Persist):
-                        await self._storage.save_vote(effect.term, effect.voted_for)
-                    else:
-                        assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
-                        await self._install(effect)
-                self._telemetry.durable = self._raft.written_index
-            if self._store_work or self._store.is_building:
+            if isinstance(effect, fx.Persist):
+                await self._storage.save_vote(effect.term, effect.voted_for)
+            elif effect is not None:
+                assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
+                await self._install(effect)
+            elif self._store_work or self._builds:
                 if self._store_work:
                     reached("log applied in slices")
                 else:
                     reached("projection built in slices")
                 await self._runtime.clock.sleep(0)
                 self._use_store()
-            elif not self._halted:
+            else:
                 self._idle = loop.create_future()
-                await self._idle
+                self._has_turn = False
+                effect = await self._idle
+                continue
+            effect = self._go_on()
+
+    def _go_on(self) -> Effect | None:
+        """Handle events, up to an effect that has to be waited for, which is returned; None once there are no more."""
+        executors, raft, inbox, effects = self._executors, self._raft, self._inbox, self._effects
+        while True:
+            if effects is not None:
+                for effect in effects:
+                    execute = executors.get(type(effect))
+                    if execute is None:
+                        self._effects = effects
+                        return effect
+                    execute(effect)
+                self._telemetry.durable = raft.written_index
+            if not inbox or self._halted:
+                self._effects = None
+                return None
+            event = inbox[0]
+            if type(event) is Received:  # most are messages
+                inbox.popleft()
+                self._sender = event.sender
+            else:
+                self._sender, event = None, self._next()
+            effects = None if event is None else iter(raft.handle(event))
+
+    def _take_turn(self) -> None:
+        """Do what there is to do; the task is woken only for what has to be waited for."""
+        idle = self._idle
+        if idle is None or idle.done():
+            return  # the task was cancelled
+        try:
+            effect = self._go_on()
+        except Exception as error:
+            idle.set_exception(error)
+            return
+        if effect is not None or self._halted or self._store_work or self._builds:
+            self._runtime.resume(idle, effect)
+        else:
+            self._has_turn = False
 
     def stopped(self) -> None:
         """Write a last checkpoint, and note in the telemetry that the member stops in good order.
@@ -279,6 +329,14 @@ class Group:
         """A client of this node wants something of the group; it is answered now or later."""
         body, term = request.body, self._raft.term
         answer: Answering = partial(caller.answer, request.id)
+        if type(body) not in _ANSWERED_HERE:
+            if type(body) is wire.TransactAuto:
+                body = self._resolved(body)
+            if request.reply == "notify":
+                answer = self._notices.answering(caller, request.id)
+            wanted: Any = body
+            self.requests.from_client(wanted, request.timeout_ms, answer, request.reply, request.priority)
+            return
         match body:
             case wire.StatusQuery():
                 answer(term, structs.replace(self.status(), down=self._down()), 0)
@@ -288,14 +346,8 @@ class Group:
                 answer(term, self._projected(body), 0)
             case LookUp():
                 answer(term, self._looked_up(body), 0)
-            case wire.StartGroup() | wire.DeleteGroup() | wire.GroupsQuery() | wire.AddressQuery():
-                raise AssertionError("a request about the node is the node's")
             case _:
-                if isinstance(body, wire.TransactAuto):
-                    body = self._resolved(body)
-                if request.reply == "notify":
-                    answer = self._notices.answering(caller, request.id)
-                self.requests.from_client(body, request.timeout_ms, answer, request.reply, request.priority)
+                raise AssertionError("a request about the node is the node's")
 
     def _resolved(self, wanted: wire.TransactAuto) -> Transact | Protected | TransactRead:
         function, version, data = wanted.function, wanted.version, wanted.data
@@ -315,7 +367,9 @@ class Group:
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
         self._inbox.append(Received(peer, message))
-        self._wake()
+        if not self._has_turn:  # `_wake`, in place
+            self._has_turn = True
+            self._ask_for_turn()
 
     # --- for requests -----------------------------------------------------------------------------------------
 
@@ -348,6 +402,9 @@ class Group:
 
     def _ask_store(self, query: Query, answer: Callable[[Result], None]) -> None:
         """Answer at once, or in slices if that takes long."""
+        if type(query) in _PLAIN_QUERIES:
+            answer(self._store.query(query))
+            return
         self._in_slices(self._store.query_in_slices(query), answer)
 
     def _in_slices(self, steps: InSlices[T], done: Callable[[T], None]) -> None:
@@ -398,8 +455,9 @@ class Group:
         self._wake()
 
     def _wake(self) -> None:
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        if not self._has_turn:
+            self._has_turn = True
+            self._ask_for_turn()
 
     def _election_timer_ran_out(self, token: int) -> None:
         self.submit(_FromTimer(ElectionTimeout(), self._election_timer, token))
@@ -422,18 +480,16 @@ class Group:
         inbox = self._inbox
         while inbox:
             event = inbox.popleft()
-            if isinstance(event, Received):  # most are messages
-                return event
-            if isinstance(event, Propose):
-                return self._with_those_behind(event)
-            if isinstance(event, _LowTurn):
+            if isinstance(event, _FromTimer):
+                # Asked now: a message before it in the inbox may have restarted the timer.
+                if event.timer.holds(event.token):
+                    return event.event
+            elif isinstance(event, _LowTurn):
                 self._let_low_go()
-                continue
-            if not isinstance(event, _FromTimer):
+            elif type(event) is Propose:  # not `isinstance`, which takes longer where a struct is not of the type
+                return self._with_those_behind(event)
+            else:
                 return event
-            # Asked now: a message before it in the inbox may have restarted the timer.
-            if event.timer.holds(event.token):
-                return event.event
         return None
 
     def _with_those_behind(self, first: Propose) -> Propose | ProposeAll:
@@ -500,6 +556,7 @@ class Group:
         self._telemetry.cut(self._raft.last_index)
         await self._snapshots.install(effect)
         self._store = self._store.reset(effect.state)
+        self._builds = self._store.is_building
         self._catching_up.cut(effect.index)
         self._catching_up.applied(effect.index, effect.last_term)
         self._version = self._store.version
@@ -550,15 +607,16 @@ class Group:
                     budget = 0
                     if effect.goes_on():
                         self._store_work.appendleft(effect)
-        if budget > 0 and self._store.is_building:
+        if budget > 0 and self._builds:
             self._store.build()
+            self._builds = self._store.is_building
 
     def _apply(self, effect: fx.Apply) -> None:
         self._runtime.applied(len(effect.entries))
         for entry in effect.entries:
-            result = self._store.apply(entry)
+            result: Any = self._store.apply(entry)
             self._telemetry.applied(entry.index)
-            if isinstance(result, WithEffects):
+            if type(result) is WithEffects:  # not `isinstance`, to which a struct says no slowly
                 self._machinery.applied(entry, result.effects, self._store.dump)
                 result = result.result
             elif entry.kind == "noop":
@@ -570,6 +628,7 @@ class Group:
                 self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
                 self.requests.done(request, result, entry.index, entry.term)
+        self._builds = self._store.is_building
         self._notices.send()
         if self._store.version != self._version:
             self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")
@@ -617,6 +676,7 @@ class Group:
 
     def _rebuild(self) -> None:
         self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
+        self._builds = self._store.is_building
         self._telemetry.rebuild()
 
     def _projected(self, query: Project) -> wire.Outcome:
@@ -649,6 +709,10 @@ class Group:
 
     def _log(self, line: str) -> None:
         self._runtime.log(line if self._name == METADATA else f"group {self._name}: {line}")
+
+
+def _nothing() -> None:
+    """Nobody can be asked for a turn before the member runs."""
 
 
 def _member_list(configuration: Configuration) -> wire.MemberList:

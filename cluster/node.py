@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -41,6 +41,9 @@ _LIFE_LIMIT: Final = 2**48
 
 MAX_GROUPS: Final = 1024
 """In one node: a member costs two timers and some kilobytes."""
+
+_ABOUT_THE_NODE: Final = frozenset({wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup})
+"""Requests that no group answers, by type."""
 
 
 class Node:
@@ -228,17 +231,17 @@ class Node:
         # For each group, which counts its own. One for each connection is enough: a request is forwarded at most once,
         # and so on one connection only.
         forwards: dict[str, Arrivals] = {}
-        clock = self._runtime.clock
+        monotonic_ns, heard = self._runtime.clock.monotonic_ns, signs.heard
 
         def take(frame: bytes) -> None:
-            signs.heard(clock.monotonic_ns())
+            heard(monotonic_ns())
             if frame == wire.ALIVE:
                 return
             address, message = wire.decode_peer(frame)
             group = self._groups.get(address)
             if group is None or group.address != address:
                 group = self._of_incarnation(address)
-            if group is not None and isinstance(message, (Append, AppendReply)):
+            if group is not None and (type(message) is Append or type(message) is AppendReply):
                 group.received(peer, message)  # most are these two
             elif isinstance(message, wire.Forward):
                 if forwards.setdefault(address, Arrivals(self._config.repeat_window)).is_first(message.ref):
@@ -322,21 +325,23 @@ class Node:
         body, group = request.body, self._groups.get(request.group)
         if size > wire.MAX_REQUEST_BYTES:
             answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
+        elif type(body) not in _ABOUT_THE_NODE:
+            if group is None:
+                answer(0, self._no_group(request.group), 0)
+            else:
+                group.serve(request, caller)
         elif isinstance(body, wire.GroupsQuery):
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
             answer(0, caller.address, 0)
-        elif isinstance(body, (wire.StartGroup, wire.DeleteGroup)):
-            problem = self._group_refusal(request.group, body)
+        else:
+            change = cast("wire.StartGroup | wire.DeleteGroup", body)
+            problem = self._group_refusal(request.group, change)
             if problem is not None:
                 answer(0, _invalid(problem), 0)
             else:
-                change = self._change_groups(request.group, body, answer)
-                self._runtime.spawn(change, f"change of group {request.group}")
-        elif group is None:
-            answer(0, self._no_group(request.group), 0)
-        else:
-            group.serve(request, caller)
+                changed = self._change_groups(request.group, change, answer)
+                self._runtime.spawn(changed, f"change of group {request.group}")
 
     def _is_peer(self, member: NodeId) -> bool:
         return is_member_id(member) and self._place.links.knows(member)

@@ -10,11 +10,12 @@ nothing, so that every failure of one is definite.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.admission import Admission
 from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, M92, NO_BUGS
+from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import node_of
@@ -25,7 +26,7 @@ from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRol
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
-from splitbrain.cluster.tree import Done, Properties, Put, Query, Result, TransactRead, encode_command
+from splitbrain.cluster.tree import Command, Done, Properties, Put, Query, Result, TransactRead, encode_command
 from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
     AddMember,
@@ -58,6 +59,13 @@ _FORWARDED_REPLIES: Final[Mapping[Reply, ForwardedReply]] = {
     "after_log_append": "after_log_append",
     "noreply": "noreply",
 }
+
+# By type, since what is asked for most often would be matched last, and a struct is slow to say no to `isinstance`.
+_QUERIES: Final = frozenset(get_args(Query))
+_COMMANDS: Final = frozenset((*get_args(Command), Protected))
+_STAYS_HERE: Final = frozenset({LocalQuery, TakeSnapshot, TakeCheckpoint})
+_CARRIED_OUT_HERE: Final = frozenset({*_STAYS_HERE, FencedQuery, TransactRead})
+_NEVER_PASSED_ON: Final = frozenset({*_STAYS_HERE, ForceShrinkMembers, bytes})
 
 _NOT_CHANGED: Final[Mapping[str, str]] = {
     "change_not_permitted": (
@@ -170,23 +178,29 @@ class Requests:
             return
         request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
         self._waiting[request.number] = request
-        if isinstance(body, (LocalQuery, FencedQuery)) and self._is_refused_here(request):
-            return
-        if isinstance(body, LocalQuery):
-            self._read_here(request, body)
-            return
-        if isinstance(body, TransactRead) and M92 in self._bugs:
-            self._read_here(request, LocalQuery(body))
-            return
-        if isinstance(body, (TakeSnapshot, TakeCheckpoint)):
-            request.stage = "writing"
-            self._member.write_state(body, lambda outcome: self._finish(request, outcome))
+        if type(body) in _CARRIED_OUT_HERE and self._is_carried_out_here(request):
             return
         self._route(request)
         if request.stage == "waiting":
             reached("request waited for a leader")
             if isinstance(body, Put) and M81 in self._bugs and self._has_met_a_majority():
                 self._finish(request, Done(Properties(body.payload, 1, 1, 0)))
+
+    def _is_carried_out_here(self, request: Pending) -> bool:
+        """Whether this node carries a request out by itself; it has begun then."""
+        body = request.body
+        if isinstance(body, (LocalQuery, FencedQuery)) and self._is_refused_here(request):
+            return True
+        if isinstance(body, LocalQuery):
+            self._read_here(request, body)
+        elif isinstance(body, TransactRead) and M92 in self._bugs:
+            self._read_here(request, LocalQuery(body))
+        elif isinstance(body, (TakeSnapshot, TakeCheckpoint)):
+            request.stage = "writing"
+            self._member.write_state(body, lambda outcome: self._finish(request, outcome))
+        else:
+            return False
+        return True
 
     def from_peer(
         self,
@@ -196,7 +210,7 @@ class Requests:
         priority: Priority = "normal",
     ) -> None:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
-        if isinstance(body, AwaitEntry):
+        if type(body) is AwaitEntry:
             # Of every member, and in every role. Committed entries come sooner or later.
             awaited = self._waits.add(body.index, body.term, lambda: answer(body.term, Done(None), body.index))
             if self._member.is_outdated:
@@ -210,7 +224,7 @@ class Requests:
         elif self._leader != self._node:
             reached("forward refused")
             answer(self._member.term, self._not_leader(), 0)
-        elif isinstance(body, AskForFence):
+        elif type(body) is AskForFence:
             index, term = self._member.last_entry
             answer(term, wire.Appended(), index)
         else:
@@ -228,7 +242,7 @@ class Requests:
         # The leader's answer may arrive twice, and must not pass for that of the member which is asked after it.
         if request is None or request.asked != peer:
             return
-        if isinstance(request.body, FencedQuery):
+        if type(request.body) is FencedQuery:
             self._fenced(request, message)
         elif request.settled is None:
             self._settle(request, message.outcome, message.term, message.index)
@@ -398,17 +412,17 @@ class Requests:
     def _route(self, request: Pending) -> None:
         # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
         # request had no effect.
-        leader, body = self._leader, request.body
-        if isinstance(body, (LocalQuery, TakeSnapshot, TakeCheckpoint)) or request.stage == "applying":
+        leader, kind = self._leader, type(request.body)
+        if kind in _STAYS_HERE or request.stage == "applying":
             return
-        if isinstance(body, ForceShrinkMembers):
+        if kind is ForceShrinkMembers:
             del self._waiting[request.number]
             self._propose(request)
             return
         if leader is None:
             return
         if leader == self._node:
-            if isinstance(body, FencedQuery):
+            if kind is FencedQuery:
                 self._read_behind(request, *self._member.last_entry)
                 return
             del self._waiting[request.number]
@@ -420,10 +434,9 @@ class Requests:
 
     def _forward(self, request: Pending, leader: NodeId) -> bool:
         """Pass a request on; whether that could be done."""
-        body = request.body
-        here_only = (ForceShrinkMembers, LocalQuery, TakeSnapshot, TakeCheckpoint, bytes)
-        assert not isinstance(body, here_only), "what concerns this node only was passed on"
-        if isinstance(body, FencedQuery):
+        body: Any = request.body
+        assert type(body) not in _NEVER_PASSED_ON, "what concerns this node only was passed on"
+        if type(body) is FencedQuery:
             body = AskForFence()
         reply: ForwardedReply = _FORWARDED_REPLIES.get(request.reply, "leader")
         frame = encode_peer(Forward(self._life, request.number, body, self._group, reply, request.priority))
@@ -436,11 +449,16 @@ class Requests:
     def _propose(self, request: Pending) -> None:
         # Before the event is handed in: from here on the command may be in the log, and a timeout is indefinite.
         request.stage = "proposed"
-        match request.body:
-            case body if isinstance(body, Query):
-                self._member.propose(
-                    Read(request, "lease" if self._reads_on_lease else "quorum", self._clock.monotonic_ns())
-                )
+        body, kind = request.body, type(request.body)
+        if kind in _QUERIES:
+            mode = "lease" if self._reads_on_lease else "quorum"
+            self._member.propose(Read(request, mode, self._clock.monotonic_ns()))
+            return
+        if kind in _COMMANDS:
+            command = encode_command(body)  # pyright: ignore[reportArgumentType]
+            self._member.propose(Propose(request, command, request.reply == "after_log_append"), request.priority)
+            return
+        match body:
             case LeaderQuery():
                 self._member.propose(Read(request, "leader"))
             case AddMember(member, role):
@@ -451,13 +469,10 @@ class Requests:
                 self._member.propose(Transfer(request, member))
             case ForceShrinkMembers():
                 self._member.propose(ForceShrink(request))
-            case LocalQuery() | FencedQuery() | TakeSnapshot() | TakeCheckpoint() | AwaitEntry() | AskForFence():
-                raise AssertionError("what concerns one node only was proposed")
             case bytes() as command:
                 self._member.propose(Propose(request, command))
-            case command:
-                on_append = request.reply == "after_log_append"
-                self._member.propose(Propose(request, encode_command(command), on_append), request.priority)
+            case _:
+                raise AssertionError("what concerns one node only was proposed")
 
     def _known_as(self, member: NodeId) -> NodeId:
         return member if M51 not in self._bugs else node_of(member)

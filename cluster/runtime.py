@@ -6,9 +6,10 @@ nothing else in this package may know which of the two it runs on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Address: TypeAlias = tuple[str, int]
 
@@ -154,6 +155,16 @@ class Disk(Protocol):
         ...
 
 
+def waker(callback: Callable[[], None]) -> Callable[[], None]:
+    """What has the running event loop call `callback`, each time that it is called itself (`Runtime.waker`)."""
+    call_soon = asyncio.get_running_loop().call_soon
+
+    def wake() -> None:
+        call_soon(callback)
+
+    return wake
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The world of one node."""
@@ -173,3 +184,7 @@ class Runtime:
     or not; a real process that is killed says nothing, and there it is never called."""
     applied: Callable[[int], None] = lambda _: None
     """Take how many entries the node has applied. In a simulation it is busy for as long as that takes."""
+    waker: Callable[[Callable[[], None]], Callable[[], None]] = waker
+    """Give what has a callback called as a step of its own, after the present one; it must not raise."""
+    resume: Callable[[asyncio.Future[Any], Any], None] = asyncio.Future[Any].set_result
+    """Give a future its result. In a simulation the task that waits for it goes on before anything else happens."""

@@ -9,7 +9,7 @@ Beside the state it holds projections of it (`splitbrain.cluster.projection`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, Self, get_args
 
 import msgspec
 from msgspec import structs
@@ -45,6 +45,8 @@ from splitbrain.cluster.tree import (
 )
 
 _HASH_BYTES: Final = 16
+
+_PLAIN: Final = frozenset(get_args(PlainCommand))
 
 LARGE: Final = 20_000
 """Nodes of a tree that takes more than some 30 ms to be written down."""
@@ -138,7 +140,7 @@ class Store:
             return None
         command, was_waiting = decode_command(entry.data), self._tree.triggers.last is not None
         result = self._carry_out(command, entry.index)
-        if self._tree.touched:
+        if self._tree.state.touched:
             self._project()
         if self._writes_its_name and entry.index % _M35_INTERVAL == 0:
             self._tree.execute(Put(("written-by",), self._node.encode()))
@@ -162,6 +164,8 @@ class Store:
             self._tree.version = new
 
     def _carry_out(self, command: LogCommand | InvalidCommand, index: int) -> Result:
+        if type(command) in _PLAIN:  # nearly all are, and would be matched last
+            return self._tree.execute(command)  # pyright: ignore[reportArgumentType]
         match command:
             case Protected():
                 return self._once(command, index)
@@ -273,7 +277,7 @@ class Store:
     @property
     def is_building(self) -> bool:
         """Whether projections are not built yet."""
-        return self._tree.is_building
+        return not self._tree.projections.is_built
 
     def build(self) -> None:
         """Go on building projections, for about 10 ms."""
@@ -281,7 +285,7 @@ class Store:
 
     def query(self, query: Query) -> Result:
         """Answer a query from what was applied so far."""
-        return at_once(self.query_in_slices(query))
+        return self._tree.query(query)
 
     def query_in_slices(self, query: Query) -> InSlices[Result]:
         """The same, with pauses if it looks at many nodes."""

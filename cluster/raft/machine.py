@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from splitbrain.cluster.bugs import M01, M02, M04, M05, M06, M07, M08, M18, M25, M26, M45, M46, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
@@ -103,6 +103,7 @@ class Raft:
         "_persisted",
         "_receivers",
         "_role",
+        "_standing",
         "_state",
         "_ticking",
         "_voted_for",
@@ -142,6 +143,7 @@ class Raft:
         self._forgets = M01 in bugs or M02 in bugs
         self._blocked_by_chunks = M46 in bugs
         self._announced: tuple[Role, int, NodeId | None] | None = None
+        self._standing: tuple[int, NodeId | None, Role, NodeId | None] | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Start: self._on_start,
             ElectionTimeout: self._on_election_timeout,
@@ -267,19 +269,27 @@ class Raft:
         if self._leadership is not None and self._leadership.over:
             reached("leader left")
             self._step_down()
-        vote = (state.term, self._voted_for) if not self._forgets else self._what_is_not_forgotten()
+        if self._ticking and self._role not in _ROLES_WITH_TICKS and not self._following.is_receiving:
+            self._ticking = False
+            out.append(_STOP_HEARTBEAT)
+        standing = (state.term, self._voted_for, self._role, self._leader)
+        if standing != self._standing:  # after few events, so that this is the one comparison for most
+            self._standing = standing
+            self._say_what_changed(out)
+        return out
+
+    def _say_what_changed(self, out: list[Effect]) -> None:
+        """Have term and vote persisted, and term, role and leader announced, where they are others."""
+        term = self._state.term
+        vote = (term, self._voted_for) if not self._forgets else self._what_is_not_forgotten()
         if vote != self._persisted:
             # First of all, so that nothing of this event leaves the node before it is durable (RA-6).
             out.insert(0, Persist(*vote))
             self._persisted = vote
-        if self._ticking and self._role not in _ROLES_WITH_TICKS and not self._following.is_receiving:
-            self._ticking = False
-            out.append(_STOP_HEARTBEAT)
-        announced = (self._role, state.term, self._leader)
+        announced = (self._role, term, self._leader)
         if announced != self._announced:
             out.append(RoleChanged(*announced))
             self._announced = announced
-        return out
 
     def _what_is_not_forgotten(self) -> tuple[int, NodeId | None]:
         """What M01 and M02 leave of term and vote."""
@@ -335,15 +345,15 @@ class Raft:
         leadership = self._leadership
         if leadership is None:
             self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
-        elif isinstance(event, Propose):
+        elif type(event) is Propose:
             leadership.on_propose(event)
             leadership.send_on()
-        elif isinstance(event, Read):
+        elif type(event) is Read:
             leadership.on_read(event)
         elif isinstance(event, Change):
             leadership.on_change(event)
         else:
-            leadership.on_transfer(event)
+            leadership.on_transfer(cast("Transfer", event))
 
     def _on_propose_all(self, event: ProposeAll) -> None:
         leadership = self._leadership
@@ -373,23 +383,25 @@ class Raft:
 
     def _on_received(self, event: Received) -> None:
         message: Message = event.message
+        state, kind = self._state, type(message)
         # A leader ignores a node that is no member, in any term (RA-8). A node that does not lead may not know of
         # a change yet: it accepts messages of all (thesis, 4.1).
-        if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
+        if self._leadership is not None and event.sender not in state.peers and not self._bows_to(message):
             return
         if self._blocked_by_chunks and self._following.is_receiving and not self._continues(message):
             return
-        if isinstance(message, Vote) and self._keeps_its_leader(message):
+        if kind is Vote and self._keeps_its_leader(cast("Vote", message)):
             reached("vote refused while a leader is heard")
             return
-        if self._leadership is not None and message.term > self._state.term and M18 in self._bugs:
-            self._leadership.refused_by_later_term(event.sender)
-            return
-        if message.term > self._state.term and not isinstance(message, PreVote):
-            self._enter_term(message.term)
-        elif message.term < self._state.term:
+        if message.term > state.term:
+            if self._leadership is not None and M18 in self._bugs:
+                self._leadership.refused_by_later_term(event.sender)
+                return
+            if kind is not PreVote:
+                self._enter_term(message.term)
+        elif message.term < state.term:
             self._note_late_reply(message)
-        self._receivers[type(message)](event.sender, message)
+        self._receivers[kind](event.sender, message)
 
     def _note_late_reply(self, message: Message) -> None:
         if isinstance(message, VoteReply) and self._role == "candidate":

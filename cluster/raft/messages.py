@@ -7,6 +7,7 @@ if it has a default).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -224,15 +225,9 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
-def encode(message: Message) -> bytes:
-    """The wire form of a message."""
-    return _encoder.encode(message)
+encode: Final[Callable[[Message], bytes]] = _encoder.encode
+"""The wire form of a message."""
 
 
-def decode(data: bytes) -> Message:
-    """The message that `encode` made these bytes from.
-
-    Raises:
-        msgspec.DecodeError: these bytes are not a message (msgspec.ValidationError is one).
-    """
-    return _decoder.decode(data)
+decode: Final[Callable[[bytes], Message]] = _decoder.decode
+"""The message that `encode` made these bytes from; msgspec.DecodeError if they are none (a ValidationError is one)."""

@@ -131,7 +131,7 @@ class State:
         last = entries[-1]
         done = Written(last.index, last.term, self._generation)
         before = self.out[-1] if self.out else None
-        if isinstance(before, AppendLog):
+        if type(before) is AppendLog:
             # One write for commands that came together.
             self.out[-1] = AppendLog((*before.entries, *entries), done)
         else:

@@ -11,7 +11,7 @@ member. A command that is refused changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, cast, get_args
+from typing import Final, get_args
 
 import msgspec
 
@@ -118,7 +118,7 @@ class Tree:
         """Carry out a command."""
         if type(command) in _PLAIN:
             self.state.begin()
-            return self._followed_up(execute_plain(self.state, cast("PlainCommand", command)))
+            return self._followed_up(execute_plain(self.state, command))  # pyright: ignore[reportArgumentType]
         if self.version < PATTERNS_COME:
             return InvalidCommand(f"there is no such command before version {PATTERNS_COME} of the state machine")
         self.state.begin()

@@ -172,7 +172,8 @@ class ProjectionTables:
     @property
     def is_built(self) -> bool:
         """Whether all projections are."""
-        return all(projection.is_built for projection in self._projections.values())
+        # Asked after each event of a member, which seldom has any.
+        return not self._projections or all(projection.is_built for projection in self._projections.values())
 
     def registered(self) -> Registered:
         """The projections by name, with their paths."""

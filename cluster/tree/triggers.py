@@ -88,7 +88,7 @@ class Triggers:
     @property
     def last(self) -> int | None:
         """The number of the last event in the queue; None if it is empty."""
-        return next(reversed(self._pending), None)
+        return next(reversed(self._pending), None) if self._pending else None
 
     def registered(self) -> list[RegisterTrigger]:
         """The triggers, by their ids."""

@@ -6,8 +6,9 @@ or a socket of the operating system, cannot be simulated.
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from splitbrain.cluster.embedded import Clock, Disk, Network, Rng
 from splitbrain.harness.contract.nodes import NodeCommand
@@ -61,6 +62,16 @@ class NodeWorld(Protocol):
     @property
     def applied(self) -> Callable[[int], None]:
         """Say that the node applied so many entries of a log: it is busy for as long as that takes in the world."""
+        ...
+
+    @property
+    def waker(self) -> Callable[[Callable[[], None]], Callable[[], None]]:
+        """Give what has a callback called as a step of its own, after the present one: for less than a task costs."""
+        ...
+
+    @property
+    def resume(self) -> Callable[[Future[Any], Any], None]:
+        """Give a future its result; the task that waits for it goes on before anything else happens."""
         ...
 
 

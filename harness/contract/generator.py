@@ -12,7 +12,7 @@ away, so the draws from `ctx.rng` are those of the ops that took place, in their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, final
 
 import msgspec
 
@@ -23,6 +23,7 @@ UNASSIGNED: Final = -99
 """The process of an invocation that any free process may carry out."""
 
 
+@final
 class Pending(msgspec.Struct, frozen=True):
     """There is no op now. Ask again after the next event, and at `until_ns` at the latest if that is given."""
 
@@ -101,6 +102,21 @@ class Context(msgspec.Struct, gc=False):
         """Numbers of the idle threads, ascending."""
         return bits(self.free)
 
+    def of_clients(self) -> Context:
+        """The same without the nemesis thread: `restrict`, for what most generators are asked through."""
+        clients = ~(1 << self.concurrency)
+        return Context(
+            self.time_ns,
+            self.free & clients,
+            self.threads & clients,
+            self.processes,
+            self.concurrency,
+            self.nodes,
+            self.rng,
+            self.nemesis_rng,
+            self.placement,
+        )
+
     def restrict(self, threads: int, rng: Rng | None = None) -> Context:
         """The same with only some of the threads; with another stream of randomness if one is given."""
         return Context(
@@ -170,6 +186,14 @@ def idle_until(generator: Generator) -> int:
     """
     says = getattr(generator, "idle_until", None)
     return 0 if says is None else says()
+
+
+def hears(generator: Generator) -> bool:
+    """Whether events may change a generator, or one that remains of it.
+
+    If they never do, it says so itself by an attribute `deaf`, which is true; its `update` need not be called then.
+    """
+    return not getattr(generator, "deaf", False)
 
 
 def swapped(children: tuple[Generator, ...], i: int, child: Generator) -> tuple[Generator, ...]:

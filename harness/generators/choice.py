@@ -13,6 +13,7 @@ from splitbrain.harness.contract.generator import (
     Pending,
     Result,
     earlier,
+    hears,
     idle_until,
     swapped,
     updated,
@@ -26,6 +27,11 @@ class _Mix(msgspec.Struct, frozen=True):
     children: tuple[Generator, ...]
     weights: tuple[float, ...]
     total: float
+
+    @property
+    def deaf(self) -> bool:
+        """Whether events change nothing."""
+        return not any(map(hears, self.children))
 
     def op(self, ctx: Context) -> Result:
         if not ctx.free:
@@ -44,7 +50,7 @@ class _Mix(msgspec.Struct, frozen=True):
             op, after = result
             if mix.children[i] is not after:
                 mix = _Mix(swapped(mix.children, i, after), mix.weights, mix.total)
-            if not isinstance(op, Pending):
+            if type(op) is not Pending:
                 return op, mix
             waiting = earlier(waiting, op)
             tried += 1
@@ -93,7 +99,7 @@ class _AnyOf(msgspec.Struct, frozen=True):
             op, after = result
             children = swapped(children, i, after)
             i += 1
-            if not isinstance(op, Pending):
+            if type(op) is not Pending:
                 return op, _AnyOf(children, i)
             waiting = earlier(waiting, op)
             tried += 1
@@ -122,7 +128,7 @@ class _Beside(msgspec.Struct, frozen=True):
             other = NOTHING
         else:
             op, other = result
-            if not isinstance(op, Pending):
+            if type(op) is not Pending:
                 return op, _Beside(self.main, other)
             waiting = op
         result = self.main.op(ctx)
@@ -130,7 +136,7 @@ class _Beside(msgspec.Struct, frozen=True):
             return None
         op, main = result
         following = self if main is self.main and other is self.other else _Beside(main, other)
-        return earlier(op, waiting) if isinstance(op, Pending) else op, following
+        return earlier(op, waiting) if type(op) is Pending else op, following
 
     def update(self, ctx: Context, event: Op) -> Generator:
         main, other = self.main.update(ctx, event), self.other.update(ctx, event)
@@ -159,7 +165,7 @@ class _FlipFlop(msgspec.Struct, frozen=True):
             return None
         op, after = result
         children = swapped(self.children, self.turn, after)
-        if isinstance(op, Pending):
+        if type(op) is Pending:
             return op, self if children is self.children else _FlipFlop(children, self.turn)
         return op, _FlipFlop(children, (self.turn + 1) % len(children))
 

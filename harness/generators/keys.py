@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier, hears
 from splitbrain.harness.generators.leaves import Source, generator
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
@@ -41,11 +41,15 @@ def _with_key(op: Op, key: str) -> Op:
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """Threads that work on one key together. `key` is None when there are no more keys for them."""
+    """Threads that work on one key together. `key` is None when there are no more keys for them.
+
+    `hears` says whether events may change the source.
+    """
 
     threads: int
     key: str | None
     source: Generator | None
+    hears: bool = False
 
 
 class _ConcurrentKeys(msgspec.Struct, frozen=True):
@@ -70,8 +74,8 @@ class _ConcurrentKeys(msgspec.Struct, frozen=True):
                 continue
             op, after = result
             if after is not group.source:
-                state = state._with_group(number, _Group(group.threads, group.key, after))
-            if not isinstance(op, Pending):
+                state = state._with_group(number, _Group(group.threads, group.key, after, group.hears))
+            if type(op) is not Pending:
                 return _with_key(op, group.key or ""), state
             waiting = earlier(waiting, op)
             candidates &= ~group.threads
@@ -84,10 +88,12 @@ class _ConcurrentKeys(msgspec.Struct, frozen=True):
         if number < 0:
             return self
         group = self.groups[number]
-        if group.source is None or event.key != group.key:
+        if not group.hears or group.source is None or event.key != group.key:
             return self
         after = group.source.update(ctx.restrict(group.threads), event)
-        return self if after is group.source else self._with_group(number, _Group(group.threads, group.key, after))
+        return (
+            self if after is group.source else self._with_group(number, _Group(group.threads, group.key, after, True))
+        )
 
     def _begun(self, ctx: Context) -> _ConcurrentKeys:
         threads = bits(ctx.threads & ~ctx.nemesis_bit)
@@ -111,7 +117,8 @@ class _ConcurrentKeys(msgspec.Struct, frozen=True):
         if key is None:
             ended = _Group(threads, None, None)
             return msgspec.structs.replace(self._with_group(number, ended), ended=self.ended | threads)
-        group = _Group(threads, key, generator(self.of_key(key)))
+        source = generator(self.of_key(key))
+        group = _Group(threads, key, source, hears(source))
         return msgspec.structs.replace(self._with_group(number, group), taken=self.taken + 1)
 
     def _with_group(self, number: int, group: _Group) -> _ConcurrentKeys:
@@ -150,7 +157,7 @@ class _SequentialKeys(msgspec.Struct, frozen=True):
                 op, after = result
                 if after is not state.source:
                     state = _SequentialKeys(self.keys, self.of_key, state.taken, state.key, after)
-                return (op if isinstance(op, Pending) else _with_key(op, state.key)), state
+                return (op if type(op) is Pending else _with_key(op, state.key)), state
             key = self.keys.get(state.taken)
             if key is None:
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -71,6 +71,7 @@ class _Once(msgspec.Struct, frozen=True):
     """One op, once."""
 
     template: Op
+    deaf: ClassVar[bool] = True
 
     def op(self, ctx: Context) -> Result:
         op = assign(self.template, ctx)
@@ -84,6 +85,7 @@ class _Each(msgspec.Struct, frozen=True):
     """Ops from a function, without end."""
 
     make: OpFunction
+    deaf: ClassVar[bool] = True
 
     def op(self, ctx: Context) -> Result:
         if not ctx.free:
@@ -105,6 +107,8 @@ class _Each(msgspec.Struct, frozen=True):
 
 class _Nothing(msgspec.Struct, frozen=True):
     """No op at all."""
+
+    deaf: ClassVar[bool] = True
 
     def op(self, ctx: Context) -> Result:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, hears
 from splitbrain.harness.generators.leaves import NOTHING, Source, generator
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
@@ -94,6 +94,11 @@ class _Limit(msgspec.Struct, frozen=True):
     left: int
     source: Generator
 
+    @property
+    def deaf(self) -> bool:
+        """Whether events change nothing."""
+        return not hears(self.source)
+
     def op(self, ctx: Context) -> Result:
         if self.left <= 0:
             return None
@@ -101,7 +106,7 @@ class _Limit(msgspec.Struct, frozen=True):
         if result is None:
             return None
         op, after = result
-        if isinstance(op, Pending):
+        if type(op) is Pending:
             return op, self if after is self.source else _Limit(self.left, after)
         return op, _Limit(self.left - 1, after)
 
@@ -125,7 +130,7 @@ class _Map(msgspec.Struct, frozen=True):
             return None
         op, after = result
         following = self if after is self.source else _Map(self.change, after)
-        return (op if isinstance(op, Pending) else self.change(op)), following
+        return (op if type(op) is Pending else self.change(op)), following
 
     def update(self, ctx: Context, event: Op) -> Generator:
         source = self.source.update(ctx, event)

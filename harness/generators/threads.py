@@ -16,6 +16,7 @@ from splitbrain.harness.contract.generator import (
     Result,
     bits,
     earlier,
+    hears,
     idle_until,
     swapped,
 )
@@ -28,7 +29,7 @@ class _Clients(msgspec.Struct, frozen=True):
     source: Generator
 
     def op(self, ctx: Context) -> Result:
-        result = self.source.op(ctx.restrict(~ctx.nemesis_bit))
+        result = self.source.op(ctx.of_clients())
         if result is None:
             return None
         op, after = result
@@ -37,7 +38,7 @@ class _Clients(msgspec.Struct, frozen=True):
     def update(self, ctx: Context, event: Op) -> Generator:
         if event.process < 0:
             return self
-        source = self.source.update(ctx.restrict(~ctx.nemesis_bit), event)
+        source = self.source.update(ctx.of_clients(), event)
         return self if source is self.source else _Clients(source)
 
     def idle_until(self) -> int:
@@ -81,6 +82,11 @@ class _Reserve(msgspec.Struct, frozen=True):
     children: tuple[Generator | None, ...]
     turn: int = 0
 
+    @property
+    def deaf(self) -> bool:
+        """Whether events change nothing."""
+        return not any(hears(child) for child in self.children if child is not None)
+
     def _masks(self, ctx: Context) -> Sequence[int]:
         clients = ctx.threads & ~ctx.nemesis_bit
         if clients.bit_count() < sum(self.counts):
@@ -102,7 +108,7 @@ class _Reserve(msgspec.Struct, frozen=True):
                 children[i] = None
                 continue
             op, children[i] = result
-            if not isinstance(op, Pending):
+            if type(op) is not Pending:
                 return op, _Reserve(self.counts, tuple(children), i + 1)
             waiting = earlier(waiting, op)
         if all(child is None for child in children):
@@ -163,7 +169,7 @@ class _EachThread(msgspec.Struct, frozen=True):
                 continue
             op, after = result
             children = swapped(children, thread, after)
-            if not isinstance(op, Pending):
+            if type(op) is not Pending:
                 return op, _EachThread(self.original, self.by_process, children, each.processes, ended)
             waiting = earlier(waiting, op)
         over = not ctx.threads & ~ended and (not self.by_process or ctx.free == ctx.threads)

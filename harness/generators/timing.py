@@ -56,7 +56,7 @@ class _Paced(msgspec.Struct, frozen=True):
         if result is None:
             return None
         op, after = result
-        if isinstance(op, Pending):
+        if type(op) is Pending:
             return op, self._waiting(ctx, op, due, after)
         step = int(ctx.rng.random() * 2 * self.interval_ns) if self.random else self._step_ns()
         if not self.scheduled or op.process == NEMESIS:
@@ -140,7 +140,7 @@ class _TimeLimit(msgspec.Struct, frozen=True):
         if result is None:
             return None
         op, after = result
-        if isinstance(op, Pending):
+        if type(op) is Pending:
             op = earlier(op, Pending(end))
         if after is self.source and end == self.end_ns:
             return op, self

@@ -120,11 +120,9 @@ class Scheduler:
                 self._idle_until_ns = 0
                 return None, None
             op, generator = result
-            if isinstance(op, Pending):
+            if type(op) is Pending:
                 self._idle_until_ns = idle_until(generator)
-                if op.until_ns is None or until_ns is None:
-                    return generator, op.until_ns if until_ns is None else until_ns
-                return generator, min(op.until_ns, until_ns)
+                return generator, _earlier(op.until_ns, until_ns)
             thread = context.thread_of(op.process)
             context.free &= ~(1 << thread)
             # Recorded before it is sent: the interval of an op must contain the moment at which it takes effect.
@@ -135,6 +133,10 @@ class Scheduler:
             else:
                 assert self.injector is not None, "without a nemesis its thread is never free"
                 self.injector.start(invocation)
+            # Asked for an op, it would say the same, in many more words.
+            self._idle_until_ns = idle_until(generator)
+            if self._idle_until_ns > context.time_ns:
+                return generator, _earlier(self._idle_until_ns, until_ns)
 
     def _take_events(self, generator: Generator | None) -> Generator | None:
         """Show the generator every completion since the last time, as of its own time."""
@@ -164,3 +166,10 @@ class Scheduler:
     def _injected(self, completion: Op) -> None:
         self._events.append((self._context.concurrency, completion, self._journal.time_ns()))
         self._alarm.ring()
+
+
+def _earlier(a_ns: int | None, b_ns: int | None) -> int | None:
+    """The earlier one of two times; None is never."""
+    if a_ns is None or b_ns is None:
+        return b_ns if a_ns is None else a_ns
+    return min(a_ns, b_ns)

@@ -62,6 +62,7 @@ class End:
     """
 
     __slots__ = (
+        "_arrives",
         "_broken",
         "_deadline",
         "_gives",
@@ -93,6 +94,7 @@ class End:
         self._reset = False  # for its kernel: whether nothing more crosses the link
         standstills = link.standstills()
         self._lane = Lane(loop, link, standstills)
+        self._arrives = self._arrive
         self._may_stand = standstills is not None
         self._waiting: deque[Item] = deque()
         self._deadline: SimTimer | None = None
@@ -110,13 +112,20 @@ class End:
 
         What a process sends in the rest of a step in which it was paused leaves when it is resumed.
         """
-        owner = self.owner
-        if owner is not None and owner.state != "running":
+        owner, link, lane = self.owner, self.link, self._lane
+        if owner is not None and not owner.unhindered and owner.state != "running":
             owner.post(lambda: self.send(message))
         elif self._broken is None:
             if owner is not None and owner.message_ns:
                 owner.compute(owner.message_ns)
-            self._launch(message)
+            if (
+                link.fault is None
+                and not (self._may_stand or lane.under_way or self._reset)
+                and (owner is None or not owner.busy_until_ns)
+            ):
+                lane.fly(self._arrives, message)  # as `_launch`, in most cases
+            else:
+                self._launch(message)
 
     async def receive(self) -> bytes:
         """The next message.
@@ -323,12 +332,15 @@ class End:
             if self._trace is not None:
                 self._note(item, self._trace)
             self._inbox.append(item)
-            if self._waiter is None:
+            waiter, taker, owner = self._waiter, self._taker, self.owner
+            if waiter is None:
                 return
-            if self.owner is None:
+            if owner is None or (owner.unhindered and taker is None):
                 self._wake()
-            else:
-                self.owner.post(self._wake)
+            elif not owner.unhindered:
+                owner.post(self._wake)
+            elif taker is not None and not self._gives and not waiter.done():
+                self._give(taker, waiter)  # as `_wake`
 
     def _answer_for_the_dead(self, message: bytes) -> None:
         """A machine with power answers a message to a closed end with a reset."""

@@ -42,16 +42,24 @@ class SimTimer(msgspec.Struct, eq=False):
 
 
 class Ready(msgspec.Struct, eq=False):
-    """A callback of asyncio's that is to run in this instant. It has the methods of `asyncio.Handle`."""
+    """A callback of asyncio's that is to run in this instant. It has the methods of `asyncio.Handle`.
 
-    callback: Callable[..., object]
-    args: tuple[Any, ...]
+    Attributes:
+        call: the callback and its arguments, as they are handed to the context.
+        context: in which it runs.
+    """
+
+    call: tuple[Any, ...]
     context: contextvars.Context
+
+    @property
+    def callback(self) -> Callable[..., object]:
+        """What is called."""
+        return self.call[0]
 
     def cancel(self) -> None:
         """Forget it; no harm if it has run."""
-        self.callback = _nothing
-        self.args = ()
+        self.call = (_nothing,)
 
     def cancelled(self) -> bool:
         """Whether it was forgotten."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -53,6 +54,8 @@ class ProcessWorld(msgspec.Struct, frozen=True):
     log: Callable[[str], None]
     last_words: Callable[[Callable[[], bytes]], None]
     applied: Callable[[int], None]
+    waker: Callable[[Callable[[], None]], Callable[[], None]]
+    resume: Callable[[Future[Any], Any], None]
 
 
 class SimHost:
@@ -135,6 +138,8 @@ class SimHost:
             log=log,
             last_words=self._last_words.append,
             applied=applied,
+            waker=process.waker,
+            resume=self._loop.resume,
         )
 
     def kill(self) -> None:

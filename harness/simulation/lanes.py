@@ -31,15 +31,20 @@ class _Flight:
 
 
 class Lane:
-    """The way of one connection, or of one handshake, over a link."""
+    """The way of one connection, or of one handshake, over a link.
 
-    __slots__ = ("_last_ns", "_loop", "_standstills", "_under_way", "_well_ns", "link")
+    Attributes:
+        link: it.
+        under_way: what was sent over it while it had a fault, and has not arrived.
+    """
+
+    __slots__ = ("_last_ns", "_loop", "_standstills", "_well_ns", "link", "under_way")
 
     def __init__(self, loop: SimLoop, link: SimLink, standstills: Standstills | None = None) -> None:
         self._loop = loop
         self._last_ns = 0
         self._well_ns = 0  # messages sent before all those in flight arrive at this time at the latest
-        self._under_way: dict[_Flight, None] = {}
+        self.under_way: dict[_Flight, None] = {}
         self._standstills = standstills
         self.link = link
 
@@ -62,23 +67,30 @@ class Lane:
     def launch(self, queued_ns: int, arrive: Callable[[T], None], item: T) -> None:
         """`carry` what comes next in order, `next_ns`; most of what is sent is sent over links without a fault."""
         link = self.link
-        if link.fault is not None or self._under_way or self._standstills is not None:
+        if link.fault is not None or self.under_way or self._standstills is not None:
             self.carry(self.next_ns(queued_ns), arrive, item)
             return
-        arrives_ns = self._loop.now_ns + queued_ns + link.latency_ns()
+        self.fly(arrive, item, queued_ns)
+
+    def fly(self, arrive: Callable[[T], None], item: T, queued_ns: int = 0) -> None:
+        """`launch`, where the path never stands still, the link has no fault, and nothing is `under_way`."""
+        loop, link = self._loop, self.link
+        u = link.random()  # as `SimLink.latency_ns`, in place: it is drawn for every message
+        u *= u
+        arrives_ns = loop.now_ns + queued_ns + link.least_ns + int(link.spread_ns * (u * u))
         if arrives_ns <= self._last_ns:
             arrives_ns = self._last_ns + 1
         self._last_ns = self._well_ns = arrives_ns
-        self._loop.carry(arrives_ns, arrive, item)
+        loop.carry(arrives_ns, arrive, item)
 
     def carry(self, arrives_ns: int, arrive: Callable[[T], None], item: T) -> None:
         """Call `arrive` with the item at that time, or earlier if the link loses its fault before."""
-        if self.link.fault is None and not self._under_way:
+        if self.link.fault is None and not self.under_way:
             self._well_ns = arrives_ns
             self._loop.carry(arrives_ns, arrive, item)
             return
         flight = _Flight(arrive, item)
-        self._under_way[flight] = None
+        self.under_way[flight] = None
         self.link.under_way[self] = None
         flight.timer = self._loop.at(arrives_ns, lambda: self._land(flight))
 
@@ -86,7 +98,7 @@ class Lane:
         """Let all messages in flight arrive with the link's own latency, in the order of sending."""
         now_ns = self._loop.now_ns
         self._last_ns = self._well_ns
-        for flight in self._under_way:
+        for flight in self.under_way:
             timer = flight.timer
             assert timer is not None, "a message in flight has an arrival time"
             well_ns = now_ns + self.stands_ns() + self.link.latency_ns()
@@ -96,7 +108,7 @@ class Lane:
             flight.timer = self._loop.at(arrives_ns, lambda flight=flight: self._land(flight))
 
     def _land(self, flight: _Flight) -> None:
-        del self._under_way[flight]
-        if not self._under_way:
+        del self.under_way[flight]
+        if not self.under_way:
             self.link.under_way.pop(self, None)
         flight.arrive(flight.item)

@@ -69,6 +69,7 @@ class SimLink:
     """A directed link: its own latency, whether it is cut, and its fault.
 
     Attributes:
+        least_ns, spread_ns, random: what `latency_ns` is drawn from.
         cut: whether it swallows everything now.
         fault: what else is wrong with it.
         swallowed: messages that met the cut since it is there.
@@ -79,8 +80,8 @@ class SimLink:
 
     def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng, stalls: Stalls | None = None) -> None:
         self._loop = loop
-        self._least_ns, self._spread_ns = latency.min_ns, latency.max_ns - latency.min_ns
-        self._random = rng.random
+        self.least_ns, self.spread_ns = latency.min_ns, latency.max_ns - latency.min_ns
+        self.random = rng.random
         self._stalls = stalls
         self._next_reset: Callable[[], None] = _nothing
         self._free_ns = 0
@@ -95,10 +96,10 @@ class SimLink:
 
     def latency_ns(self) -> int:
         """The link's own latency, without faults."""
-        # `Latency.draw`, in place: it is drawn for every message.
-        u = self._random()
+        # `Latency.draw`, in place.
+        u = self.random()
         u *= u
-        return self._least_ns + int(self._spread_ns * (u * u))
+        return self.least_ns + int(self.spread_ns * (u * u))
 
     def standstills(self) -> Standstills | None:
         """Those of a new connection over it; None where no path ever stands still."""

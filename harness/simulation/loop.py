@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import heapq
 import sys
 from _thread import get_ident
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from weakref import ref
 
@@ -94,7 +95,7 @@ class SimLoop(Unreal):
         self._draw_for_asyncio = Rng(rng.below(2**32)).random
         self._heap: list[Due] = []
         self._forgotten = 0
-        self._scheduled = 0
+        self._numbers = count(1)
         self._ready: deque[Ready] = deque()
         self._tasks: dict[asyncio.Future[Any], None] = {}
         self._failed: list[asyncio.Task[Any]] = []
@@ -122,17 +123,15 @@ class SimLoop(Unreal):
         if when_ns < self.now_ns:
             when_ns = self.now_ns
         timer = SimTimer(self, when_ns, callback)
-        self._scheduled += 1
         # The number decides where two draws are equal: timers cannot be compared.
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw(), next(self._numbers), timer, None))
         return timer
 
     def after(self, delay_ns: int, callback: Callable[[], object]) -> SimTimer:
         """Run `callback` after `delay_ns` of virtual time."""
         when_ns = self.now_ns + delay_ns if delay_ns > 0 else self.now_ns
         timer = SimTimer(self, when_ns, callback)
-        self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw(), next(self._numbers), timer, None))
         return timer
 
     def carry(self, when_ns: int, take: Callable[[Any], object], item: object) -> None:
@@ -140,8 +139,7 @@ class SimLoop(Unreal):
 
         Most events are messages that arrive. What cannot be cancelled needs no timer.
         """
-        self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, take, item))
+        heappush(self._heap, (when_ns, self._draw(), next(self._numbers), take, item))
 
     def forget_one(self) -> None:
         """A timer was cancelled (it says so itself): once those are most of the heap, take them out of it."""
@@ -150,7 +148,7 @@ class SimLoop(Unreal):
         if self._forgotten > 64 and self._forgotten * 2 > len(heap):
             # No two keys are equal, so the order in which events come out does not depend on the heap's layout.
             heap[:] = [entry for entry in heap if entry[4] is not None or entry[3].callback is not None]
-            heapq.heapify(heap)
+            heapify(heap)
             self._forgotten = 0
 
     def adopt(self, life: Life) -> None:
@@ -236,7 +234,7 @@ class SimLoop(Unreal):
 
     def _drive(self, main: asyncio.Future[Any], limit_ns: int | None) -> None:
         """Take events and callbacks until `main` is done."""
-        heap, pop, trace, ready, over = self._heap, heapq.heappop, self._trace, self._ready, main.done
+        heap, pop, trace, ready, over = self._heap, heappop, self._trace, self._ready, main.done
         now_ns, stop_ns = self.now_ns, self._next_stop(limit_ns)
         left = self._run_ready(MAX_CALLBACKS_PER_INSTANT)
         while not over():
@@ -294,7 +292,7 @@ class SimLoop(Unreal):
             if left < 0:
                 raise self._livelock(handle.callback)
             try:
-                handle.context.run(handle.callback, *handle.args)
+                handle.context.run(*handle.call)
             except Exception as error:
                 self._event_failed(handle.callback, error)
         return left
@@ -404,9 +402,18 @@ class SimLoop(Unreal):
         """Run `callback` in this instant, after what is ready already."""
         if self._closed:
             self._check_closed()
-        handle = Ready(callback, args, contextvars.copy_context() if context is None else context)
+        handle = Ready((callback, *args), contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         return handle  # pyright: ignore[reportReturnType] - it is one in all but its base class
+
+    def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """What is `call_soon` for one callback, which is never cancelled: no handle is made for each call."""
+        return partial(self._ready.append, Ready((callback,), contextvars.copy_context()))
+
+    def resume(self, future: asyncio.Future[T], result: T) -> None:
+        """Give a future its result, and let the one task that waits for it go on before all that is ready."""
+        future.set_result(result)
+        self._ready.appendleft(self._ready.pop())
 
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -437,8 +444,7 @@ class SimLoop(Unreal):
         self._check_closed()
         handle = Later(callback, args, contextvars.copy_context() if context is None else context)
         handle.timer = timer = SimTimer(self, when_ns, handle)
-        self._scheduled += 1
-        heapq.heappush(self._heap, (when_ns, self._draw_for_asyncio(), self._scheduled, timer, None))
+        heappush(self._heap, (when_ns, self._draw_for_asyncio(), next(self._numbers), timer, None))
         return handle
 
     def time(self) -> float:

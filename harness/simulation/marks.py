@@ -28,6 +28,8 @@ _stepping: SimProcess | None = None
 class MarkedProcess(SimProcess):
     """A process that is known to be at work while its callbacks run: marks that are passed there are its own."""
 
+    _goes_unwatched = False
+
     def at_work(self) -> bool:
         """Whether one of its steps runs now."""
         return _stepping is self or self.owns(asyncio.current_task(self._loop))
@@ -35,6 +37,10 @@ class MarkedProcess(SimProcess):
     def post(self, callback: Callable[[], None]) -> None:
         """Let the process do something, as any process."""
         super().post(lambda: self._step(callback))
+
+    def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """What has a callback called as a step of its own."""
+        return super().waker(lambda: self._step(callback))
 
     def _step(self, callback: Callable[[], None]) -> None:
         global _stepping

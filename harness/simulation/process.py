@@ -31,8 +31,12 @@ class SimProcess:
         message_ns: how long it computes for each message that it sends.
         silent: whether its machine lost power, so that peers get no notice.
         busy_until_ns: until when it computes; 0 if it never did.
+        unhindered: whether `post` lets it do everything at once: it runs, has all of a CPU, and has never computed.
         ended_at_work: whether it was ended in the middle of a step of its own.
     """
+
+    _goes_unwatched = True
+    """Whether nothing asks which process is at work, so that a callback may be called without `post`."""
 
     def __init__(self, loop: SimLoop, life: int, ended: Callable[[], None], message_ns: int = 0) -> None:
         self._loop = loop
@@ -45,6 +49,7 @@ class SimProcess:
         self.busy_until_ns = 0
         self.life = life
         self.state: Literal["running", "paused", "stopped"] = "running"
+        self.unhindered = self._goes_unwatched
         self.failure: BaseException | None = None
         self.silent = False
         self.ended_at_work = False
@@ -64,7 +69,9 @@ class SimProcess:
 
     def post(self, callback: Callable[[], None]) -> None:
         """Let the process do something: now, when it has a CPU, when it is resumed, or never."""
-        if self.state == "running":
+        if self.unhindered:
+            callback()
+        elif self.state == "running":
             if self.busy_until_ns and (self._throttled or self.busy_until_ns > self._loop.now_ns):
                 self._wait_until(callback, self.busy_until_ns)
             elif self._cpu is None:
@@ -75,6 +82,13 @@ class SimProcess:
                 callback()
         elif self.state == "paused":
             self._held.append(callback)
+
+    def waker(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """What has a callback called in this instant, behind what is ready, each time that it is called itself.
+
+        As with a task that is woken, nothing keeps a process that is paused or has ended meanwhile from it.
+        """
+        return self._loop.waker(callback)
 
     def spawn(self, awaitable: Awaitable[None], name: str) -> None:
         """Run a task that belongs to the process; an exception that it raises ends the process."""
@@ -93,15 +107,22 @@ class SimProcess:
     def limit(self, cpu: CpuLimit | None) -> None:
         """Let it do no more from now on than this limit allows; None for no limit."""
         self._cpu = cpu
+        self._look_for_hindrances()
         self._go_on()
 
     def compute(self, cost_ns: int) -> None:
         """It computes for that long, from when it is done with what it computes already: all else waits meanwhile."""
         self.busy_until_ns = max(self.busy_until_ns, self._loop.now_ns) + cost_ns
+        self._look_for_hindrances()
 
     def busy_ns(self) -> int:
         """How much longer it computes: what it sends now leaves then."""
         return max(0, self.busy_until_ns - self._loop.now_ns)
+
+    def _look_for_hindrances(self) -> None:
+        self.unhindered = (
+            self._goes_unwatched and self.state == "running" and self._cpu is None and not self.busy_until_ns
+        )
 
     def _wait_until(self, callback: Callable[[], None], when_ns: int) -> None:
         self._throttled.append(callback)
@@ -122,6 +143,7 @@ class SimProcess:
         """Let it do nothing until it is resumed."""
         if self.state == "running":
             self.state = "paused"
+            self._look_for_hindrances()
             self._go_on()
 
     def resume(self) -> None:
@@ -129,6 +151,7 @@ class SimProcess:
         if self.state != "paused":
             return
         self.state = "running"
+        self._look_for_hindrances()
         # Emptied first: a callback may pause the process again, and hold the rest back.
         held, self._held = self._held, []
         for callback in held:
@@ -141,6 +164,7 @@ class SimProcess:
         self.ended_at_work = self.at_work()
         # The state comes first: what cancelled tasks still do in `finally` blocks must have no effect.
         self.state = "stopped"
+        self.unhindered = False
         self.failure = failure
         self._held = []
         self._throttled.clear()

@@ -508,6 +508,8 @@ class Metadata:
             log=world.log,
             last_words=world.last_words,
             applied=world.applied,
+            waker=world.waker,
+            resume=world.resume,
         )
         await start(command.argv[1 + len(_RUN_NODE) :], runtime)
 

@@ -40,7 +40,7 @@ def emitted(generator: Generator, ctx: Context) -> Result:
     op, following = result
     if type(op) is Op:
         problem = _emission_problem(op, ctx)
-    elif isinstance(op, Pending):
+    elif type(op) is Pending:
         late = op.until_ns is not None and op.until_ns <= ctx.time_ns
         problem = f"asks to be asked again at {op.until_ns} ns, but it is {ctx.time_ns} ns already" if late else None
     else:

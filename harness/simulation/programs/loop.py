@@ -142,7 +142,7 @@ class ProgramLoop(Unreal, Answering):
         for _ in range(len(ready)):
             handle = ready.popleft()
             try:
-                handle.context.run(handle.callback, *handle.args)
+                handle.context.run(*handle.call)
             except (SystemExit, KeyboardInterrupt) as error:
                 process.end(error)
             except Exception as error:
@@ -197,7 +197,7 @@ class ProgramLoop(Unreal, Answering):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Run `callback` after what is ready already."""
-        handle = Ready(callback, args, contextvars.copy_context() if context is None else context)
+        handle = Ready((callback, *args), contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         self._schedule()
         return handle  # pyright: ignore[reportReturnType] - it is one in all but its base class
