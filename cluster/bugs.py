@@ -447,6 +447,18 @@ M94: Final = Bug(
     "a lost retry",
     ("rw-register", "g2", "monotonic", "linearizable"),
 )
+M95: Final = Bug(
+    "M95",
+    "a new leader takes the events of triggers that still wait for done",
+    "KH-13",
+    ("triggers",),
+)
+M96: Final = Bug(
+    "M96",
+    "of the triggers of one change those of the lowest priority run first",
+    "KH-13",
+    ("triggers",),
+)
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 """Every bug by id, in the order of ids."""

@@ -112,6 +112,32 @@ class Counters(Session, Protocol):
         ...
 
 
+class Triggers(Counters, Protocol):
+    """Counters of which each change triggers two procedures, which write down that they ran: "first" and "second"."""
+
+    async def prepare_triggers(self) -> Answer:
+        """Have what is changed from now on trigger them; no error where that is so already.
+
+        Raises:
+            DefiniteError: it may not be so.
+        """
+        ...
+
+    async def read_runs(self, counter: str, at_rest: bool) -> Answer:
+        """What the changes of a counter have triggered so far; linearizable.
+
+        Args:
+            counter: its name.
+            at_rest: ask again while something is to be run, and the time of the session lasts.
+
+        Returns:
+            A dict. "changes": how often the counter has changed. "runs": in their order `[event, trigger, changes]`:
+            the number of the event, "first" or "second", and the changes that the procedure saw. Of each change
+            "first" has to run before "second". An event may be run again, by its number.
+        """
+        ...
+
+
 class Trees(Session, Protocol):
     """Small trees of named nodes with payloads and versions, each by a name of its own."""
 
@@ -272,6 +298,7 @@ READ_MODES: Final = OperationGroup("read-modes", ReadModes)
 FENCED_READS: Final = OperationGroup("fenced-reads", FencedReads)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
+TRIGGERS: Final = OperationGroup("triggers", Triggers)
 TREES: Final = OperationGroup("trees", Trees)
 PROJECTIONS: Final = OperationGroup("projections", ProjectedRecords)
 LOCKS: Final = OperationGroup("locks", Locks)
@@ -288,6 +315,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             FENCED_READS,
             COLLECTIONS,
             COUNTERS,
+            TRIGGERS,
             TREES,
             PROJECTIONS,
             LOCKS,

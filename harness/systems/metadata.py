@@ -82,6 +82,7 @@ from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
+from splitbrain.harness.systems.metadata_triggers import MetadataTriggers
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
@@ -93,8 +94,8 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
-        *("key-value", "read-modes", "fenced-reads", "collections", "counters", "trees", "projections", "locks"),
-        *("transactions", "topology"),
+        *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
+        *("locks", "transactions", "topology"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -170,6 +171,7 @@ class MetadataSession(CompareAndSetLocks):
         self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
+        self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -254,6 +256,15 @@ class MetadataSession(CompareAndSetLocks):
             except NodeNotFoundError as error:
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
+
+    async def prepare_triggers(self) -> Answer:
+        """Have changes of counters trigger what they are to."""
+        return await self._triggers.prepare()
+
+    async def read_runs(self, counter: str, at_rest: bool) -> Answer:
+        """What changes of a counter have triggered so far."""
+        with _CLASSIFIED:
+            return await self._triggers.read(_counter(counter), _name(counter), at_rest=at_rest)
 
     async def transact(self, mops: Sequence[Mop]) -> Answer:
         """Do reads and writes in their order as one transaction; the mops with their reads."""
@@ -585,12 +596,14 @@ def _collection(name: str) -> str:
 
 
 def _counter(name: str) -> str:
-    return f"/counters/{_name(name)}"
+    return f"{_COUNTERS}/{_name(name)}"
 
 
 def _tree(name: str) -> str:
     return f"/trees/{_name(name)}"
 
+
+_COUNTERS: Final = "/counters"
 
 _CLIENTS: Final = "/clients"
 """How many sessions have asked for a name."""

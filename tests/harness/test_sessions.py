@@ -54,6 +54,7 @@ def test_each_group_has_its_own_calls() -> None:
         "fenced-reads": ["compare_and_set", "create", "read", "read_as", "write"],
         "collections": ["add", "elements"],
         "counters": ["increment", "read_counter"],
+        "triggers": ["increment", "prepare_triggers", "read_counter", "read_runs"],
         "trees": ["in_tree"],
         "projections": ["come_and_go", "differing_records", "look_up", "write_record"],
         "locks": ["lock", "unlock"],

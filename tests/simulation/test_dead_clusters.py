@@ -111,7 +111,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "set": ("add", "elements"),
     "declare": ("create", "read"),
     "create-once": ("create", "read"),
-    "counter": ("increment", "read_counter"),
+    "counter": ("increment", "read_counter", "read_runs"),
     "lock": ("lock", "unlock"),
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
