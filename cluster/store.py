@@ -241,6 +241,7 @@ class Store:
         store = type(self).load(dump, self._node, self._bugs, self._functions)
         if M39 in self._bugs and self.applied_index:
             store._by_parent = self._by_parent
+            store._tree.projections.keep_tables_of(self._tree.projections)
         return store
 
     @property

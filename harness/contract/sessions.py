@@ -229,9 +229,11 @@ class Transactions(Session, Protocol):
 
 
 Entity: TypeAlias = list[Any]
-"""Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["exchange", v, x, type]`,
-`["queue", v, q]` or `["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and
-the number is in the binding's arguments: bindings that differ in it alone are several."""
+"""Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["policy", v, name]`,
+`["exchange", v, x, type]`, with True at the end if it goes with its last binding, `["queue", v, q]`,
+`["exclusive", v, q, owner]` for the queue of a connection, or
+`["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and the number is in the
+binding's arguments: bindings that differ in it alone are several. Messages have the number 0 in their headers."""
 
 
 PROJECT: Final = "project"
@@ -255,6 +257,21 @@ class Topology(Session, Protocol):
 
     async def delete(self, entity: Entity) -> Answer:
         """Remove an entity, and all that needs it; the answer's value is whether it was there."""
+        ...
+
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to the connection of this session; the answer's value is its owner.
+
+        Its error begins with "resource_locked" where there is one of another connection. The owner's name is never used
+        again. When the session is closed its connection ends.
+        """
+        ...
+
+    async def disconnect(self) -> Answer:
+        """End that connection, so that its queues go, and have another; the answer's value is who owned them, or None.
+
+        Never fails definitely once it has begun.
+        """
         ...
 
     async def entities(self) -> Answer:

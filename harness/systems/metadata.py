@@ -168,7 +168,7 @@ class MetadataSession(CompareAndSetLocks):
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
-        self._topology = MetadataTopology(client, timeout_ms)
+        self._topology = MetadataTopology(client, timeout_ms, self._new_name)
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
@@ -235,7 +235,7 @@ class MetadataSession(CompareAndSetLocks):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         with _CLASSIFIED:
-            refs = self._refs = self._refs or await self._new_refs()
+            refs = self._refs = self._refs or Refs(await self._new_name(), KEEP_REFS_MS)
             ref, path = refs.next(), _counter(counter)
             left_ms = self._timeout_ms - round((loop.time() - begun) * 1000)
             try:
@@ -316,6 +316,15 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.delete(entity)
 
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to this session's connection."""
+        with _CLASSIFIED:
+            return await self._topology.claim(vhost, queue)
+
+    async def disconnect(self) -> Answer:
+        """End that connection, and begin another."""
+        return await self._topology.disconnect()
+
     async def entities(self) -> Answer:
         """All entities at one moment."""
         with _CLASSIFIED:
@@ -326,8 +335,8 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
-    async def _new_refs(self) -> Refs:
-        """Refs of a client that no other one is: the cluster counts them.
+    async def _new_name(self) -> str:
+        """The name of a client that no other one is: the cluster counts them.
 
         Raises:
             DefiniteError: it did not answer. Nothing but that count may have changed.
@@ -336,10 +345,11 @@ class MetadataSession(CompareAndSetLocks):
             node = await self._client.increment(_CLIENTS, timeout_ms=self._timeout_ms)
         except ClientError as error:
             raise DefiniteError(str(error)) from error
-        return Refs(str(node.value), KEEP_REFS_MS)
+        return str(node.value)
 
     async def close(self) -> None:
-        """Drop the connection."""
+        """Drop the connection; what is exclusive to it goes."""
+        await self._topology.close()
         await self._client.close()
 
 
