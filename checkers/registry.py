@@ -33,6 +33,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.counter:CounterChecker",
             "every sum lies between what had certainly been added and what may have been",
         ),
+        "triggers": (
+            "splitbrain.checkers.triggers:Triggers",
+            "every change of a counter triggered what it has to: in order of changes and priorities, at rest all of it",
+        ),
         "tree": (
             "splitbrain.checkers.tree:TreeOutcomes",
             "ops on trees came to what they can come to: refused, aborted, kept, removed; no verdict else",

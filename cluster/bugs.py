@@ -277,7 +277,7 @@ M39: Final = Bug(
     "M39",
     "a projection is not built anew when a node takes over a snapshot of its leader",
     "khepri 28bd581, in RabbitMQ 3.13.3",
-    ("replica-agreement",),
+    ("replica-agreement", "projections", "topology"),
 )
 M40: Final = Bug(
     "M40",
@@ -361,7 +361,7 @@ M53: Final = Bug(
     "M53",
     "what nothing keeps any more goes, but what depends on that stays",
     "khepri 938f34a, 2a8e7a0; KH-7",
-    ("linearizable",),
+    ("linearizable", "topology"),
 )
 M54: Final = Bug(
     "M54",
@@ -446,6 +446,18 @@ M94: Final = Bug(
     "a transaction that met a conflict is acknowledged, and never tried again",
     "a lost retry",
     ("rw-register", "g2", "monotonic", "linearizable"),
+)
+M95: Final = Bug(
+    "M95",
+    "a new leader takes the events of triggers that still wait for done",
+    "KH-13",
+    ("triggers",),
+)
+M96: Final = Bug(
+    "M96",
+    "of the triggers of one change those of the lowest priority run first",
+    "KH-13",
+    ("triggers",),
 )
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}

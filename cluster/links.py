@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from splitbrain.cluster.bugs import Bugs
+from splitbrain.cluster.knownfunctions import KnownFunctions
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import incarnation_of, node_of
 from splitbrain.cluster.peers import PeerLink
@@ -25,6 +26,7 @@ class Links:
         addresses: where other nodes are reached, by name.
         changed: called with the name of a node each time when a connection to it has been made, or broke.
         bugs: what is broken on purpose.
+        knows: the registered functions of this node.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class Links:
         addresses: Mapping[str, Address],
         changed: Callable[[str], None],
         bugs: Bugs,
+        knows: KnownFunctions | None = None,
     ) -> None:
         self._runtime = runtime
         self._member = member
         self._addresses = addresses
         self._changed = changed
         self._bugs = bugs
+        self._knows = knows
         self._by_node: dict[str, tuple[NodeId, PeerLink]] = {}
         self._by_member: dict[NodeId, PeerLink] = {}
 
@@ -97,5 +101,6 @@ class Links:
         link = PeerLink(self._runtime, self._member, member, self._addresses[node], changed, self._bugs)
         self._by_node[node] = (member, link)
         self._by_member[member] = link
+        link.knows = self._knows
         self._runtime.spawn(link.run(), f"link to {member}")
         return link

@@ -22,6 +22,7 @@ from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.group import Group
 from splitbrain.cluster.groupnames import METADATA, group_address, group_of, group_problem
+from splitbrain.cluster.knownfunctions import difference, known_by
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
@@ -31,6 +32,7 @@ from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
+from splitbrain.cluster.registered import BUILT_IN
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
@@ -55,7 +57,9 @@ class Node:
         self._runtime = runtime
         self._store = store
         self._inbound: dict[str, Connection] = {}
-        links = Links(runtime, config.member, config.peers, self._link_changed, config.bugs)
+        self._knows = known_by(config.functions, BUILT_IN, config.machine_version)
+        self._strangers: dict[str, str] = {}
+        links = Links(runtime, config.member, config.peers, self._link_changed, config.bugs, self._knows)
         life = runtime.rng.between(1, _LIFE_LIMIT)
         self._callers = Callers(config.node, life, links)
         deliver, is_connected = self._callers.deliver, self._callers.is_connected
@@ -209,7 +213,7 @@ class Node:
                 await self._serve_client(connection)
             elif hello.to != self._config.member or not self._is_peer(hello.node):
                 self._runtime.log(f"a caller that is no peer was turned away: {hello}")
-            else:
+            elif not self._is_turned_away(hello):
                 signs = self._place.detector.connected(node_of(hello.node), self._runtime.clock.monotonic_ns())
                 try:
                     await self._serve_peer(hello.node, connection, signs)
@@ -222,6 +226,22 @@ class Node:
             self._runtime.log(f"a connection was closed, because what came on it made no sense: {error}")
         finally:
             connection.close()
+
+    def _is_turned_away(self, hello: wire.PeerHello) -> bool:
+        """Whether a peer knows other registered functions, which is said once of each difference."""
+        peer = node_of(hello.node)
+        theirs = hello.functions
+        problem = None if theirs is None else difference(self._knows, theirs, self._config.node, peer)
+        if problem is None:
+            self._strangers.pop(peer, None)
+            return False
+        if self._strangers.get(peer) != problem:
+            self._strangers[peer] = problem
+            self._runtime.log(
+                f"error: {peer} was turned away, since {self._config.node} and {peer} know other registered functions "
+                f"({problem}): start all nodes with the same --functions, and the same program"
+            )
+        return True
 
     async def _serve_peer(self, peer: str, connection: Connection, signs: Signs) -> None:
         former = self._inbound.get(peer)

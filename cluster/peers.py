@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from splitbrain.cluster.bugs import M22, Bugs
+from splitbrain.cluster.knownfunctions import KnownFunctions
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.wire import ALIVE, PROTOCOL_VERSION, PeerHello, encode
@@ -35,7 +36,11 @@ MAX_QUEUED: Final = 64
 
 
 class PeerLink:
-    """The way to one peer."""
+    """The way to one peer.
+
+    Attributes:
+        knows: the registered functions of this node, which it says when it calls.
+    """
 
     def __init__(
         self, runtime: Runtime, node: str, peer: str, address: Address, changed: Callable[[], None], bugs: Bugs
@@ -46,6 +51,7 @@ class PeerLink:
         self._peer = peer
         self._address = address
         self._changed = changed
+        self.knows: KnownFunctions | None = None
         self._dials_once = M22 in bugs
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED)
         self._connection: Connection | None = None
@@ -143,7 +149,7 @@ class PeerLink:
 
     async def _keep(self, connection: Connection) -> None:
         """Use a connection until it breaks."""
-        connection.send(encode(PeerHello(PROTOCOL_VERSION, self._node, self._peer)))
+        connection.send(encode(PeerHello(PROTOCOL_VERSION, self._node, self._peer, self.knows)))
         # Frames that waited go first: from the next line on, `send` bypasses the queue.
         while self._queue:
             connection.send(self._queue.popleft())

@@ -87,7 +87,8 @@ class RegistrationClient(Asking):
         Args:
             id: of the trigger; takes the place of one with the same id.
             where: which nodes.
-            procedure: where the procedure is stored. It is given `{"action": ..., "path": ..., "trigger": ...}`.
+            procedure: where the procedure is stored. It is given `{"action": ..., "path": ..., "trigger": ...,
+                "number": ...}`; the number is of the event, and no other event has it.
             on_actions: which changes.
             priority: of several triggers, those with a higher one run first.
             timeout_ms: after so long the node gives up.

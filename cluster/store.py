@@ -14,7 +14,7 @@ from typing import Final, Self, get_args
 import msgspec
 from msgspec import structs
 
-from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, M39, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M31, M32, M35, M36, M37, M39, M95, NO_BUGS, Bugs
 from splitbrain.cluster.chain import EMPTY, chained
 from splitbrain.cluster.dedup import DropRefs, LogCommand, Protected, Table, decode_command
 from splitbrain.cluster.machine import AppendCommand, MachineEffect, WithEffects
@@ -137,6 +137,8 @@ class Store:
         if entry.kind != "command":
             if entry.kind == "noop" and entry.data:
                 self._change_version(self.version, version_of(entry))
+            if entry.kind == "noop" and M95 in self._bugs:
+                self._tree.triggers.take_all()
             return None
         command, was_waiting = decode_command(entry.data), self._tree.triggers.last is not None
         result = self._carry_out(command, entry.index)
@@ -243,6 +245,7 @@ class Store:
         store = type(self).load(dump, self._node, self._bugs, self._functions)
         if M39 in self._bugs and self.applied_index:
             store._by_parent = self._by_parent
+            store._tree.projections.keep_tables_of(self._tree.projections)
         return store
 
     @property

@@ -19,6 +19,7 @@ import msgspec
 
 from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.knownfunctions import KnownFunctions
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.raft.membership import ChangeRefusal
@@ -40,11 +41,12 @@ MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 
 
 class PeerHello(msgspec.Struct, frozen=True, array_like=True, tag="peer"):
-    """The caller is a member, and means to call `to`."""
+    """The caller is a member, and means to call `to`; a program that says nothing of functions has none of its own."""
 
     version: int
     node: NodeId
     to: NodeId
+    functions: KnownFunctions | None = None
 
 
 class ClientHello(msgspec.Struct, frozen=True, array_like=True, tag="client"):

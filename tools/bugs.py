@@ -67,9 +67,9 @@ CHOSEN: Final[dict[str, str]] = {
     " --rate 60 --time-limit 30 --world lan --settings heartbeat-ms=20,election-ms=100",
     "M27": "--workload register --nemesis pause-leader,partition-leader --nodes 3,5 --interval 2"
     " --settings lease-reads=1",
-    "M28": "--workload read-modes --nemesis kill-leader,partition-leader --nodes 3,5 --interval 2"
+    "M28": "--workload fenced-reads --nemesis kill-leader,partition-leader --nodes 3,5 --interval 2"
     " --rate 50 --concurrency 5n",
-    "M29": "--workload register --nemesis kill-all,cpu --nodes 3 --interval 2 --rate 200 --settings apply-slice=1",
+    "M29": "--workload tree --nemesis kill-all,cpu --nodes 3 --interval 2 --rate 200 --settings apply-slice=1",
     "M30": "--workload read-modes --nemesis rollback --nodes 3,5",
     "M31": "--workload counter --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
     "M32": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1"
@@ -83,7 +83,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
     "M38": "--workload register --nemesis membership-leave --nodes 3,4 --interval 1 --rate 200 --time-limit 8"
     " --settings snapshot-interval=2",
-    "M39": "--workload register --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
+    "M39": "--workload projections --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
     "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
     "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
     "--settings checkpoint-interval=4,snapshot-interval=16",
@@ -122,6 +122,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --concurrency 5n --time-limit 8",
     "M93": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M94": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M95": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
+    "M96": "--workload counter --nemesis none --nodes 3 --time-limit 8",
 }
 """What brings a bug out: the options of its hunt."""
 

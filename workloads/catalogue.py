@@ -49,7 +49,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "set": (grow_set, "add numbers, read them all; no acknowledged number may be missing"),
     "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
     "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
-    "counter": (counter, "add amounts and read the sums; each increment counts once, also if it was sent again"),
+    "counter": (
+        counter,
+        "add amounts and read the sums; each increment counts once, and triggers run at least once, in order",
+    ),
     "tree": (
         tree,
         "conditional writes, deletes and transactions on nested paths, with versions; each tree must be linearizable",
@@ -109,6 +112,7 @@ def build(
     time_limit_s: float = 30.0,
     reads: Mapping[str, ReadPromise] = RAFT,
     isolation: str = STRICT_SERIALIZABLE,
+    operations: Collection[str] = (),
 ) -> Workload:
     """The workload of that name.
 
@@ -122,6 +126,7 @@ def build(
         reads: the kinds of reads of the system (`Capabilities.session_reads`).
         isolation: the consistency models that its transactions must satisfy, separated by commas; as a rule what it
             promises (`Capabilities.isolation`).
+        operations: groups of operations that it has (`Capabilities.operations`), for workloads that do more with more.
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -130,7 +135,7 @@ def build(
     found = WORKLOADS[name][0] if name in WORKLOADS else plugins.find("workload", name, WORKLOADS)
     if not isinstance(found, Workload):
         load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s}
-        load |= {"reads": reads, "isolation": isolation}
+        load |= {"reads": reads, "isolation": isolation, "operations": operations}
         found = plugins.made("workload", name, found, **load)
     if not isinstance(found, Workload):
         raise UsageError(f"workload {name!r} made {found!r:.80}, not a Workload.")

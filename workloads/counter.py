@@ -2,19 +2,31 @@
 
 A client whose request got no answer may send it again. It must not count twice for that, nor not at all: what became of
 it shows in the sums that others are answered. So amounts vary: hardly two sets of them have the same sum.
+
+Where the system has triggers (operations `triggers`), each change of a counter also triggers two procedures, which
+write down that they ran: at least once, the one of the higher priority first, and under the next leader if not before.
+What was written down is read now and then, and of each counter at the end, at rest.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import COUNTERS, Counters
+from splitbrain.harness.contract.sessions import (
+    COUNTERS,
+    TRIGGERS,
+    Counters,
+    DefiniteError,
+    IndefiniteError,
+    Triggers,
+)
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
+from splitbrain.harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix, sequence
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
@@ -26,6 +38,12 @@ AMOUNTS: Final = 1_000_000
 OPS_PER_KEY: Final = 200
 
 
+RUNS: Final = "read-runs"
+
+RUNS_SHARE: Final = 0.1
+"""Of the ops of clients that write, how many read what was triggered: an answer has all of it."""
+
+
 class CounterClient(SessionClient[Counters]):
     """Adds to one counter at a time, and reads it."""
 
@@ -33,14 +51,43 @@ class CounterClient(SessionClient[Counters]):
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
-        key = op.key or ""
-        if op.f == "increment":
-            answer = await self.session.increment(key, op.value)
+        return await _carry_out(self.session, op)
+
+
+class TriggersClient(SessionClient[Triggers]):
+    """The same where each change triggers something, and it reads what that did."""
+
+    operations = TRIGGERS
+
+    def __init__(self, session: Triggers | None = None) -> None:
+        super().__init__(session)
+        self._is_prepared = False
+
+    async def setup(self, test: Test) -> None:
+        """Have changes trigger what they are to; where that is not possible yet, each client tries again."""
+        with suppress(DefiniteError, IndefiniteError):
+            await self.session.prepare_triggers()
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; nothing is added before it is known that this will trigger something."""
+        if op.f == RUNS:
+            answer = await self.session.read_runs(op.key or "", bool(op.value))
             return op.complete("ok", answer.value, term=answer.term)
-        if op.f == "read":
-            answer = await self.session.read_counter(key)
-            return op.complete("ok", answer.value, term=answer.term)
-        raise ProtocolError(f"the counter workload knows no op {op.f!r}, only increment and read.")
+        if op.f == "increment" and not self._is_prepared:
+            await self.session.prepare_triggers()
+            self._is_prepared = True
+        return await _carry_out(self.session, op)
+
+
+async def _carry_out(session: Counters, op: Op) -> Op:
+    key = op.key or ""
+    if op.f == "increment":
+        answer = await session.increment(key, op.value)
+    elif op.f == "read":
+        answer = await session.read_counter(key)
+    else:
+        raise ProtocolError(f"the counter workload knows no op {op.f!r}, only increment, read and {RUNS}.")
+    return op.complete("ok", answer.value, term=answer.term)
 
 
 def _increment(ctx: Context) -> Op:
@@ -54,6 +101,7 @@ def counter(
     rate: float = 100.0,
     time_limit_s: float = 30.0,
     ops_per_key: int = OPS_PER_KEY,
+    operations: Collection[str] = (),
 ) -> Workload:
     """The workload for this number of clients of these nodes.
 
@@ -63,25 +111,35 @@ def counter(
         rate: their ops per second, for the number of keys that are read at the end.
         time_limit_s: length of the faults phase, likewise.
         ops_per_key: ops on one key before the next one's turn.
+        operations: of the system; changes trigger something if "triggers" is among them.
     """
     threads = threads_per_key(concurrency, len(nodes))
+    triggers = TRIGGERS.name in operations
+    fs = ("increment", "read", *([RUNS] if triggers else []))
 
     def of_key(_: str) -> Generator:
         reads = each(lambda _: invoke("read"))
-        return limit(ops_per_key, readers_apart(threads, len(nodes), reads, mix(_increment, _increment, reads)))
+        writes = mix(_increment, _increment, reads)
+        if triggers:
+            writes = mix(writes, each(lambda _: invoke(RUNS, False)), weights=[1 - RUNS_SHARE, RUNS_SHARE])
+        return limit(ops_per_key, readers_apart(threads, len(nodes), reads, writes))
 
+    keys = keys_used(rate, time_limit_s, ops_per_key)
+    at_rest = final_reads(keys, RUNS, True)
+    shapes: dict[str, Any] = {"increment": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)}
     return Workload(
         name="counter",
-        client=CounterClient(),
+        client=TriggersClient() if triggers else CounterClient(),
         generator=concurrent_keys(threads, itertools.count(), of_key),
-        final_generator=final_reads(keys_used(rate, time_limit_s, ops_per_key)),
+        final_generator=sequence(final_reads(keys), at_rest) if triggers else final_reads(keys),
         checkers=(
             CheckerSpec("linearizable", {"model": "counter"}),
             CheckerSpec("counter"),
+            *([CheckerSpec("triggers")] if triggers else []),
             CheckerSpec("stats"),
-            CheckerSpec("coverage", {"fs": ["increment", "read"]}),
+            CheckerSpec("coverage", {"fs": list(fs)}),
         ),
-        fs=("increment", "read"),
-        needs=frozenset({COUNTERS.name}),
-        shapes={"increment": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)},
+        fs=fs,
+        needs=frozenset({COUNTERS.name, TRIGGERS.name} if triggers else {COUNTERS.name}),
+        shapes=shapes | ({RUNS: OpShape(keyed=True, value=bool)} if triggers else {}),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from splitbrain.harness.generators import Generator, Source, invoke, mix, reserve, sequence
 
@@ -26,12 +26,17 @@ FINAL_READS: Final = 300
 """A few seconds' worth; of more keys an evenly spaced share is read."""
 
 
-def final_reads(keys: int) -> Generator:
+def final_reads(keys: int, f: str = "read", value: Any = None) -> Generator:
     """Reads of the keys 0 to `keys` - 1 after all faults: what was acknowledged must have survived.
 
     The keys are from the whole run, the last ones included, which lived through the last faults.
+
+    Args:
+        keys: how many.
+        f: the function of the ops.
+        value: of each of them.
     """
-    return sequence(*(invoke("read", key=key) for key in _spread(keys)))
+    return sequence(*(invoke(f, value, key=key) for key in _spread(keys)))
 
 
 def _spread(keys: int) -> Sequence[str]:

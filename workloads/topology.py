@@ -1,9 +1,10 @@
 """The topology of a message broker: many clients declare, bind, unbind and delete the same few names at once.
 
 What belongs to a virtual host, a user, an exchange or a queue goes with it, and a binding has both its ends at every
-moment. That one consistent read can show, so clients look while others are at work. A member's projections are compared
-with its own tree, of one moment, and so are the routes of messages. In the end every name is declared again, and each
-node shows what it holds.
+moment. A queue that is exclusive to a connection goes when that ends, an exchange that deletes itself with its last
+binding. That one consistent read can show, so clients look while others are at work. A member's projections are
+compared with its own tree, of one moment, and so are the routes of messages. In the end every name is declared again,
+and each node shows what it holds.
 """
 
 from __future__ import annotations
@@ -36,8 +37,15 @@ from splitbrain.workloads.sessions import SessionClient
 
 VHOSTS: Final = ("v0", "v1")
 USERS: Final = ("u0", "u1")
-EXCHANGES: Final = ("direct", "fanout", "topic")
+EXCHANGES: Final = ("direct", "fanout", "topic", "headers")
 """Names and types."""
+
+PASSING: Final = "passing"
+"""An exchange of type fanout that goes with its last binding."""
+
+POLICIES: Final = ("p0",)
+CLAIMED: Final = ("x0", "x1")
+"""Queues that are exclusive to a connection."""
 
 QUEUES: Final = ("q0", "q1", "q2")
 KEYS: Final = ("a.b", "#.b")
@@ -73,6 +81,12 @@ class TopologyClient(SessionClient[Topology]):
             case "delete" | "unbind":
                 answer = await self.session.delete(op.value)
                 return op.complete("ok", op.value, term=answer.term)
+            case "claim":
+                answer = await self.session.claim(*op.value)
+                return op.complete("ok", answer.value, term=answer.term)
+            case "disconnect":
+                answer = await self.session.disconnect()
+                return op.complete("ok", answer.value, term=answer.term)
             case "look":
                 answer = await self.session.entities()
                 return op.complete("ok", answer.value, term=answer.term)
@@ -105,9 +119,25 @@ def _queue(ctx: Context) -> Entity:
 
 
 def _binding(ctx: Context) -> Entity:
-    vhost, source, end = ctx.rng.choice(VHOSTS), ctx.rng.choice(EXCHANGES), ctx.rng.choice((*QUEUES, EXCHANGES[-1]))
+    vhost, source, end = ctx.rng.choice(VHOSTS), ctx.rng.choice(EXCHANGES), ctx.rng.choice((*QUEUES, "topic"))
     kind = "exchange" if end in EXCHANGES else "queue"
     return ["binding", vhost, source, kind, end, ctx.rng.choice(KEYS), ctx.rng.below(NUMBERS)]
+
+
+def _passing(ctx: Context) -> Entity:
+    return ["exchange", ctx.rng.choice(VHOSTS), PASSING, "fanout", True]
+
+
+def _passing_binding(ctx: Context) -> Entity:
+    return ["binding", ctx.rng.choice(VHOSTS), PASSING, "queue", ctx.rng.choice(QUEUES), "", 0]
+
+
+def _policy(ctx: Context) -> Entity:
+    return ["policy", ctx.rng.choice(VHOSTS), ctx.rng.choice(POLICIES)]
+
+
+def _claimed(ctx: Context) -> Entity:
+    return [ctx.rng.choice(VHOSTS), ctx.rng.choice(CLAIMED)]
 
 
 _WEIGHTS: Final[tuple[tuple[str, Callable[[Context], Entity], int], ...]] = (
@@ -123,10 +153,17 @@ _WEIGHTS: Final[tuple[tuple[str, Callable[[Context], Entity], int], ...]] = (
     ("delete", _user, 3),
     ("declare", _permission, 8),
     ("delete", _permission, 2),
+    ("declare", _passing, 8),
+    ("bind", _passing_binding, 14),
+    ("unbind", _passing_binding, 16),
+    ("declare", _policy, 5),
+    ("delete", _policy, 2),
+    ("claim", _claimed, 12),
 )
+DISCONNECTS: Final = 6
 LOOKS: Final = 10
 PROJECTS: Final = 8
-"""Of about 200 ops; an answer has all entities in it."""
+"""Of about 260 ops; an answer has all entities in it."""
 
 
 def _ops() -> Generator:
@@ -134,8 +171,9 @@ def _ops() -> Generator:
         return lambda ctx: invoke(f, of(ctx))
 
     changes = [on(f, of) for f, of, _ in _WEIGHTS]
-    looks = each(lambda _: invoke("look")), each(lambda _: invoke(PROJECT))
-    return mix(*changes, *looks, weights=[*(weight for _, _, weight in _WEIGHTS), LOOKS, PROJECTS])
+    others = [each(lambda _, f=f: invoke(f)) for f in ("disconnect", "look", PROJECT)]
+    weights = [*(weight for _, _, weight in _WEIGHTS), DISCONNECTS, LOOKS, PROJECTS]
+    return mix(*changes, *others, weights=weights)
 
 
 def names() -> list[Entity]:
@@ -144,7 +182,9 @@ def names() -> list[Entity]:
         *(["vhost", v] for v in VHOSTS),
         *(["user", u] for u in USERS),
         *(["permission", v, u] for v in VHOSTS for u in USERS),
+        *(["policy", v, p] for v in VHOSTS for p in POLICIES),
         *(["exchange", v, x, x] for v in VHOSTS for x in EXCHANGES),
+        *(["exchange", v, PASSING, "fanout", True] for v in VHOSTS),
         *(["queue", v, q] for v in VHOSTS for q in QUEUES),
     ]
 
@@ -167,7 +207,7 @@ def topology(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    fs = ("declare", "delete", "bind", "unbind", "look", PROJECT)
+    fs = ("declare", "delete", "bind", "unbind", "claim", "disconnect", "look", PROJECT)
     entity: Any = list[Any]
     return Workload(
         name="topology",
@@ -182,7 +222,7 @@ def topology(
         fs=fs,
         needs=frozenset({TOPOLOGY.name}),
         shapes={
-            **{f: OpShape(value=entity) for f in ("declare", "delete", "bind", "unbind")},
-            **{f: OpShape() for f in ("look", PROJECT)},
+            **{f: OpShape(value=entity) for f in ("declare", "delete", "bind", "unbind", "claim")},
+            **{f: OpShape() for f in ("disconnect", "look", PROJECT)},
         },
     )

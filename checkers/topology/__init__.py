@@ -6,6 +6,8 @@
     lost        a declaration was acknowledged, nothing can have removed the entity, and a read does not show it
     undead      an entity was removed, nothing can have made it again, and a read shows it
     poisoned    a declaration was refused although all that it needs was there, or as there were one that differs
+    left-over   an exchange that goes with its last binding is shown without one: it had one, and was not made anew
+    locked      a queue was refused as exclusive to a connection, although all connections that had it had ended
 
 The first three are seen in one answer each. Of the others, what calls of unknown outcome may have done is given them
 (`splitbrain.checkers.topology.timelines`).
@@ -27,9 +29,11 @@ from splitbrain.checkers.topology.structure import (
     Id,
     all_needs,
     dangling,
+    goes_with_its_last_binding,
     id_of,
     needs,
     routes_of,
+    source_of,
     words_for,
 )
 from splitbrain.checkers.topology.timelines import NEVER, Call, holds
@@ -41,6 +45,8 @@ from splitbrain.results.reasons import Code, Reason
 
 MAKES: Final = ("declare", "bind")
 REMOVES: Final = ("delete", "unbind")
+CLAIM: Final = "claim"
+DISCONNECT: Final = "disconnect"
 LOOK: Final = "look"
 PROJECT: Final = "project"
 
@@ -57,10 +63,14 @@ class Answered(msgspec.Struct, frozen=True):
     asked: Any
     value: Any
     error: str
+    process: int
 
 
 class TopologyChecker:
     """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
+
+    `claim` of `[vhost, queue]` makes a queue of the connection whose name it answers; `disconnect` ends it, and answers
+    its name. A connection may end, too, after an op of its process that was not ok.
 
     The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
     one moment. Option `again`: entities that had to be declared once more, when all removals had begun; where no such
@@ -116,6 +126,10 @@ def _entities(op: Answered) -> Sequence[Entity]:
     return op.value if op.f == LOOK else op.value["tree"]
 
 
+def _call(op: Answered) -> Call:
+    return Call(op.invoke, op.complete if op.type == "ok" else NEVER)
+
+
 class _Run:
     """The ops of a run, in rows of its history."""
 
@@ -126,19 +140,44 @@ class _Run:
         self.ops = [self._op(invoke, complete) for invoke, complete in rows]
         self.made: dict[Id, list[Call]] = {}
         self._removed: dict[Id, list[Call]] = {}
+        self._may_have_ended: dict[Id, list[Call]] = {}
+        self._passing: dict[Id, None] = {}
         for op in self.ops:
             if op.type != "fail" and op.f in (*MAKES, *REMOVES):
                 calls_of = self.made if op.f in MAKES else self._removed
-                call = Call(op.invoke, op.complete if op.type == "ok" else NEVER)
-                calls_of.setdefault(id_of(op.asked), []).append(call)
+                calls_of.setdefault(id_of(op.asked), []).append(_call(op))
+                if goes_with_its_last_binding(op.asked):
+                    self._passing[id_of(op.asked)] = None
+        self._claims()
+
+    def _claims(self) -> None:
+        """Queues of connections: made by claims, removed when the connection is ended, or may have been."""
+        not_ok: dict[int, list[int]] = {}
+        ended: dict[str, Call] = {}
+        for op in self.ops:
+            if op.type != "ok" and op.complete != NEVER:
+                not_ok.setdefault(op.process, []).append(op.complete)
+            elif op.f == DISCONNECT and op.type == "ok" and op.value is not None:
+                ended[op.value] = _call(op)
+        for op in self.ops:
+            if op.f != CLAIM or op.type != "ok":
+                continue
+            queue = ("exclusive", *op.asked, op.value)
+            self.made.setdefault(queue, []).append(_call(op))
+            if op.value in ended:
+                self._removed.setdefault(queue, []).append(ended[op.value])
+            later = [row for row in not_ok.get(op.process, ()) if row > op.complete]
+            if later:
+                self._may_have_ended.setdefault(queue, []).append(Call(min(later), NEVER))
 
     def _op(self, invoke: int, complete: int) -> Answered:
         f, asked = str(cell(self.table, "f", invoke)), cell(self.table, "value", invoke)
+        process = self.table["process"][invoke].as_py()
         if complete == OPEN:
-            return Answered(f, invoke, NEVER, "info", asked, None, "")
-        value = cell(self.table, "value", complete) if f in (LOOK, PROJECT) else None
+            return Answered(f, invoke, NEVER, "info", asked, None, "", process)
+        value = cell(self.table, "value", complete) if f in (LOOK, PROJECT, CLAIM, DISCONNECT) else None
         error = cell(self.table, "error", complete) or ""
-        return Answered(f, invoke, complete, str(cell(self.table, "type", complete)), asked, value, error)
+        return Answered(f, invoke, complete, str(cell(self.table, "type", complete)), asked, value, error, process)
 
     def findings(self) -> Iterable[Finding]:
         """All anomalies."""
@@ -149,6 +188,9 @@ class _Run:
                 yield from self._disagreeing(op)
             if op.type == "fail" and op.f in MAKES:
                 yield from self._poisoned(op)
+            if op.type == "fail" and op.f == CLAIM:
+                yield from self._locked(op)
+        yield from self._left_over()
         yield from self._lost_and_undead()
 
     def not_again(self, entities: Iterable[Id]) -> list[Id]:
@@ -206,6 +248,45 @@ class _Run:
             (op.invoke, op.complete),
         )
 
+    def _locked(self, op: Answered) -> Iterable[Finding]:
+        if op.error.partition(":")[0] != "resource_locked":
+            return
+        if any(other.f == CLAIM and other.type == "info" and other.asked == op.asked for other in self.ops):
+            return  # whose it is nobody knows
+        interval = np.array([op.invoke]), np.array([op.complete])
+        queues = [made for made in self.made if made[0] == "exclusive" and list(made[1:3]) == list(op.asked)]
+        begun = [queue for queue in queues if min(call.invoke for call in self.made[queue]) < op.complete]
+        if all(bool(self._is_gone(queue, *interval)[0]) for queue in begun):
+            v, q = op.asked
+            sentence = (
+                f"Locked: queue {q!r} in vhost {v!r} was refused as exclusive to another connection, although every "
+                f"one that had it had ended ({self._answer(op)})."
+            )
+            yield Finding("locked", sentence, (op.invoke, op.complete))
+
+    def _left_over(self) -> Iterable[Finding]:
+        """An exchange that had a binding keeps one until it goes; then it is there again only if it is made anew."""
+        looks = [op for op in self.ops if op.type == "ok" and op.f == LOOK]
+        bound: dict[Id, list[Answered]] = {exchange: [] for exchange in self._passing}
+        for op in self.ops:
+            if op.f == "bind" and op.type == "ok" and source_of(op.asked) in bound:
+                bound[source_of(op.asked)].append(op)
+        for look in looks:
+            sources = {source_of(entity): None for entity in look.value if entity[0] == "binding"}
+            shown = [id_of(entity) for entity in look.value if id_of(entity) in bound]
+            for exchange in (each for each in shown if each not in sources):
+                before = [op for op in bound[exchange] if op.complete < look.invoke]
+                if before and not self._may_be_new(exchange, before[-1].invoke, look.complete):
+                    sentence = (
+                        f"Left over: {self._answer(look)} showed {words_for(exchange)} without a binding. It goes with "
+                        "its last one, had one, and was not declared since."
+                    )
+                    yield Finding("left-over", sentence, (before[-1].complete, look.complete))
+
+    def _may_be_new(self, entity: Id, since: int, until: int) -> bool:
+        """Whether a declaration may have taken effect between these rows."""
+        return any(call.complete > since and call.invoke < until for call in self.made.get(entity, ()))
+
     def _lost_and_undead(self) -> Iterable[Finding]:
         looks = [op for op in self.ops if op.type == "ok" and op.f == LOOK]
         begin, end = (np.array([getattr(op, row) for op in looks], dtype=np.int64) for row in ("invoke", "complete"))
@@ -223,14 +304,35 @@ class _Run:
                     yield Finding(anomaly, said, (op.invoke, op.complete))
 
     def _is_there(self, entity: Id, begin: Ints, end: Ints) -> Any:
-        return holds(self.made.get(entity, ()), self._removals(entity), begin, end)
+        may_remove = [*self._removals(entity), *self._may_remove(entity)]
+        return holds(self.made.get(entity, ()), may_remove, begin, end)
 
     def _is_gone(self, entity: Id, begin: Ints, end: Ints) -> Any:
-        return holds(self._removals(entity), self.made.get(entity, ()), begin, end)
+        may_make = [*self.made.get(entity, ()), *self._unknown_claims(entity)]
+        return holds(self._removals(entity), may_make, begin, end)
 
     def _removals(self, entity: Id) -> list[Call]:
         """The calls that may have removed it, or what it needs."""
         return [call for each in (entity, *all_needs(entity)) for call in self._removed.get(each, ())]
+
+    def _unknown_claims(self, entity: Id) -> list[Call]:
+        """The claims that may have made a queue of a connection, since nobody knows whose it became."""
+        if entity[0] != "exclusive":
+            return []
+        return [
+            _call(op) for op in self.ops if op.f == CLAIM and op.type == "info" and list(op.asked) == list(entity[1:3])
+        ]
+
+    def _may_remove(self, entity: Id) -> list[Call]:
+        """The calls by which it may have gone on its own: its connection ended, or it lost its last binding."""
+        found = list(self._may_have_ended.get(entity, ()))
+        for passing in (each for each in (entity, *all_needs(entity)) if each in self._passing):
+            _, v, x = passing
+            for removed, calls in self._removed.items():
+                is_end = removed[0] in ("queue", "exchange") and removed[1] == v
+                if is_end or (removed[0] == "binding" and removed[1:3] == (v, x)):
+                    found.extend(calls)
+        return found
 
     def _answer(self, op: Answered) -> str:
         return by_key.answer(self.table, op.complete)

@@ -1,6 +1,7 @@
 """Entities of a message broker as lists: what each needs, and where messages go.
 
-["vhost", v]   ["user", u]   ["permission", v, u]   ["exchange", v, x, type]   ["queue", v, q]
+["vhost", v]   ["user", u]   ["permission", v, u]   ["policy", v, p]   ["queue", v, q]   ["exclusive", v, q, owner]
+["exchange", v, x, type]   ["exchange", v, x, type, true], which goes with its last binding
 ["binding", v, x, kind, destination, key, number]
 """
 
@@ -24,7 +25,7 @@ def needs(entity: Id) -> tuple[Id, ...]:
     match entity:
         case ("permission", v, u):
             return (("vhost", v), ("user", u))
-        case ("exchange" | "queue", v, _):
+        case ("exchange" | "queue" | "policy", v, _) | ("exclusive", v, _, _):
             return (("vhost", v),)
         case ("binding", v, x, kind, end, _, _):
             return (("exchange", v, x), (kind, v, end))
@@ -67,8 +68,8 @@ def routes_of(entities: Iterable[Entity], asked: Iterable[Sequence[Any]]) -> lis
         pending, found = [x], dict[Any, None]()
         while pending:
             exchange = pending.pop()
-            for _, _, _, kind, end, pattern, _ in bound.get((v, exchange), ()):
-                if not leads(types.get((v, exchange), ""), pattern, key):
+            for _, _, _, kind, end, pattern, number in bound.get((v, exchange), ()):
+                if not leads(types.get((v, exchange), ""), pattern, key, number):
                     continue
                 if kind == "exchange" and end not in reached:
                     reached[end] = None
@@ -79,8 +80,23 @@ def routes_of(entities: Iterable[Entity], asked: Iterable[Sequence[Any]]) -> lis
     return routes
 
 
-def leads(kind: str, pattern: str, key: str) -> bool:
-    """Whether a binding of an exchange of this type leads on a message with this key; an unknown type leads nowhere."""
+def source_of(binding: Entity) -> Id:
+    """Which exchange a binding is from."""
+    return ("exchange", *binding[1:3])
+
+
+def goes_with_its_last_binding(entity: Entity) -> bool:
+    """Whether it is an exchange that deletes itself."""
+    return entity[0] == "exchange" and len(entity) > 4 and entity[4] is True
+
+
+def leads(kind: str, pattern: str, key: str, number: Any) -> bool:
+    """Whether a binding of an exchange of this type leads on a message with this key; an unknown type leads nowhere.
+
+    Messages have the number 0 in their headers, and bindings their number in what they ask of these.
+    """
+    if kind == "headers":
+        return bool(number == 0)
     if kind == "topic":
         return _matches(pattern.split(".") if pattern else [], key.split(".") if key else [])
     return kind == "fanout" or (kind == "direct" and pattern == key)
@@ -102,6 +118,8 @@ def words_for(entity: Id) -> str:
             return f"binding {number} of exchange {x!r} to {kind} {end!r} by {key!r} in vhost {v!r}"
         case ("permission", v, u):
             return f"the permission of user {u!r} in vhost {v!r}"
+        case ("exclusive", v, q, owner):
+            return f"queue {q!r} of connection {owner!r} in vhost {v!r}"
         case (kind, v, name):
             return f"{kind} {name!r} in vhost {v!r}"
         case (kind, name):

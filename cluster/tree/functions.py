@@ -110,6 +110,10 @@ class Functions:
         found = self._functions.get((name, version))
         return found is None or found.writes
 
+    def since(self, name: str, version: int) -> int:
+        """The version of the state machine from which on a function that is known here is known."""
+        return self._functions[name, version].since
+
     def names(self) -> list[tuple[str, int]]:
         """All of them, sorted."""
         return sorted(self._functions)

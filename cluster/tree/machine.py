@@ -164,7 +164,8 @@ class Tree:
         return Value(_encoder.encode(results))
 
     def _run_event(self, event: Event) -> Result:
-        arguments = _encoder.encode({"action": event.action, "path": event.path, "trigger": event.trigger})
+        said = {"action": event.action, "path": event.path, "trigger": event.trigger, "number": event.number}
+        arguments = _encoder.encode(said)
         procedure = stored(self.state, event.procedure)
         if isinstance(procedure, Refused):
             return procedure  # what is not there, or is no procedure, is ignored

@@ -254,6 +254,12 @@ class ProjectionTables:
         for name, projection in list(self._projections.items()):
             self._projections[name] = self._made(projection.registration, tree)
 
+    def keep_tables_of(self, former: ProjectionTables) -> None:
+        """With M39: hold what others of the same registrations held."""
+        for name, projection in former._projections.items():
+            if projection.is_built and name in self._projections:
+                self._projections[name] = projection
+
     def table(self, name: str) -> Table | None:
         """The table of that name, also while it is being built; None if there is none."""
         found = self._with_table(name)

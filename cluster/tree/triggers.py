@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from splitbrain.cluster.bugs import M54, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M54, M96, NO_BUGS, Bugs
 from splitbrain.cluster.errors import InvalidPathError
 from splitbrain.cluster.tree.messages import Action, Nodes, Refused, RegisterTrigger, Result
 from splitbrain.cluster.tree.nodes import HASH_MASK, Before, hashed
@@ -146,7 +146,8 @@ class Triggers:
         if len(self._pending) + len(found) > MAX_PENDING:
             return False
         found.sort(key=lambda each: each[2], reverse=True)
-        found.sort(key=lambda each: (-each[0].priority, each[0].id))
+        least_first = 1 if M96 in self._bugs else -1
+        found.sort(key=lambda each: (least_first * each[0].priority, each[0].id))
         for trigger, action, path in found:
             self._put(Event(self._next_number, trigger.id, action, path, trigger.procedure, chain))
             self._next_number += 1
@@ -158,6 +159,11 @@ class Triggers:
         for event in taken:
             self._take(event)
         return taken
+
+    def take_all(self) -> None:
+        """Take all events out of the queue."""
+        for event in self.pending():
+            self._take(event)
 
     def dump(self) -> bytes:
         """All of this part of the state; equal bytes for equal ones."""

@@ -181,6 +181,7 @@ def compose(options: RunOptions) -> Test:
         time_limit_s=options.time_limit,
         reads=system.capabilities.session_reads,
         isolation=",".join(models) or system.capabilities.isolation,
+        operations=system.capabilities.operations,
     )
     if models and not any(spec.options.get("consistency_models") == list(models) for spec in workload.checkers):
         raise UsageError(

@@ -35,6 +35,9 @@ THEMED: Final = 0.5
 """The share of seeds that draw from a theme."""
 
 MORE_OPERATIONS: Final = frozenset({"transactions", "trees", "topology", "projections"})
+GROWING: Final = frozenset({"counter"})
+"""Workloads that ask for more where the system has it."""
+
 MORE_SHARE: Final = 1 / 3
 """The share of tests whose workload needs such operations. There are as many of these workloads as of all others, and
 most bugs of a consensus show in single values, of which a test can do more.
@@ -274,7 +277,7 @@ def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
 def _bearable(nemeses: Sequence[str], workload: str) -> Sequence[str]:
     """Without the upgrade, until whose end a cluster has none of what the workload asks, if something else is left."""
     others = [name for name in nemeses if name == "none" or entry(name).kind.name != "upgrade"]
-    return others if others and needs(workload) & MORE_OPERATIONS else nemeses
+    return others if others and (needs(workload) & MORE_OPERATIONS or workload in GROWING) else nemeses
 
 
 def _workload(rng: Rng, able: Sequence[str]) -> str:

@@ -112,6 +112,32 @@ class Counters(Session, Protocol):
         ...
 
 
+class Triggers(Counters, Protocol):
+    """Counters of which each change triggers two procedures, which write down that they ran: "first" and "second"."""
+
+    async def prepare_triggers(self) -> Answer:
+        """Have what is changed from now on trigger them; no error where that is so already.
+
+        Raises:
+            DefiniteError: it may not be so.
+        """
+        ...
+
+    async def read_runs(self, counter: str, at_rest: bool) -> Answer:
+        """What the changes of a counter have triggered so far; linearizable.
+
+        Args:
+            counter: its name.
+            at_rest: ask again while something is to be run, and the time of the session lasts.
+
+        Returns:
+            A dict. "changes": how often the counter has changed. "runs": in their order `[event, trigger, changes]`:
+            the number of the event, "first" or "second", and the changes that the procedure saw. Of each change
+            "first" has to run before "second". An event may be run again, by its number.
+        """
+        ...
+
+
 class Trees(Session, Protocol):
     """Small trees of named nodes with payloads and versions, each by a name of its own."""
 
@@ -203,9 +229,11 @@ class Transactions(Session, Protocol):
 
 
 Entity: TypeAlias = list[Any]
-"""Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["exchange", v, x, type]`,
-`["queue", v, q]` or `["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and
-the number is in the binding's arguments: bindings that differ in it alone are several."""
+"""Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["policy", v, name]`,
+`["exchange", v, x, type]`, with True at the end if it goes with its last binding, `["queue", v, q]`,
+`["exclusive", v, q, owner]` for the queue of a connection, or
+`["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and the number is in the
+binding's arguments: bindings that differ in it alone are several. Messages have the number 0 in their headers."""
 
 
 PROJECT: Final = "project"
@@ -229,6 +257,21 @@ class Topology(Session, Protocol):
 
     async def delete(self, entity: Entity) -> Answer:
         """Remove an entity, and all that needs it; the answer's value is whether it was there."""
+        ...
+
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to the connection of this session; the answer's value is its owner.
+
+        Its error begins with "resource_locked" where there is one of another connection. The owner's name is never used
+        again. When the session is closed its connection ends.
+        """
+        ...
+
+    async def disconnect(self) -> Answer:
+        """End that connection, so that its queues go, and have another; the answer's value is who owned them, or None.
+
+        Never fails definitely once it has begun.
+        """
         ...
 
     async def entities(self) -> Answer:
@@ -272,6 +315,7 @@ READ_MODES: Final = OperationGroup("read-modes", ReadModes)
 FENCED_READS: Final = OperationGroup("fenced-reads", FencedReads)
 COLLECTIONS: Final = OperationGroup("collections", Collections)
 COUNTERS: Final = OperationGroup("counters", Counters)
+TRIGGERS: Final = OperationGroup("triggers", Triggers)
 TREES: Final = OperationGroup("trees", Trees)
 PROJECTIONS: Final = OperationGroup("projections", ProjectedRecords)
 LOCKS: Final = OperationGroup("locks", Locks)
@@ -288,6 +332,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             FENCED_READS,
             COLLECTIONS,
             COUNTERS,
+            TRIGGERS,
             TREES,
             PROJECTIONS,
             LOCKS,

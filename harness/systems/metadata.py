@@ -82,6 +82,7 @@ from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
+from splitbrain.harness.systems.metadata_triggers import MetadataTriggers
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
@@ -93,8 +94,8 @@ _IN_IMAGE: Final = "/opt/splitbrain"
 VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
-        *("key-value", "read-modes", "fenced-reads", "collections", "counters", "trees", "projections", "locks"),
-        *("transactions", "topology"),
+        *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
+        *("locks", "transactions", "topology"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -167,9 +168,10 @@ class MetadataSession(CompareAndSetLocks):
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
-        self._topology = MetadataTopology(client, timeout_ms)
+        self._topology = MetadataTopology(client, timeout_ms, self._new_name)
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
+        self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -233,7 +235,7 @@ class MetadataSession(CompareAndSetLocks):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         with _CLASSIFIED:
-            refs = self._refs = self._refs or await self._new_refs()
+            refs = self._refs = self._refs or Refs(await self._new_name(), KEEP_REFS_MS)
             ref, path = refs.next(), _counter(counter)
             left_ms = self._timeout_ms - round((loop.time() - begun) * 1000)
             try:
@@ -254,6 +256,15 @@ class MetadataSession(CompareAndSetLocks):
             except NodeNotFoundError as error:
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
+
+    async def prepare_triggers(self) -> Answer:
+        """Have changes of counters trigger what they are to."""
+        return await self._triggers.prepare()
+
+    async def read_runs(self, counter: str, at_rest: bool) -> Answer:
+        """What changes of a counter have triggered so far."""
+        with _CLASSIFIED:
+            return await self._triggers.read(_counter(counter), _name(counter), at_rest=at_rest)
 
     async def transact(self, mops: Sequence[Mop]) -> Answer:
         """Do reads and writes in their order as one transaction; the mops with their reads."""
@@ -305,6 +316,15 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.delete(entity)
 
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to this session's connection."""
+        with _CLASSIFIED:
+            return await self._topology.claim(vhost, queue)
+
+    async def disconnect(self) -> Answer:
+        """End that connection, and begin another."""
+        return await self._topology.disconnect()
+
     async def entities(self) -> Answer:
         """All entities at one moment."""
         with _CLASSIFIED:
@@ -315,8 +335,8 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
-    async def _new_refs(self) -> Refs:
-        """Refs of a client that no other one is: the cluster counts them.
+    async def _new_name(self) -> str:
+        """The name of a client that no other one is: the cluster counts them.
 
         Raises:
             DefiniteError: it did not answer. Nothing but that count may have changed.
@@ -325,10 +345,11 @@ class MetadataSession(CompareAndSetLocks):
             node = await self._client.increment(_CLIENTS, timeout_ms=self._timeout_ms)
         except ClientError as error:
             raise DefiniteError(str(error)) from error
-        return Refs(str(node.value), KEEP_REFS_MS)
+        return str(node.value)
 
     async def close(self) -> None:
-        """Drop the connection."""
+        """Drop the connection; what is exclusive to it goes."""
+        await self._topology.close()
         await self._client.close()
 
 
@@ -587,12 +608,14 @@ def _collection(name: str) -> str:
 
 
 def _counter(name: str) -> str:
-    return f"/counters/{_name(name)}"
+    return f"{_COUNTERS}/{_name(name)}"
 
 
 def _tree(name: str) -> str:
     return f"/trees/{_name(name)}"
 
+
+_COUNTERS: Final = "/counters"
 
 _CLIENTS: Final = "/clients"
 """How many sessions have asked for a name."""

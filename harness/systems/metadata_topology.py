@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from splitbrain.cluster.client import Client
-from splitbrain.cluster.entities import bindings, exchanges, permissions, queues, topology, users, vhosts
+from splitbrain.cluster.client import Client, ClientError
+from splitbrain.cluster.entities import bindings, exchanges, permissions, policies, queues, topology, users, vhosts
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.errors import EntityExistsError, EntityNotFoundError
 from splitbrain.cluster.entities.names import decoded_arguments
 from splitbrain.cluster.entities.routing import TABLES, route, routed
 from splitbrain.cluster.entities.store import encoded
 from splitbrain.cluster.entities.topology import Topology
-from splitbrain.harness.contract.sessions import Answer, Entity
+from splitbrain.harness.contract.sessions import Answer, Entity, IndefiniteError
 from splitbrain.results.errors import ProtocolError
 
 NUMBER: Final = "number"
 """The argument in which bindings differ."""
+
+HEADERS: Final = {NUMBER: 0}
+"""Of all messages."""
+
+POLICY: Final = {"max-length": 10}
+"""What policies set."""
+
+CLOSE_MS: Final = 300
+"""How long the end of a session may take."""
 
 
 class MetadataTopology:
@@ -27,16 +37,19 @@ class MetadataTopology:
     Args:
         client: the connection.
         timeout_ms: how long an operation may take, all requests together.
+        new_name: gives a name that no session has had.
     """
 
-    def __init__(self, client: Client, timeout_ms: int) -> None:
+    def __init__(self, client: Client, timeout_ms: int, new_name: Callable[[], Awaitable[str]]) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._new_name = new_name
+        self._owner: str | None = None
 
-    def _store(self) -> ClientStore:
+    def _store(self, timeout_ms: int | None = None) -> ClientStore:
         """The store for one operation."""
         loop = asyncio.get_running_loop()
-        ends_s = loop.time() + self._timeout_ms / 1000
+        ends_s = loop.time() + (timeout_ms or self._timeout_ms) / 1000
         return ClientStore(self._client, lambda: max(1, round((ends_s - loop.time()) * 1000)))
 
     async def prepare(self) -> Answer:
@@ -58,8 +71,10 @@ class MetadataTopology:
                     return Answer(None, error.term)
             case ["permission", v, u]:
                 await permissions.grant(store, v, u, read=".*")
-            case ["exchange", v, x, kind]:
-                await exchanges.declare(store, v, x, kind)
+            case ["exchange", v, x, kind, *goes]:
+                await exchanges.declare(store, v, x, kind, auto_delete=goes == [True])
+            case ["policy", v, name]:
+                await policies.put(store, v, name, f"^{name}", POLICY)
             case ["queue", v, q]:
                 await queues.declare(store, v, q)
             case ["binding", v, x, kind, end, key, number]:
@@ -86,8 +101,10 @@ class MetadataTopology:
                 await users.delete(store, u)
             case ["permission", v, u]:
                 return await permissions.revoke(store, v, u)
-            case ["exchange", v, x, _]:
+            case ["exchange", v, x, *_]:
                 return await exchanges.delete(store, v, x)
+            case ["policy", v, name]:
+                return await policies.clear(store, v, name)
             case ["queue", v, q]:
                 return await queues.delete(store, v, q)
             case ["binding", v, x, kind, end, key, number]:
@@ -95,6 +112,33 @@ class MetadataTopology:
             case _:
                 raise ProtocolError(f"there is no entity {entity!r}.")
         return True
+
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to this session's connection; whose it is."""
+        owner = self._owner = self._owner or await self._new_name()
+        store = self._store()
+        await queues.declare(store, vhost, queue, durable=False, owner=owner)
+        return Answer(owner, store.term)
+
+    async def disconnect(self) -> Answer:
+        """End the connection: its queues go; whose they were.
+
+        Raises:
+            IndefiniteError: some may have gone.
+        """
+        owner, self._owner = self._owner, None
+        store = self._store()
+        try:
+            await queues.delete_exclusive(store, owner or "")  # without an owner it finds none
+        except ClientError as error:
+            raise IndefiniteError(str(error)) from error
+        return Answer(owner, store.term)
+
+    async def close(self) -> None:
+        """The same at the end of the session, as far as its node can still do it."""
+        if self._owner is not None:
+            with suppress(ClientError):
+                await queues.delete_exclusive(self._store(CLOSE_MS), self._owner)
 
     async def entities(self) -> Answer:
         """All entities at one moment, those left out that every virtual host begins with."""
@@ -113,7 +157,7 @@ class MetadataTopology:
 
         projected = topology.of_tables(tables)
         routes = [
-            [found.vhost, found.name, key, routed(route(found.vhost, found.name, key), records)]
+            [found.vhost, found.name, key, routed(route(found.vhost, found.name, key, HEADERS), records)]
             for found in projected.exchanges
             if not found.name.startswith(exchanges.RESERVED)
             for key in keys
@@ -134,12 +178,16 @@ def _listed(found: Topology) -> list[Entity]:
         *(["vhost", each.name] for each in found.vhosts),
         *(["user", each.name] for each in found.users),
         *(["permission", each.vhost, each.user] for each in found.permissions),
+        *(["policy", each.vhost, each.name] for each in found.policies),
         *(
-            ["exchange", each.vhost, each.name, each.type]
+            ["exchange", each.vhost, each.name, each.type, *([True] if each.auto_delete else [])]
             for each in found.exchanges
             if not each.name.startswith(exchanges.RESERVED)
         ),
-        *(["queue", each.vhost, each.name] for each in found.queues),
+        *(
+            ["queue", each.vhost, each.name] if each.owner is None else ["exclusive", each.vhost, each.name, each.owner]
+            for each in found.queues
+        ),
         *(
             ["binding", *(each.vhost, each.source, each.kind, each.destination, each.key), number]
             for each in found.bindings

@@ -234,3 +234,105 @@ def test_most_entities_that_are_taken_out_of_or_put_into_a_read_are_missed() -> 
         total += 1
         found += judge(wrong).valid == "false"
     assert found > total / 2
+
+
+# --- queues of connections, exchanges that delete themselves, headers, policies --------------------------------------
+
+MINE = ["exclusive", "v", "m", "c1"]
+SELF = ["exchange", "v", "s", "fanout", True]
+SB = ["binding", "v", "s", "queue", "q", "", 0]
+
+
+def claimed() -> Script:
+    """The same with a queue of connection c1, claimed by process 0."""
+    script = made()
+    script.call(0, "claim", ["v", "m"], "c1")
+    script.call(1, "look", result=sorted([*ALL, MINE]))
+    return script
+
+
+def test_db_6_a_queue_of_a_connection_that_is_shown_until_the_connection_ends_passes() -> None:
+    script = claimed()
+    script.call(0, "disconnect", result="c1")
+    script.call(1, "look", result=ALL)
+    assert judge(script.ops).valid == "true"
+
+
+def test_db_6_a_queue_that_outlives_its_connection_is_undead() -> None:
+    script = claimed()
+    script.call(0, "disconnect", result="c1")
+    script.call(1, "look", result=sorted([*ALL, MINE]))
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("undead",)
+    assert "queue 'm' of connection 'c1'" in verdict.sentence
+
+
+def test_db_6_a_queue_whose_connection_is_well_must_not_go() -> None:
+    script = claimed()
+    script.call(1, "look", result=ALL)
+    assert judge(script.ops).anomalies == ("lost",)
+
+
+@pytest.mark.parametrize("how", ["fail", "info"])
+def test_db_6_a_connection_may_end_once_an_op_of_its_process_was_not_ok(how: Any) -> None:
+    script = claimed()
+    script.call(0, "declare", X, how=how, error="no_leader: n1 knew none" if how == "fail" else None)
+    script.call(1, "look", result=ALL)
+    assert judge(script.ops).valid == "true"
+
+
+def test_a_claim_of_unknown_outcome_may_have_made_a_queue_of_any_connection() -> None:
+    script = made()
+    script.call(0, "claim", ["v", "m"], how="info")
+    script.call(1, "look", result=sorted([*ALL, ["exclusive", "v", "m", "c7"]]))
+    assert judge(script.ops).valid == "true"
+
+
+def test_a_queue_that_is_refused_for_a_connection_that_has_ended_is_locked() -> None:
+    for ended in (True, False):
+        script = claimed()
+        if ended:
+            script.call(0, "disconnect", result="c1")
+        script.call(2, "claim", ["v", "m"], how="fail", error="resource_locked: queue 'm'")
+        assert judge(script.ops).anomalies == (("locked",) if ended else ())
+
+
+def with_self() -> Script:
+    script = made()
+    script.call(0, "declare", SELF)
+    script.call(1, "look", result=sorted([*ALL, SELF]))
+    script.call(0, "bind", SB)
+    return script
+
+
+def test_db_2_an_exchange_that_deletes_itself_goes_with_its_last_binding_and_is_left_over_else() -> None:
+    script = with_self()
+    script.call(0, "unbind", SB)
+    script.call(1, "look", result=ALL)
+    assert judge(script.ops).valid == "true", "one that was never bound may stay, too"
+    script.call(1, "look", result=sorted([*ALL, SELF]))
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("left-over",)
+    assert "without a binding" in verdict.sentence
+
+
+def test_db_2_one_that_may_have_been_declared_anew_is_not_left_over() -> None:
+    script = with_self()
+    script.call(0, "unbind", SB)
+    script.event(5, "invoke", "declare", SELF)  # of unknown outcome
+    script.call(1, "look", result=sorted([*ALL, SELF]))
+    assert judge(script.ops).valid == "true"
+
+
+def test_db_2_one_that_keeps_a_binding_must_not_go() -> None:
+    script = with_self()
+    script.call(1, "look", result=ALL)
+    assert "lost" in judge(script.ops).anomalies
+
+
+def test_a_headers_exchange_leads_by_the_numbers_of_bindings_and_a_policy_needs_its_vhost() -> None:
+    there = [V, Q, ["exchange", "v", "h", "headers"]]
+    for number, queues in ((0, ["q"]), (1, [])):
+        bound = [*there, ["binding", "v", "h", "queue", "q", "any", number]]
+        assert routes_of(bound, [["v", "h", "k"]]) == [["v", "h", "k", queues]]
+    assert needs(("policy", "v", "p")) == needs(("exclusive", "v", "m", "c1")) == (("vhost", "v"),)

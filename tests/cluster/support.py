@@ -251,6 +251,7 @@ class World:
         wal_bytes: a file of the write-ahead log that is longer is replaced.
         store: the state machine.
         functions: those that transactions, procedures and projections may name.
+        functions_of: of nodes that know others.
         machine_versions: of nodes that do not support the newest version of the state machine, that which they do.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
@@ -269,6 +270,7 @@ class World:
         self.wal_bytes = WAL_BYTES
         self.store: type[Store] = Store
         self.functions: Functions = BUILT_IN
+        self.functions_of: dict[str, Functions] = {}
         self.machine_versions: dict[str, int] = {}
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
@@ -300,7 +302,7 @@ class World:
                 self.chunk_bytes,
                 self.learners_first,
                 machine_version=self.machine_versions.get(name, NEWEST_VERSION),
-                functions=self.functions,
+                functions=self.functions_of.get(name, self.functions),
             )
             node = Node(config, self.runtime(name), self.store)
             await node.start()

@@ -54,12 +54,13 @@ def test_each_group_has_its_own_calls() -> None:
         "fenced-reads": ["compare_and_set", "create", "read", "read_as", "write"],
         "collections": ["add", "elements"],
         "counters": ["increment", "read_counter"],
+        "triggers": ["increment", "prepare_triggers", "read_counter", "read_runs"],
         "trees": ["in_tree"],
         "projections": ["come_and_go", "differing_records", "look_up", "write_record"],
         "locks": ["lock", "unlock"],
         "lease-locks": ["lease_holds", "lease_lock", "lease_unlock"],
         "transactions": ["transact", "update"],
-        "topology": ["declare", "delete", "entities", "prepare_topology", "projected"],
+        "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
     }
     assert calls(LEASE_LOCKS.protocol) == {"lease_holds": False, "lease_lock": True, "lease_unlock": True}
 

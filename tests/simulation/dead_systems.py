@@ -18,7 +18,7 @@ from tests.simulation.lease_locks import LeaseLocks
 
 OPS: Final = frozenset(
     {call for group in GROUPS.values() for call, is_awaited in calls(group.protocol).items() if is_awaited}
-    - {"prepare_topology", "read_as"}
+    - {"prepare_topology", "prepare_triggers", "read_as"}
     | set(SESSION_READS)
 )
 """What a session is asked; of `read_as`, the kind of read."""

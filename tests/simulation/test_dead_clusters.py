@@ -111,7 +111,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "set": ("add", "elements"),
     "declare": ("create", "read"),
     "create-once": ("create", "read"),
-    "counter": ("increment", "read_counter"),
+    "counter": ("increment", "read_counter", "read_runs"),
     "lock": ("lock", "unlock"),
     "records": ("write",),
     "lease-lock": ("lease_lock", "lease_unlock"),
@@ -127,7 +127,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "causal": ("transact",),
     "monotonic": ("transact", "update"),
     "multi-cas": ("transact", "update"),
-    "topology": ("declare", "delete", "entities", "projected"),
+    "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
 

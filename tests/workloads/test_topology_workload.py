@@ -88,3 +88,56 @@ def test_m57_one_of_two_bindings_is_taken_for_both_on_a_node_that_has_the_bug() 
         assert ["v", "direct", "a.b", []] in found["routes"]
 
     session_on(Bugs(["M57"]), check)
+
+
+def test_db_6_queues_of_a_connection_are_its_own_and_go_when_it_ends_or_the_session_is_closed() -> None:
+    async def check(session: MetadataSession) -> None:
+        owner = (await session.claim("v", "mine")).value
+        assert (await session.claim("v", "mine")).value == owner
+        assert ["exclusive", "v", "mine", owner] in (await shown(session))["tables"]
+        assert (await session.disconnect()).value == owner
+        assert (await session.disconnect()).value is None
+        assert ["queue", "v", "q"] in (await session.entities()).value
+        again = (await session.claim("v", "mine")).value
+        assert again != owner
+        assert ["exclusive", "v", "mine", again] in (await session.entities()).value
+
+    session_on(NO_BUGS, check)
+
+
+def test_db_6_a_queue_of_another_connection_is_refused_until_that_is_closed() -> None:
+    async def carry_out(world: World) -> None:
+        await world.in_force(NEWEST_VERSION)
+        one, other = [MetadataSession(await world.client("n2"), 5000) for _ in range(2)]
+        await one.declare(["vhost", "v"])
+        await one.claim("v", "mine")
+        with pytest.raises(DefiniteError, match=r"^resource_locked"):
+            await other.claim("v", "mine")
+        await one.close()
+        await other.claim("v", "mine")
+
+    in_cluster(World(["n1", "n2", "n3"]), carry_out)
+
+
+def test_db_2_an_exchange_that_deletes_itself_headers_and_a_policy_are_shown_alike_everywhere() -> None:
+    async def check(session: MetadataSession) -> None:
+        passing = ["exchange", "v", "passing", "fanout", True]
+        await session.declare(passing)
+        await session.declare(["exchange", "v", "headers", "headers"])
+        await session.declare(["policy", "v", "p"])
+        for number in (0, 1):
+            await session.declare(["binding", "v", "headers", "queue", "q", "", number])
+        found = await shown(session)
+        assert found["tables"] == found["tree"]
+        assert passing in found["tree"]
+        assert ["policy", "v", "p"] in found["tree"]
+        assert ["v", "headers", "b", ["q"]] in found["routes"]
+        await session.delete(["binding", "v", "headers", "queue", "q", "", 0])
+        assert ["v", "headers", "b", []] in (await shown(session))["routes"]
+        binding = ["binding", "v", "passing", "queue", "q", "", 0]
+        await session.declare(binding)
+        await session.delete(binding)
+        assert passing not in (await shown(session))["tree"]
+        assert (await session.delete(["policy", "v", "p"])).value is True
+
+    session_on(NO_BUGS, check)

@@ -50,10 +50,17 @@ def holds_of_nothing(test: Test) -> bool:
     if kind == "exists":
         return not wanted
     if kind == "not":
-        return wanted[0] == "exists" and wanted[1]
+        inner = _short(wanted)
+        return inner[0] == "exists" and inner[1]
     if kind == "all":
         return bool(wanted) and all(map(holds_of_nothing, wanted))
     return kind == "any" and any(map(holds_of_nothing, wanted))
+
+
+def _short(test: Test) -> Test:
+    """`all` and `any` of one condition are that condition (Khepri compiles them so)."""
+    kind, wanted = test
+    return _short(wanted[0]) if kind in ("all", "any") and len(wanted) == 1 else test
 
 
 class Naive:

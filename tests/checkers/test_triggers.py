@@ -1,0 +1,96 @@
+"""The checker `triggers`: what it finds in histories made by hand, what it leaves alone, and when it cannot say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from splitbrain.checkers.triggers import Triggers
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.errors import UsageError
+from tests.checkers.support import Script
+
+Run = list[Any]
+
+ONE: list[Run] = [[1, "first", 1], [2, "second", 1]]
+TWO: list[Run] = [*ONE, [5, "first", 2], [6, "second", 2]]
+
+
+def judged(*answers: tuple[bool, int, list[Run]], key: str = "7") -> Verdict:
+    """What it says of these answers: whether at rest, changes, and runs."""
+    script = Script()
+    for at_rest, changes, runs in answers:
+        script.call(0, "read-runs", at_rest, {"changes": changes, "runs": runs}, key=key)
+    return Triggers().check(script.table(), {})
+
+
+def of_run(*verdicts: Verdict) -> Verdict:
+    return Triggers().merge(verdicts, {})
+
+
+def test_a_key_of_which_all_ran_in_order_is_true_also_where_some_still_waits_in_between() -> None:
+    found = judged((False, 1, []), (False, 2, ONE), (True, 2, TWO))
+    assert (found.valid, found.figures["changes"], found.figures["events"]) == ("true", 2, 4)
+
+
+def test_an_event_that_a_next_leader_carried_out_again_counts_once() -> None:
+    again = [*ONE, *ONE, [5, "first", 2], [6, "second", 2]]
+    found = judged((True, 2, again))
+    assert (found.valid, found.figures["again"]) == ("true", 2)
+
+
+WRONG: list[tuple[str, list[tuple[bool, int, list[Run]]]]] = [
+    ("lost", [(True, 2, ONE)]),
+    ("lost", [(True, 2, TWO[:3])]),
+    ("lost", [(True, 1, [])]),
+    ("unasked", [(False, 1, TWO[:3])]),
+    ("early", [(True, 2, [*ONE, [5, "first", 1], [6, "second", 2]])]),
+    ("out-of-order", [(True, 2, [[5, "first", 2], [6, "second", 2], *ONE])]),
+    ("priority", [(True, 1, [[1, "second", 1], [2, "first", 1]])]),
+    ("taken-back", [(False, 2, TWO), (False, 2, ONE), (True, 2, TWO)]),
+]
+
+
+@pytest.mark.parametrize(("anomaly", "answers"), WRONG)
+def test_each_wrong_answer_is_found_by_its_name(anomaly: str, answers: list[tuple[bool, int, list[Run]]]) -> None:
+    found = judged(*answers)
+    assert found.valid == "false"
+    assert anomaly in found.anomalies
+    assert found.sentence.startswith(anomaly.capitalize().replace("-", " "))
+    assert found.evidence["ops"]
+
+
+def test_answers_that_were_under_way_together_may_come_in_any_order() -> None:
+    script = Script()
+    for process in (0, 1):
+        script.event(process, "invoke", "read-runs", False, key="7")
+    script.event(0, "ok", "read-runs", {"changes": 2, "runs": TWO}, key="7")
+    script.event(1, "ok", "read-runs", {"changes": 1, "runs": ONE}, key="7")
+    assert Triggers().check(script.table(), {}).valid == "unknown", "nothing was read at rest, and nothing is wrong"
+
+
+def test_a_run_in_which_nothing_was_ever_triggered_is_unknown_and_not_a_pass_nor_a_violation() -> None:
+    found = of_run(judged((True, 3, []), key="1"), judged((False, 1, []), key="2"))
+    assert (found.valid, found.anomalies) == ("unknown", ())
+    assert "No procedure ever ran" in found.sentence
+    assert found.inconclusive
+
+
+def test_a_run_in_which_all_keys_but_one_were_triggered_is_a_violation() -> None:
+    found = of_run(judged((True, 2, TWO), key="1"), judged((True, 1, []), key="2"))
+    assert (found.valid, found.anomalies) == ("false", ("lost",))
+    assert "'2'" in found.sentence
+
+
+def test_a_run_whose_answers_were_all_given_while_it_changed_is_unknown() -> None:
+    assert of_run(judged((False, 2, TWO))).valid == "unknown"
+
+
+def test_an_answer_of_another_shape_is_refused() -> None:
+    script = Script()
+    script.call(0, "read-runs", True, {"changes": "many", "runs": []}, key="7")
+    with pytest.raises(UsageError, match="does not say what ran"):
+        Triggers().check(script.table(), {})
+    with pytest.raises(UsageError, match="takes the option read_runs"):
+        Triggers().check(Script().table(), {"other": 1})
