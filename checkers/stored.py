@@ -57,13 +57,17 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
-    """The result of `work` on a run, or why it failed: no exception from a damaged file passes this function."""
+    """The result of `work` on a run, or why it failed: no exception from a damaged file passes this function.
+
+    Raises:
+        MemoryError: there is too little memory here, which says nothing of the run.
+    """
     try:
         return work()
     except SplitbrainError as error:
         said = str(error)
-    except MemoryError as error:
-        said = f"{path}: there is not enough memory to read it: {error}"
+    except MemoryError:
+        raise
     except OSError as error:
         said = f"{error.filename or path}: {error.strerror or error}"
     except Exception as error:

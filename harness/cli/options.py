@@ -139,9 +139,15 @@ def limits_of(checker_time: float | None, checker_memory: int | None, at_once: i
     Raises:
         UsageError: nothing could be judged with them.
     """
-    from splitbrain.checkers.isolation.limits import CPU_S, Limits
+    from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 
-    return Limits(CPU_S if checker_time is None else checker_time, checker_memory, at_once=at_once)
+    cpu_s = DEFAULT.cpu_s if checker_time is None else checker_time
+    stuck_s = min(DEFAULT.stuck_s, max(_STUCK_S, cpu_s))
+    return Limits(cpu_s, checker_memory, stuck_s=stuck_s, at_once=at_once)
+
+
+_STUCK_S = 10.0
+"""A checker that only waits is given up after its time limit in real time, but not before."""
 
 
 def engine_of_a_store(engine: str | None) -> str:
