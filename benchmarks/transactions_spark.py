@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.transaction_histories import Shape, history
-from splitbrain.checkers import stored
+from splitbrain.checkers import engine, stored
 from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import session
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
@@ -53,10 +53,15 @@ def answers(verdicts: Sequence[Verdict]) -> list[Any]:
                                   default=str)) for each in verdicts]  # fmt: skip
 
 
+def judge_ready(each: stored.Ready) -> list[Verdict]:
+    """One verdict per checker of a run."""
+    return engine.judge_each(each.run.history(), each.specs, each.run.telemetry())
+
+
 def inline(paths: Sequence[str]) -> dict[str, Any]:
     """Judge runs one after the other in this process."""
     before, began = peak_mb(), time.perf_counter()
-    found = [answers(stored.judge_ready(stored.ready(Path(path)))) for path in paths]
+    found = [answers(judge_ready(stored.ready(Path(path)))) for path in paths]
     return {"seconds": time.perf_counter() - began, "grown_mb": peak_mb() - before, "answers": found}
 
 

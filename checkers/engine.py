@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from splitbrain.results.reasons import Code, Reason
 _CRASHES: Final = "crashes"
 _SET_UP: Final = "being set up"
 """What a checker did that refused the request: its name, its options, or what they name are wrong."""
+_IN_PROCESS: Final = "judging the run"
+"""What a checker did whose process has ended."""
 
 COVERAGE: Final = "coverage"
 """The checker that decides whether a run tested enough."""
@@ -56,12 +58,13 @@ def judge(
         UsageError: a checker is unknown, or an option of one is wrong.
         HistoryFormatError: a table is not what it should be.
     """
-    checkers = [checker(spec.name) for spec in specs]
-    recorded = _Recorded(history, telemetry)
+    for spec in specs:
+        checker(spec.name)
+    recorded = Recorded(history, telemetry)
     verdicts: list[Verdict] = []
-    for spec, each in zip(specs, checkers, strict=True):
+    for spec in specs:
         progress(spec.name)
-        verdicts.append(recorded.verdict(each, spec, weaker=weaker))
+        verdicts.append(last(recorded.answers(spec, weaker=weaker)))
     return verdicts
 
 
@@ -101,20 +104,20 @@ def judge_each(
     Raises:
         HistoryFormatError: a table is not what it should be.
     """
-    recorded = _Recorded(history, telemetry)
+    recorded = Recorded(history, telemetry)
     verdicts: list[Verdict] = []
     for spec in specs:
         progress(spec.name)
-        try:
-            each = checker(spec.name)
-            verdicts.append(recorded.verdict(each, spec))
-        except UsageError as error:
-            verdicts.append(broken(spec.name, error, _SET_UP))
+        verdicts.append(last(or_set_up(recorded, spec)))
     return verdicts
 
 
-class _Recorded:
-    """What a run recorded; its keys one by one for the checkers that judge them so."""
+class Recorded:
+    """What a run recorded; its keys one by one for the checkers that judge them so.
+
+    Raises:
+        HistoryFormatError: a table is not what it should be.
+    """
 
     def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
         self._history = in_order(conform(history))
@@ -124,20 +127,51 @@ class _Recorded:
     def _keys(self) -> list[pa.Table]:
         return list(by_key(self._history))
 
-    def verdict(self, each: AnyChecker, spec: CheckerSpec, *, weaker: bool = True) -> Verdict:
-        """A checker's verdict on the run; with weaker models if they are asked for."""
-        verdict = merge(each, spec, self._parts(each, spec))
-        return with_weaker_models(verdict, each, spec, self._history) if weaker else verdict
+    def answers(self, spec: CheckerSpec, *, weaker: bool = True) -> Generator[Verdict]:
+        """A checker's verdict on the run: the last one. Those before it are violations that are known by then.
 
-    def _parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
-        """A checker's verdicts on all parts that it judges one by one, in the order in which they are merged."""
+        Args:
+            spec: who judges.
+            weaker: whether to ask for weaker models (`with_weaker_models`).
+
+        Raises:
+            UsageError: the checker is unknown, or an option of it is wrong.
+        """
+        each = checker(spec.name)
+        parts: list[Verdict] = []
+        for part in self._parts(each, spec):
+            if part.valid == "false" and not any(known.valid == "false" for known in parts):
+                yield part
+            parts.append(part)
+        verdict = merge(each, spec, sorted(parts, key=by_key_order) if each.partition == "key" else parts)
+        yield verdict
+        more = with_weaker_models(verdict, each, spec, self._history) if weaker else verdict
+        if more is not verdict:
+            yield more
+
+    def _parts(self, each: AnyChecker, spec: CheckerSpec) -> Iterable[Verdict]:
+        """A checker's verdicts on all parts that it judges one by one, as they come."""
         if each.partition == "key":
-            return sorted(check_keys(each, spec, self._keys), key=by_key_order)
+            return check_keys(each, spec, self._keys)
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
         if each.partition == "whole run":
             return [check_whole(each, spec, self._history, self._telemetry)]
         return [check_partition(each, spec, self._history)]
+
+
+def or_set_up(recorded: Recorded, spec: CheckerSpec) -> Generator[Verdict]:
+    """As `Recorded.answers`, but a wrong request is a verdict too."""
+    try:
+        yield from recorded.answers(spec)
+    except UsageError as error:
+        yield broken(spec.name, error, _SET_UP)
+
+
+def last(answers: Iterable[Verdict]) -> Verdict:
+    """The last of some answers: the verdict."""
+    *_, verdict = answers
+    return verdict
 
 
 def judged_outcome(verdicts: Sequence[Verdict], harness_error: str | None = None) -> tuple[Outcome, str | None]:
@@ -201,14 +235,14 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     return _answer(lambda: each.check(part, spec.options), spec, what, key)
 
 
-def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> list[Verdict]:
+def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> Iterable[Verdict]:
     """A checker's verdicts on keys, in turns where it can do that, else one after the other.
 
     Raises:
         UsageError: an option is wrong.
     """
     if not isinstance(each, InTurns):
-        return [check_partition(each, spec, part) for part in parts]
+        return (check_partition(each, spec, part) for part in parts)
     return _in_turns(each, spec, parts)
 
 
@@ -247,7 +281,7 @@ def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str
         verdict = decode(encode(verdict))
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return broken(spec.name, error, what, key=key)
     return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
 
@@ -293,7 +327,7 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
         merged = decode(encode(_returned(spec, each.merge(parts, spec.options), "merge of ")))
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         broke = broken(spec.name, error, f"merging the verdicts on {counted(len(parts), 'partition')}")
         crashes += broke.evidence[_CRASHES]
         merged = next((part for part in parts if part.valid == "false"), broke)
@@ -320,10 +354,7 @@ def with_weaker_models(verdict: Verdict, each: AnyChecker, spec: CheckerSpec, hi
     try:
         return decode(encode(with_models(verdict, history, spec.options)))
     except Exception as error:
-        crashes = broken(spec.name, error, "asking for weaker models").evidence[_CRASHES]
-        return msgspec.structs.replace(
-            verdict, evidence={**verdict.evidence, _CRASHES: [*verdict.evidence.get(_CRASHES, ()), *crashes]}
-        )
+        return _with_crashes(verdict, broken(spec.name, error, "asking for weaker models").evidence[_CRASHES])
 
 
 def is_linearizability(each: AnyChecker) -> bool:
@@ -344,13 +375,13 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
     return None
 
 
-def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -> Verdict:
+def broken(name: str, error: BaseException, doing: str, *, key: str | None = None) -> Verdict:
     """The verdict of a checker that broke: "unknown", with the traceback in its evidence."""
     what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
     if doing == _SET_UP:
         what = str(error)
     if isinstance(error, MemoryError):
-        what = f"{what} (memory ran out; splitbrain analyze judges a stored run again, where there is more)"
+        what = f"{what} (memory ran out: judge it where there is more, or raise --checker-memory)"
     crash = {
         "checker": name,
         "key": key,
@@ -358,14 +389,36 @@ def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -
         "error": what,
         "traceback": "".join(traceback.format_exception(error)),
     }
+    return _unknown(crash)
+
+
+def stopped(name: str, why: str, details: str, known: Verdict | None) -> Verdict:
+    """The verdict of a checker that its process did not survive, or that was stopped there.
+
+    Args:
+        name: of the checker.
+        why: what ended the process, in words that follow its name.
+        details: the traceback, if there is one.
+        known: what it had found until then: a violation stays one.
+    """
+    crash = {"checker": name, "key": None, "doing": _IN_PROCESS, "error": f"it {why}", "traceback": details}
+    return _unknown(crash) if known is None or known.valid != "false" else _with_crashes(known, [crash])
+
+
+def _unknown(crash: Mapping[str, Any]) -> Verdict:
     return Verdict(
-        checker=name,
+        checker=crash["checker"],
         valid="unknown",
-        key=key,
+        key=crash["key"],
         sentence=_sentence([crash]),
         inconclusive=(_broke([crash]),),
         evidence={_CRASHES: [crash]},
     )
+
+
+def _with_crashes(verdict: Verdict, crashes: Sequence[Mapping[str, Any]]) -> Verdict:
+    evidence = {**verdict.evidence, _CRASHES: [*verdict.evidence.get(_CRASHES, ()), *crashes]}
+    return msgspec.structs.replace(verdict, evidence=evidence)
 
 
 def encode(verdict: Verdict) -> bytes:
@@ -391,6 +444,11 @@ def _broke(crashes: Sequence[Mapping[str, Any]]) -> Reason:
     advice = "This is a defect of the checker: verdict.json has the traceback."
     if crashes[0]["doing"] == _SET_UP:
         advice = "Correct the checkers of the workload."
+    if crashes[0]["doing"] == _IN_PROCESS:
+        advice = (
+            "If the run is as large as that, raise --checker-time or --checker-memory; else this is a defect of the "
+            "checker, or of a library that it uses."
+        )
     return Reason(Code.CHECKER_BROKE, _sentence(crashes), advice)
 
 

@@ -7,13 +7,15 @@ folder, and the workers of Spark get paths.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.isolation.confined import Stopped
+from splitbrain.checkers.isolation.judging import Opened
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head, recovered_note
 from splitbrain.results.collecting import collect_telemetry
@@ -37,26 +39,47 @@ class Unjudged(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A stored run that can be judged: its folder, its checkers, how many rows its history and its telemetry have."""
+    """A stored run that can be judged.
+
+    Attributes:
+        run: its folder.
+        specs: its checkers.
+        rows: how many its history has.
+        telemetry: how many its telemetry has.
+        broken: the verdicts, as JSON, of checkers that could not even be loaded, by position.
+    """
 
     run: RunDir
     specs: Specs
     rows: int
     telemetry: int = 0
+    broken: dict[int, bytes] = {}
 
 
 def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
-    """The result of `work` on a run, or why it failed: no exception from a damaged file passes this function."""
+    """The result of `work` on a run, or why it failed: no exception from a damaged file passes this function.
+
+    Raises:
+        MemoryError: there is too little memory here, which says nothing of the run.
+    """
     try:
         return work()
     except SplitbrainError as error:
         said = str(error)
+    except MemoryError:
+        raise
     except OSError as error:
         said = f"{error.filename or path}: {error.strerror or error}"
     except Exception as error:
         said = f"{path}: cannot be read: {type(error).__name__}: {error}"
     line = " ".join(said.split())
     return Unjudged(line if str(path) in line else f"{path}: {line}")
+
+
+def unread(path: Path, ended: Stopped) -> Unjudged:
+    """Why a run cannot be judged whose files, or what is done with them, ended the process that opened it."""
+    what = f"the process that was {ended.step or 'beginning'} {ended.why}"
+    return Unjudged(what if str(path) in what else f"{path}: {what}")
 
 
 def finish(path: Path) -> None:
@@ -74,8 +97,12 @@ def finish(path: Path) -> None:
     collect_telemetry(run)
 
 
-def ready(path: Path) -> Ready:
+def ready(path: Path, reading: Callable[[str], None] = lambda _: None) -> Ready:
     """Make ready a run that is finished; nothing is written. Of the history and the telemetry only the heads are read.
+
+    Args:
+        path: its folder.
+        reading: called with what is read next, in words.
 
     Raises:
         RunNotFoundError: it is no run.
@@ -83,10 +110,14 @@ def ready(path: Path) -> Ready:
         HistoryFormatError: a file of it is damaged.
     """
     run = RunDir(path)
+    reading(f"reading {path / 'test.json'} and the head of {run.history_path}")
     specs = specs_for(run)
+    rows = read_parquet_head(run.history_path).rows
+    reading(f"reading the head of {run.telemetry_path}")
     telemetry = read_parquet_head(run.telemetry_path).rows if os.path.lexists(run.telemetry_path) else 0
+    reading(f"reading {path / 'verdict.json'}")
     run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
-    return Ready(run, specs, read_parquet_head(run.history_path).rows, telemetry)
+    return Ready(run, specs, rows, telemetry)
 
 
 def specs_for(run: RunDir) -> Specs:
@@ -110,19 +141,25 @@ def specs_of(run: LoadedRun) -> Specs:
     return engine.cut_short(specs, recovered_note(run.history))
 
 
-def judge(run: LoadedRun) -> list[Verdict]:
-    """One verdict per checker of a loaded run (`splitbrain.checkers.engine.judge_each`).
-
-    Raises:
-        HistoryFormatError: test.json is damaged.
-    """
-    return engine.judge_each(run.history, specs_of(run), run.telemetry)
-
-
-def judge_ready(each: Ready) -> list[Verdict]:
-    """The same of a run that is ready.
+def recorded(each: Ready, reading: Callable[[str], None] = lambda _: None) -> engine.Recorded:
+    """What a run recorded that is ready.
 
     Raises:
         SplitbrainError: its history or its telemetry is damaged.
     """
-    return engine.judge_each(each.run.history(), each.specs, each.run.telemetry())
+    reading(f"reading {each.run.history_path}")
+    history = each.run.history()
+    reading(f"reading {each.run.telemetry_path}")
+    return engine.Recorded(history, each.run.telemetry())
+
+
+class OpenedRun(Opened):
+    """A run, in the process where it is judged."""
+
+    def __init__(self, recorded: engine.Recorded, specs: Specs) -> None:
+        self._recorded = recorded
+        self.specs = specs
+
+    def answers(self, position: int) -> Iterator[Verdict]:
+        """As `splitbrain.checkers.engine.or_set_up`."""
+        return engine.or_set_up(self._recorded, self.specs[position])

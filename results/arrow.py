@@ -434,6 +434,8 @@ def _opened(path: Path, content: bytes | None = None, texts: Sequence[str] = ())
                     f"{FORMAT_VERSION}: upgrade splitbrain; nothing was changed."
                 )
             yield file
+    except MemoryError:  # an ArrowException too, and no damage of the file
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: text that is not UTF-8
         if isinstance(error, OSError) and error.errno is not None:
             raise HistoryFormatError(str(path), f"cannot be read: {os.strerror(error.errno)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,12 @@ class LoadedRun:
     problems: tuple[str, ...] = ()
 
 
-def finish(folder: RunDir) -> LoadedRun:
+def finish(folder: RunDir, reading: Callable[[str], None] = lambda _: None) -> LoadedRun:
     """Finish the history, bring the nodes' telemetry into one table, and load the run.
+
+    Args:
+        folder: of the run.
+        reading: called with what is read next, in words.
 
     Raises:
         RunNotFoundError: it is no run, or nothing was recorded.
@@ -42,8 +47,11 @@ def finish(folder: RunDir) -> LoadedRun:
         StoreVersionError: a newer splitbrain wrote it.
         HistoryFormatError: a file of it is damaged.
     """
+    reading(f"reading {folder.path / 'test.json'}")
     document = folder.read_test()
+    reading(f"reading {folder.history_path if folder.history_path.exists() else folder.wal_path}")
     history = folder.finish_history(checked=True)
+    reading(f"reading {folder.telemetry_path}, or collecting it from the nodes' files")
     collect_telemetry(folder, document, lambda: history)
     return _loaded(folder, document, history)
 

@@ -1,15 +1,18 @@
 """Runs travel to the workers as paths: each worker opens its runs one by one, and judges them as this process would.
 
 A row on its way from Spark's reader to Python costs more than a checker spends on it, and one damaged page would end
-the job that reads a thousand files. So a worker gets the numbers of some runs, reads their files itself, and answers
-with rows of three kinds: verdicts on a run; why a run cannot be judged; or that a run is too large for one worker,
-whose files are sound. Only those of the last kind go through Spark's own tables (`splitbrain.checkers.spark.pipeline`),
-and only if a checker takes keys one by one: else the run is one group, and one worker's, there too.
+the job that reads a thousand files. So a worker gets the numbers of some runs, has their files read and judged by a
+process of its own (`splitbrain.checkers.isolation`), and answers with rows of three kinds: verdicts on a run; why a run
+cannot be judged; or that a run is too large for one worker, whose files are sound. Only those of the last kind go
+through Spark's own tables (`splitbrain.checkers.spark.pipeline`), and only if a checker takes keys one by one: else the
+run is one group, and one worker's, there too.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,13 +21,17 @@ import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers import engine, stored
+from splitbrain.checkers.isolation.confined import Done, Say, Stopped
+from splitbrain.checkers.isolation.judging import Job, Judge, Judged, Opened, called, judged, lasting
+from splitbrain.checkers.isolation.limits import Limits
+from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.jobs import collect
 from splitbrain.checkers.spark.runs import BY_KEY, wants
-from splitbrain.checkers.stored import Ready, Unjudged, or_unjudged
+from splitbrain.checkers.stored import OpenedRun, Ready, Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, PLAIN_MOPS, TELEMETRY_SCHEMA, read_parquet_head
-from splitbrain.results.errors import EngineError
+from splitbrain.results.errors import EngineError, UsageError
 from splitbrain.results.soundness import check_history_file, check_telemetry_file
 from splitbrain.results.store import RunDir
 
@@ -48,7 +55,7 @@ _SCHEMA: Final = pa.schema(
 _UNJUDGED: Final = -1
 """`text` says why no checker could judge the run."""
 _LARGE: Final = -2
-"""The run is sound: its numbers of `rows` of history and of `telemetry`."""
+"""The run is sound: its numbers of `rows` of history and of `telemetry`; `text` is what `Large.broken` is, as JSON."""
 
 _TASKS_PER_CORE: Final = 4
 
@@ -56,28 +63,54 @@ _Row: TypeAlias = tuple[int, int, str | None, int | None, int | None]
 
 
 class Large(msgspec.Struct, frozen=True):
-    """A sound run that is too large to be judged by one worker: its rows of history and of telemetry."""
+    """A sound run that is too large to be judged by one worker.
+
+    Attributes:
+        rows: of its history.
+        telemetry: its rows of telemetry.
+        broken: the verdicts, as JSON, of checkers that could not even be loaded, by position.
+    """
 
     rows: int
     telemetry: int
+    broken: dict[int, bytes] = {}
 
 
 Found: TypeAlias = list[Verdict] | Unjudged | Large
 
 
-def judge_by_path(spark: SparkSession, paths: Sequence[Path], sizes: Sizes) -> list[Found]:
+def judge_by_path(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limits: Limits, here: Judge) -> list[Found]:
     """What became of each run: one verdict per checker, why there is none, or that it is too large.
 
     A worker that dies takes its job along, so the runs of a failed job are judged again in halves: what cannot be
     judged alone is to blame.
 
+    Args:
+        spark: the session.
+        paths: the folders of the runs.
+        sizes: up to which size a run is judged by one worker.
+        limits: of each step.
+        here: finishes runs in a process on this machine: workers need not write where the store is.
+
     Raises:
         EngineError: Spark itself failed.
     """
-    unfinished = [or_unjudged(path, partial(stored.finish, path)) for path in paths]  # workers need not write there
+    unfinished = [_finished(here, path) for path in paths]
     able = [path for path, problem in zip(paths, unfinished, strict=True) if problem is None]
-    found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes)))
+    found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes, limits)))
     return [next(found) if problem is None else problem for problem in unfinished]
+
+
+def _finished(here: Judge, path: Path) -> Unjudged | None:
+    """Finish a run, where that is still to be done; or why it cannot be."""
+    ended = or_unjudged(path, lambda: called(here, f"finishing {path}", _finish, path))
+    return (
+        stored.unread(path, ended) if isinstance(ended, Stopped) else ended.answer if isinstance(ended, Done) else ended
+    )
+
+
+def _finish(path: Path) -> Unjudged | None:
+    return or_unjudged(path, partial(stored.finish, path))
 
 
 def apart(spark: SparkSession, paths: Sequence[Path], judge: Callable[[Sequence[Path]], list[Found]]) -> list[Found]:
@@ -106,10 +139,10 @@ def _works(spark: SparkSession) -> bool:
         return False
 
 
-def _judge(spark: SparkSession, paths: Sequence[Path], sizes: Sizes) -> list[Found]:
+def _judge(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limits: Limits) -> list[Found]:
     tasks = min(len(paths), spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
     dealt = _dealt(paths, tasks)
-    answer = partial(_answer, [str(paths[place].absolute()) for place in dealt], sizes)
+    answer = partial(_answer, [str(paths[place].absolute()) for place in dealt], sizes, limits)
     rows: list[Any] = collect(spark.range(0, len(paths), 1, tasks).mapInArrow(answer, _ROWS), len(paths))
     verdicts: list[list[Verdict]] = [[] for _ in paths]
     found: list[Found] = [*verdicts]
@@ -118,7 +151,7 @@ def _judge(spark: SparkSession, paths: Sequence[Path], sizes: Sizes) -> list[Fou
         if row["position"] == _UNJUDGED:
             found[place] = Unjudged(row["text"])
         elif row["position"] == _LARGE:
-            found[place] = Large(row["rows"], row["telemetry"])
+            found[place] = Large(row["rows"], row["telemetry"], msgspec.json.decode(row["text"], type=dict[int, bytes]))
         else:
             verdicts[place].append(engine.decode(row["text"]))
     return found
@@ -144,29 +177,101 @@ def _bytes(path: Path) -> int:
 # --- on the workers -------------------------------------------------------------------------------------------------
 
 
-def _answer(paths: list[str], sizes: Sizes, batches: Iterator[Any]) -> Iterator[Any]:
+def _answer(paths: list[str], sizes: Sizes, limits: Limits, batches: Iterator[Any]) -> Iterator[Any]:
     """Batches of `_ROWS` on the runs whose numbers arrive."""
     for batch in batches:
         places: list[int] = batch.column(0).to_pylist()
         for place in places:
             path = Path(paths[place])
-            rows = _rows(place, or_unjudged(path, partial(_look, path, sizes)))
+            rows = _rows(place, or_unjudged(path, partial(_look, lasting(limits), path, sizes)))
             columns = [list(column) for column in zip(*rows, strict=True)]
             if rows:
                 yield from pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), _SCHEMA).to_batches()
 
 
-def _look(path: Path, sizes: Sizes) -> Found:
-    each = stored.ready(path)
-    small = each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows
-    # A run that no checker takes apart is one group, and so one worker's, in any case: as transactions are.
-    whole = not any(wants(spec, BY_KEY) for spec in each.specs)
-    if small or whole or not _as_spark_reads_it(each):
-        return stored.judge_ready(each)
-    check_history_file(each.run.history_path)
-    if each.telemetry:
-        check_telemetry_file(each.run.telemetry_path)
-    return Large(each.rows, each.telemetry)
+def _look(by: Judge, path: Path, sizes: Sizes) -> Found:
+    """What became of a run."""
+    found = _in_order(path, judged(by, _Run(path, sizes)))
+    if found is not _TOO_LARGE:
+        return found
+    survey = judged(by, _Survey(path))
+    if not isinstance(survey, Judged):
+        return _in_order(path, survey)
+    if survey.problem is not None:
+        return Unjudged(f"{path}: the process that was reading its files {survey.problem}")
+    if survey.concluded is None:  # one group, and so one worker's, in any case
+        return _in_order(path, judged(by, _Run(path, None)))
+    if isinstance(survey.concluded, Unjudged):
+        return survey.concluded
+    broken = {place: engine.encode(each) for place, each in enumerate(survey.verdicts) if each.valid != "true"}
+    return msgspec.structs.replace(survey.concluded, broken=broken)
+
+
+_TOO_LARGE: Final = Large(0, 0)
+
+
+def _in_order(path: Path, found: Any) -> Any:
+    """The verdicts of a job; or that it found a run too large; or why there are none."""
+    if isinstance(found, Judged):
+        return found.verdicts
+    if isinstance(found, Stopped):
+        return stored.unread(path, found)
+    return _TOO_LARGE if isinstance(found, Large) else found
+
+
+@dataclass(frozen=True)
+class _Run(Job):
+    """The judging of a run in one piece, if it is no larger than that."""
+
+    path: Path
+    sizes: Sizes | None
+
+    def open(self, step: Callable[[str], None]) -> OpenedRun | Large | Unjudged:
+        return or_unjudged(self.path, partial(self._opened, step))
+
+    def _opened(self, step: Callable[[str], None]) -> OpenedRun | Large:
+        each, sizes = stored.ready(self.path, step), self.sizes
+        if sizes is None or (each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows):
+            return OpenedRun(stored.recorded(each, step), each.specs)
+        return Large(each.rows, each.telemetry)
+
+
+@dataclass(frozen=True)
+class _Survey(Job):
+    """What there is to know of a large run before it goes through Spark's tables: which checkers can be loaded, how
+    they take it apart, and that its files are sound."""
+
+    path: Path
+
+    def open(self, step: Callable[[str], None]) -> Opened | Unjudged:
+        return or_unjudged(self.path, lambda: _Surveyed(stored.ready(self.path, step)))
+
+
+class _Surveyed(Opened):
+    def __init__(self, each: Ready) -> None:
+        self._each = each
+        self.specs = each.specs
+
+    def answers(self, position: int) -> Iterator[Verdict]:
+        """That a checker can be loaded is "true"; of one that is unknown, whoever judges says so."""
+        name = self.specs[position].name
+        with contextlib.suppress(UsageError):
+            checker(name)
+        yield Verdict(checker=name, valid="true")
+
+    def conclude(self, verdicts: Sequence[Verdict], say: Say) -> Large | Unjudged | None:
+        return or_unjudged(self._each.run.path, lambda: self._large(verdicts, say.step))
+
+    def _large(self, verdicts: Sequence[Verdict], step: Callable[[str], None]) -> Large | None:
+        """The run, if it is worth taking apart: a run that no checker takes apart is one group, as transactions are."""
+        each = self._each
+        sound = [spec for spec, verdict in zip(each.specs, verdicts, strict=True) if verdict.valid == "true"]
+        if not any(wants(spec, BY_KEY) for spec in sound) or not _as_spark_reads_it(each):
+            return None
+        check_history_file(each.run.history_path)
+        if each.telemetry:
+            check_telemetry_file(each.run.telemetry_path)
+        return Large(each.rows, each.telemetry)
 
 
 def _as_spark_reads_it(each: Ready) -> bool:
@@ -189,5 +294,5 @@ def _rows(place: int, found: Found) -> list[_Row]:
     if isinstance(found, Unjudged):
         return [(place, _UNJUDGED, found.why.encode(errors="backslashreplace").decode(), None, None)]
     if isinstance(found, Large):
-        return [(place, _LARGE, None, found.rows, found.telemetry)]
+        return [(place, _LARGE, msgspec.json.encode(found.broken).decode(), found.rows, found.telemetry)]
     return [(place, position, engine.encode(verdict).decode(), None, None) for position, verdict in enumerate(found)]

@@ -13,7 +13,7 @@ that cannot be cut, or whose segments are not decided, goes there whole. A group
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,6 +22,9 @@ import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers import engine, models
+from splitbrain.checkers.isolation import limits as of_steps
+from splitbrain.checkers.isolation.confined import Done
+from splitbrain.checkers.isolation.judging import called, lasting
 from splitbrain.checkers.linearizable import Linearizable
 from splitbrain.checkers.linearizable.limits import Limits
 from splitbrain.checkers.linearizable.ops import show
@@ -114,8 +117,16 @@ class Split:
         return {"key": self.key, "segments": count, "tasks": self.tasks, "how": how}
 
 
-def split(spark: SparkSession, runs: Sequence[Ready], sizes: Sizes) -> dict[Where, Split]:
+def split(
+    spark: SparkSession, runs: Sequence[Ready], sizes: Sizes, limits: of_steps.Limits = of_steps.PER_CORE
+) -> dict[Where, Split]:
     """Split the hot keys of all runs.
+
+    Args:
+        spark: the session.
+        runs: whose keys.
+        sizes: what is hot.
+        limits: of the work on a key and of that on a segment.
 
     Raises:
         EngineError: Spark failed.
@@ -132,7 +143,7 @@ def split(spark: SparkSession, runs: Sequence[Ready], sizes: Sizes) -> dict[Wher
     specs = {run_id: large[number][1] for run_id, number in stored.ids.items()}
     places = {run_id: large[number][0] for run_id, number in stored.ids.items()}
     rows = union([table for table, _ in stored.histories]).select("run_id", "key", *COLUMNS).filter("process >= 0")
-    job = _Job(spark, rows, specs, sizes, len(runs))
+    job = _Job(spark, rows, specs, sizes, len(runs), limits)
     found = job.plans(job.hot())
     found = job.segments(found)
     return {(places[run_id], key, position): each for (run_id, key, position), each in found.items()}
@@ -213,13 +224,20 @@ class _Hot:
 
 class _Job:
     def __init__(
-        self, spark: SparkSession, rows: DataFrame, specs: Mapping[str, _OfRun], sizes: Sizes, runs: int
+        self,
+        spark: SparkSession,
+        rows: DataFrame,
+        specs: Mapping[str, _OfRun],
+        sizes: Sizes,
+        runs: int,
+        limits: of_steps.Limits,
     ) -> None:
         self._spark = spark
         self._rows = rows
         self._specs = specs
         self._sizes = sizes
         self._runs = runs
+        self._limits = limits
         self._bounds: dict[tuple[str, str | None], _Hot] = {}
 
     def hot(self) -> list[_Hot]:
@@ -238,15 +256,15 @@ class _Job:
             return {}
         self._bounds = {(each.run_id, each.key): each for each in hot}
         names = self._spark.createDataFrame([(each.run_id, each.key) for each in hot], "hot_run string, hot_key string")
-        specs, rows_per_segment = self._specs, self._sizes.segment_rows
+        specs, rows_per_segment, limits = self._specs, self._sizes.segment_rows, self._limits
 
         def planned(group: tuple[Any, ...], table: pa.Table) -> pa.Table:
             run_id, key = group[0].as_py(), group[1].as_py()
             ordered = engine.in_order(table)
-            rows = [
-                {"run_id": run_id, "key": key, "position": position, "outcome": _plan(ordered, spec, rows_per_segment)}
-                for position, spec in specs[run_id].items()
-            ]
+            rows: list[dict[str, Any]] = []
+            for position, spec in specs[run_id].items():
+                outcome = _apart(limits, "planning", _plan, ordered, spec, rows_per_segment)
+                rows.append({"run_id": run_id, "key": key, "position": position, "outcome": outcome})
             return pa.Table.from_pylist(rows, _arrow(_PLANNED))
 
         chosen = self._of(names, "hot_run", "hot_key", "left_semi")
@@ -268,7 +286,7 @@ class _Job:
             [row for where, each in cut.items() for row in self._ranges(where, each.plan)],
             "hot_run string, hot_key string, position int, segment int, first long, end long, bucket long",
         )
-        specs = self._specs
+        specs, limits = self._specs, self._limits
         vocabularies = {where: each.plan.vocabulary for where, each in cut.items()}
         shared = self._spark.sparkContext.broadcast((specs, vocabularies))
 
@@ -281,7 +299,8 @@ class _Job:
             spec = of_runs[run_id][position]
             row = {"run_id": run_id, "key": key, "position": position, "segment": number}
             row["task"] = 0 if context is None else context.partitionId()
-            row["outcome"] = _segment(engine.in_order(table), spec, of_keys[run_id, key, position])
+            table, vocabulary = engine.in_order(table), of_keys[run_id, key, position]
+            row["outcome"] = _apart(limits, "working out a segment", _segment, table, spec, vocabulary)
             return pa.Table.from_pylist([row], _arrow(_WORKED_OUT))
 
         columns = ("run_id", "key", "position", "segment")
@@ -347,6 +366,14 @@ def _composed(each: Split, outcomes: Mapping[int, Segment | str], tasks: int, sp
 def _arrow(schema: str) -> pa.Schema:
     kinds = {"string": pa.string(), "int": pa.int32(), "binary": pa.binary()}
     return pa.schema([(name, kinds[kind]) for name, kind in (each.split() for each in schema.split(", "))])
+
+
+def _apart(limits: of_steps.Limits, step: str, work: Callable[..., bytes], *args: Any) -> bytes:
+    """The pickle that some work gives in a process of its own: models are anybody's code."""
+    ended = called(lasting(limits), step, work, *args)
+    if isinstance(ended, Done):
+        return ended.answer
+    return pickle.dumps(None if work is _plan else ended.why)
 
 
 def _plan(table: pa.Table, spec: CheckerSpec, segment_rows: int) -> bytes:

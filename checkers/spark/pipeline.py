@@ -11,13 +11,18 @@ here, by the same code as in `splitbrain.checkers.engine`. A key with very many 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.isolation.confined import Stopped
+from splitbrain.checkers.isolation.judging import Job, Judge, Judged, Opened, judge, judged, lasting
+from splitbrain.checkers.isolation.limits import PER_CORE, Limits
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark import hot_keys
 from splitbrain.checkers.spark.by_path import Found, Large, apart, judge_by_path
@@ -25,12 +30,12 @@ from splitbrain.checkers.spark.frames import ROW, Frames, frames, no_telemetry, 
 from splitbrain.checkers.spark.hot_keys import Sizes, Split, Where
 from splitbrain.checkers.spark.jobs import collect, tasks_for
 from splitbrain.checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
-from splitbrain.checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, scopes, wants
+from splitbrain.checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, scopes, wants
 from splitbrain.checkers.spark.verdict_rows import VERDICTS, verdict_rows
 from splitbrain.checkers.spark.weaker import with_weaker_models
-from splitbrain.checkers.stored import Ready, Specs, Unjudged, or_unjudged, specs_for
-from splitbrain.checkers.verdict import CheckerSpec, Verdict
-from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
+from splitbrain.checkers.stored import Ready, Specs, Unjudged, or_unjudged, specs_for, unread
+from splitbrain.checkers.verdict import AnyChecker, CheckerSpec, Verdict
+from splitbrain.results.arrow import HISTORY_SCHEMA, conform, conform_telemetry
 from splitbrain.results.errors import DamagedRunError, EngineError, UsageError
 from splitbrain.results.store import RunDir
 
@@ -41,7 +46,9 @@ _Otherwise: TypeAlias = Mapping[int, CheckerSpec | None]
 """Checkers that judge a hot key with other options, by position; None for one that is settled."""
 
 
-def judge_runs(spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None) -> dict[Path, list[Verdict]]:
+def judge_runs(
+    spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None, limits: Limits = PER_CORE
+) -> dict[Path, list[Verdict]]:
     """One verdict per checker for every run, the same as `splitbrain.checkers.engine.judge` gives.
 
     The checkers are those that each run's test.json names. One that is unknown here, or whose options are wrong, breaks
@@ -51,13 +58,14 @@ def judge_runs(spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None
         spark: the session.
         runs: the folders of the runs.
         sizes: up to which size a run is judged by one worker, and from which size on a key is split.
+        limits: of each step of judging.
 
     Raises:
         EngineError: Spark failed.
         DamagedRunError: a run cannot be judged (`judge_apart` says of each whether it can).
     """
     judged: dict[Path, list[Verdict]] = {}
-    for path, found in judge_apart(spark, runs, sizes=sizes).items():
+    for path, found in judge_apart(spark, runs, sizes=sizes, limits=limits).items():
         if isinstance(found, Unjudged):
             raise DamagedRunError(found.why)
         judged[path] = found
@@ -65,7 +73,7 @@ def judge_runs(spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None
 
 
 def judge_apart(
-    spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None
+    spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None, limits: Limits = PER_CORE
 ) -> dict[Path, list[Verdict] | Unjudged]:
     """The same for runs of which some may be damaged: those get no verdict, and keep no other from its own.
 
@@ -73,35 +81,69 @@ def judge_apart(
         EngineError: Spark failed.
     """
     paths, sizes = list(runs), sizes or Sizes()
-    found = dict(zip(paths, judge_by_path(spark, paths, sizes), strict=True))
-    large: dict[Path, Ready] = {}
-    for path, each in found.items():
-        if isinstance(each, Large):
-            specs = or_unjudged(path, lambda path=path: specs_for(RunDir(path)))
-            if isinstance(specs, Unjudged):
-                found[path] = specs
-            else:
-                large[path] = Ready(RunDir(path), specs, each.rows, each.telemetry)
-    judged = apart(spark, list(large), lambda some: _judge_large(spark, [large[path] for path in some], sizes))
-    found.update(zip(large, judged, strict=True))
+    with judge(limits) as here:
+        found = dict(zip(paths, judge_by_path(spark, paths, sizes, limits, here), strict=True))
+        large: dict[Path, Ready] = {}
+        for path, each in found.items():
+            if isinstance(each, Large):
+                ready = or_unjudged(path, partial(_ready, path, each))
+                if isinstance(ready, Unjudged):
+                    found[path] = ready
+                else:
+                    large[path] = ready
+        task = _Large(spark, sizes, limits, here)
+        judged_large = apart(spark, list(large), lambda some: task.judge([large[path] for path in some]))
+    found.update(zip(large, judged_large, strict=True))
     return {path: each for path, each in found.items() if not isinstance(each, Large)}
 
 
-def _judge_large(spark: SparkSession, runs: Sequence[Ready], sizes: Sizes) -> list[Found]:
-    splits = hot_keys.split(spark, runs, sizes)
-    judged = _judge_groups(spark, runs, splits)
-    merged = [
-        _merge(each.specs, {**judged.get(place, {}), **_judge_nothing(each)}, _splits_of(splits, place))
-        for place, each in enumerate(runs)
-    ]
-    return [*with_weaker_models(spark, runs, merged)]
+def _ready(path: Path, large: Large) -> Ready:
+    """A large run, without the checkers that cannot be loaded: nothing here tries to load them again."""
+    run = RunDir(path)
+    specs = tuple(_NONE if place in large.broken else spec for place, spec in enumerate(specs_for(run)))
+    return Ready(run, specs, large.rows, large.telemetry, large.broken)
+
+
+_NONE: Final = CheckerSpec("")
+"""A checker that nothing has this name of, and that so wants nothing."""
+
+
+@dataclass(frozen=True)
+class _Large:
+    """The judging of large runs, whose rows go through Spark."""
+
+    spark: SparkSession
+    sizes: Sizes
+    limits: Limits
+    here: Judge
+
+    def judge(self, runs: Sequence[Ready]) -> list[Found]:
+        """What became of each run."""
+        splits = hot_keys.split(self.spark, runs, self.sizes, self.limits)
+        groups = _judge_groups(self.spark, runs, splits, self.limits)
+        merged = [self._merged(each, place, groups.get(place, {}), splits) for place, each in enumerate(runs)]
+        return [*with_weaker_models(self.spark, runs, merged, self.limits)]
+
+    def _merged(
+        self, each: Ready, place: int, parts: Mapping[int, list[Verdict]], splits: Mapping[Where, Split]
+    ) -> list[Verdict] | Unjudged:
+        """The verdicts on a run from those on its groups, merged in a process of its own: checkers do that."""
+        job = _Merge(
+            each,
+            {position: list(map(engine.encode, some)) for position, some in parts.items()},
+            _splits_of(splits, place),
+        )
+        found = or_unjudged(each.run.path, lambda: judged(self.here, job))
+        if isinstance(found, Judged):
+            return found.verdicts
+        return unread(each.run.path, found) if isinstance(found, Stopped) else found
 
 
 # --- on the driver --------------------------------------------------------------------------------------------------
 
 
 def _judge_groups(
-    spark: SparkSession, runs: Sequence[Ready], splits: Mapping[Where, Split]
+    spark: SparkSession, runs: Sequence[Ready], splits: Mapping[Where, Split], limits: Limits
 ) -> dict[int, dict[int, list[Verdict]]]:
     """Verdicts on all groups: by the run's place in `runs`, then by the checker's place in its specs."""
     stored = frames(spark, runs)
@@ -119,15 +161,16 @@ def _judge_groups(
     def judge_history(group: tuple[Any, ...], table: pa.Table) -> pa.Table:
         run_id, scope, key = (each.as_py() for each in group)
         of_run, of_key = specs.value[0][run_id], specs.value[1].get((run_id, key), {}) if scope == BY_KEY else {}
-        return _judge_group(run_id, scope, of_run, with_null_lists(table), of_key)
+        return _judge_apart(limits, run_id, scope, of_run, with_null_lists(table), otherwise=of_key)
 
     def judge_telemetry(group: tuple[Any, ...], table: pa.Table) -> pa.Table:
         run_id = group[0].as_py()
-        return _judge_group(run_id, OF_TELEMETRY, specs.value[0][run_id], with_null_voters(table))
+        return _judge_apart(limits, run_id, OF_TELEMETRY, specs.value[0][run_id], with_null_voters(table))
 
     def judge_whole(group: tuple[Any, ...], history: pa.Table, telemetry: pa.Table) -> pa.Table:
         run_id = group[0].as_py()
-        return _judge_whole(run_id, specs.value[0][run_id], with_null_lists(history), with_null_voters(telemetry))
+        tables = with_null_lists(history), with_null_voters(telemetry)
+        return _judge_apart(limits, run_id, WHOLE, specs.value[0][run_id], *tables)
 
     verdicts: list[DataFrame] = []
     if stored.histories:
@@ -215,87 +258,131 @@ def _splits_of(splits: Mapping[Where, Split], place: int) -> dict[int, list[Spli
     return {position: sorted(each, key=lambda one: one.key or "") for position, each in found.items()}
 
 
-def _merge(specs: Specs, judged: Mapping[int, list[Verdict]], splits: Mapping[int, Sequence[Split]]) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for position, spec in enumerate(specs):
-        hot = splits.get(position, ())
-        parts = hot_keys.whole(judged.get(position, ()), hot)
+@dataclass(frozen=True)
+class _Merge(Job, Opened):
+    """The verdicts on a run from those on its groups.
+
+    Attributes:
+        each: the run.
+        parts: by position of the checker, as JSON.
+        splits: its hot keys, by position of the checker.
+    """
+
+    each: Ready
+    parts: Mapping[int, list[bytes]]
+    splits: Mapping[int, Sequence[Split]]
+
+    def open(self, step: Callable[[str], None]) -> Opened:
+        return self
+
+    @property
+    def specs(self) -> Specs:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.each.specs
+
+    def answers(self, position: int) -> Iterator[Verdict]:
+        if position in self.each.broken:
+            yield engine.decode(self.each.broken[position])
+            return
+        spec, hot = self.specs[position], self.splits.get(position, ())
+        given = map(engine.decode, self.parts.get(position, ()))
         try:
+            parts = hot_keys.whole([*given, *self._of_nothing(spec)], hot)
+            wrong = next((part for part in parts if part.valid == "false"), None)
+            if wrong is not None:
+                yield wrong
             merged = engine.merge(checker(spec.name), spec, sorted(parts, key=engine.by_key_order))
-            verdicts.append(hot_keys.with_hot_keys(merged, hot))
+            yield hot_keys.with_hot_keys(merged, hot)
         except UsageError as error:
-            verdicts.append(engine.broken(spec.name, error, "being set up"))
-    return verdicts
+            yield engine.broken(spec.name, error, "being set up")
 
-
-def _judge_nothing(each: Ready) -> dict[int, list[Verdict]]:
-    """Verdicts on a run without a single op, or without telemetry: no row, hence no group, speaks for it."""
-    without: list[tuple[str, pa.Table]] = []
-    if not each.rows:
-        without.append((BY_RUN, HISTORY_SCHEMA.empty_table()))
-    if not each.telemetry:
-        without.append((OF_TELEMETRY, TELEMETRY_SCHEMA.empty_table()))
-    found = {
-        position: _verdicts(_judge_group("", scope, (spec,), nothing))
-        for scope, nothing in without
-        for position, spec in enumerate(each.specs)
-        if wants(spec, scope)
-    }
-    if not each.rows:
-        telemetry = each.run.telemetry() if each.telemetry else None
-        for position, spec in enumerate(each.specs):
-            if wants(spec, WHOLE):
-                rows = _judge_whole("", (spec,), HISTORY_SCHEMA.empty_table(), telemetry)
-                found[position] = _verdicts(rows)
-    return found
-
-
-def _verdicts(rows: pa.Table) -> list[Verdict]:
-    return [engine.decode(text) for text in rows.column("verdict").to_pylist() if text is not None]
+    def _of_nothing(self, spec: CheckerSpec) -> Iterator[Verdict]:
+        """The verdict on a run without a single op, or without telemetry: no row, hence no group, speaks for it."""
+        each, found, no_ops = self.each, checker(spec.name), HISTORY_SCHEMA.empty_table()
+        if found.partition == "telemetry":
+            if not each.telemetry:
+                yield engine.check_telemetry(found, spec, None)
+        elif found.partition == "whole run":
+            if not each.rows:
+                yield engine.check_whole(found, spec, no_ops, each.run.telemetry() if each.telemetry else None)
+        elif found.partition == "run" and not each.rows:
+            yield engine.check_partition(found, spec, no_ops)
 
 
 # --- on the workers -------------------------------------------------------------------------------------------------
 
 
-def _judge_whole(run_id: str, specs: Specs, history: pa.Table, telemetry: pa.Table | None) -> pa.Table:
-    """Rows of `VERDICTS`: one for each of the run's checkers that judges history and telemetry together."""
-    ops = engine.in_order(conform(history))
-    nodes_rows = None if telemetry is None else _in_written_order(telemetry)
-    found: list[tuple[int, Verdict]] = []
-    for position, spec in enumerate(specs):
-        if not wants(spec, WHOLE):
-            continue
-        each = checker(spec.name)
-        assert each.partition == "whole run"
-        found.append(
-            (position, _or_broken(spec, lambda each=each, spec=spec: engine.check_whole(each, spec, ops, nodes_rows)))
-        )
-    return verdict_rows(run_id, found)
+@dataclass(frozen=True)
+class _Group(Job):
+    """Rows that some checkers of a run judge together.
+
+    Attributes:
+        scope: which kind of group it is.
+        specs: who judges it.
+        tables: as Arrow writes them.
+    """
+
+    scope: str
+    specs: Specs
+    tables: tuple[bytes, ...]
+
+    def open(self, step: Callable[[str], None]) -> Opened:
+        step("reading rows that Spark has sent")
+        return _OpenedGroup(self.scope, self.specs, [pa.ipc.open_stream(table).read_all() for table in self.tables])
+
+
+class _OpenedGroup(Opened):
+    def __init__(self, scope: str, specs: Specs, tables: Sequence[pa.Table]) -> None:
+        self.specs = specs
+        first, *others = tables
+        self._table = _in_written_order(first) if scope == OF_TELEMETRY else engine.in_order(conform(first))
+        self._telemetry = [_in_written_order(table) for table in others]
+
+    def answers(self, position: int) -> Iterator[Verdict]:
+        spec = self.specs[position]
+        try:
+            yield self._verdict(checker(spec.name), spec)
+        except UsageError as error:
+            yield engine.broken(spec.name, error, "being set up")
+
+    def _verdict(self, each: AnyChecker, spec: CheckerSpec) -> Verdict:
+        if each.partition == "whole run":
+            return engine.check_whole(each, spec, self._table, self._telemetry[0])
+        if each.partition == "telemetry":
+            return engine.check_telemetry(each, spec, self._table)
+        return engine.check_partition(each, spec, self._table)
 
 
 def _in_written_order(telemetry: pa.Table) -> pa.Table:
     return conform_telemetry(telemetry.sort_by(ROW) if ROW in telemetry.column_names else telemetry)
 
 
-def _judge_group(
-    run_id: str, scope: str, specs: Specs, table: pa.Table, otherwise: _Otherwise | None = None
+def _judge_apart(
+    limits: Limits,
+    run_id: str,
+    scope: str,
+    specs: Specs,
+    *tables: pa.Table,
+    otherwise: _Otherwise | None = None,
 ) -> pa.Table:
     """Rows of `VERDICTS`: one for each of the run's checkers that judges this kind of group and is not settled."""
-    part = _in_written_order(table) if scope == OF_TELEMETRY else engine.in_order(conform(table))
-    found: list[tuple[int, Verdict]] = []
-    for position, of_run in enumerate(specs):
-        spec = (otherwise or {}).get(position, of_run)
-        if spec is None or not wants(spec, scope):
-            continue
-        each = checker(spec.name)
-        assert each.partition != "whole run"
-        judge = engine.check_telemetry if scope == OF_TELEMETRY else engine.check_partition
-        found.append((position, _or_broken(spec, lambda each=each, spec=spec, judge=judge: judge(each, spec, part))))
-    return verdict_rows(run_id, found)
+    chosen = {position: (otherwise or {}).get(position, spec) for position, spec in enumerate(specs)}
+    judging = {position: spec for position, spec in chosen.items() if spec is not None and wants(spec, scope)}
+    if not judging:
+        return verdict_rows(run_id, [])
+    job = _Group(scope, tuple(judging.values()), tuple(map(_as_bytes, tables)))
+    found = judged(lasting(limits), job)
+    if isinstance(found, Stopped):
+        verdicts = [
+            engine.stopped(spec.name, f"{found.why} while {found.step}", found.details, None)
+            for spec in judging.values()
+        ]
+    else:
+        verdicts = found.verdicts
+    return verdict_rows(run_id, list(zip(judging, verdicts, strict=True)))
 
 
-def _or_broken(spec: CheckerSpec, check: Callable[[], Verdict]) -> Verdict:
-    try:
-        return check()
-    except UsageError as error:
-        return engine.broken(spec.name, error, "being set up")
+def _as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()

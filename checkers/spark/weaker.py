@@ -14,9 +14,12 @@ import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.isolation.confined import Done
+from splitbrain.checkers.isolation.judging import called, lasting
+from splitbrain.checkers.isolation.limits import Limits
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark.jobs import collect
-from splitbrain.checkers.stored import Ready
+from splitbrain.checkers.stored import Ready, Unjudged
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.checkers.weaker import ROWS_MAX, too_large
 from splitbrain.results.store import RunDir
@@ -37,22 +40,24 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 def with_weaker_models(
-    spark: SparkSession, runs: Sequence[Ready], judged: Sequence[Sequence[Verdict]]
-) -> list[list[Verdict]]:
+    spark: SparkSession, runs: Sequence[Ready], judged: Sequence[list[Verdict] | Unjudged], limits: Limits
+) -> list[list[Verdict] | Unjudged]:
     """The verdicts on runs; those that one is not linearizable with what is known of weaker models.
 
     Raises:
         EngineError: Spark failed.
     """
-    answers = [list(verdicts) for verdicts in judged]
+    answers = [each if isinstance(each, Unjudged) else list(each) for each in judged]
     places: list[tuple[int, int]] = []
     questions: list[bytes] = []
-    for place, (run, verdicts) in enumerate(zip(runs, judged, strict=True)):
+    for place, (run, verdicts) in enumerate(zip(runs, answers, strict=True)):
+        if isinstance(verdicts, Unjudged):
+            continue
         for position, (spec, verdict) in enumerate(zip(run.specs, verdicts, strict=True)):
             if verdict.valid != "false" or not engine.is_linearizability(checker(spec.name)):
                 continue
             if run.rows > ROWS_MAX:
-                answers[place][position] = too_large(verdict)
+                verdicts[position] = too_large(verdict)
                 continue
             places.append((place, position))
             path = str(run.run.path.absolute())
@@ -60,25 +65,37 @@ def with_weaker_models(
     if not questions:
         return answers
     tasks = min(len(questions), spark.sparkContext.defaultParallelism)
-    asked = spark.range(0, len(questions), 1, tasks).mapInArrow(partial(_answer, questions), _ROWS)
+    asked = spark.range(0, len(questions), 1, tasks).mapInArrow(partial(_answer, questions, limits), _ROWS)
     rows: list[Any] = collect(asked, len(questions))
     for row in rows:
         place, position = places[int(row["number"])]
-        answers[place][position] = engine.decode(row["verdict"])
+        found = answers[place]
+        assert not isinstance(found, Unjudged)
+        found[position] = engine.decode(row["verdict"])
     return answers
 
 
 # --- on the workers -------------------------------------------------------------------------------------------------
 
 
-def _answer(questions: list[bytes], batches: Iterator[Any]) -> Iterator[Any]:
+def _answer(questions: list[bytes], limits: Limits, batches: Iterator[Any]) -> Iterator[Any]:
     """Batches of `_ROWS` on the questions whose numbers arrive."""
     for batch in batches:
         numbers: list[int] = batch.column(0).to_pylist()
         for number in numbers:
-            asked = msgspec.json.decode(questions[number], type=_Question)
-            verdict, each = engine.decode(asked.verdict), checker(asked.spec.name)
-            history = engine.in_order(RunDir(Path(asked.path)).history())
-            found = engine.with_weaker_models(verdict, each, asked.spec, history)
-            row = {"number": [number], "verdict": [engine.encode(found).decode()]}
-            yield from pa.table(row, _SCHEMA).to_batches()
+            ended = called(lasting(limits), "asking for weaker models", _found, questions[number])
+            if isinstance(ended, Done):
+                found = ended.answer
+            else:
+                asked = msgspec.json.decode(questions[number], type=_Question)
+                known = engine.decode(asked.verdict)
+                found = engine.encode(engine.stopped(known.checker, ended.why, ended.details, known))
+            yield from pa.table({"number": [number], "verdict": [found.decode()]}, _SCHEMA).to_batches()
+
+
+def _found(question: bytes) -> bytes:
+    """The verdict with what is known of weaker models."""
+    asked = msgspec.json.decode(question, type=_Question)
+    verdict, each = engine.decode(asked.verdict), checker(asked.spec.name)
+    history = engine.in_order(RunDir(Path(asked.path)).history())
+    return engine.encode(engine.with_weaker_models(verdict, each, asked.spec, history))

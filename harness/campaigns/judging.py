@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from splitbrain.checkers import engine, stored
+from splitbrain.checkers.isolation.judging import judge_tables
+from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.verdict import Outcome, Verdict
 from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
 from splitbrain.results.clocks import Clocks, clocks_in
@@ -47,16 +49,20 @@ class Conclusion(msgspec.Struct, frozen=True):
 
 
 def judge_inline(
-    run: RunDir, harness_error: str | None = None, progress: Callable[[str], None] = lambda _: None
+    run: RunDir,
+    harness_error: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    limits: Limits = DEFAULT,
 ) -> Conclusion:
-    """Judge one run in this process; `progress` is called with the name of each checker before it judges.
+    """Judge one run on this machine; `progress` is called with the name of each checker before it judges.
 
     Raises:
         SplitbrainError: the run cannot be read.
         JudgingStoppedError: an interrupt, or too little memory.
     """
     with advising_on_interrupt(command_for(run.path)):
-        return _judged_here(finish(run), harness_error, progress)
+        return _judged_here(finish(run), harness_error, progress, limits)
 
 
 def judge_with_spark(
@@ -84,6 +90,7 @@ def judge_run(
     spark: Callable[[], Spark],
     harness_error: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    limits: Limits = DEFAULT,
 ) -> Conclusion:
     """Judge one run with the engine of that name; `spark` gives the session where one is needed.
 
@@ -94,12 +101,16 @@ def judge_run(
         from splitbrain.checkers.spark.pipeline import judge_runs
 
         path = run.folder.path
-        return _conclude(run, judge_runs(spark().session, [path])[path], "spark", harness_error)
-    return _judged_here(run, harness_error, progress)
+        verdicts = judge_runs(spark().session, [path], limits=msgspec.structs.replace(limits, at_once=0))[path]
+        return _conclude(run, verdicts, "spark", harness_error)
+    return _judged_here(run, harness_error, progress, limits)
 
 
-def _judged_here(run: LoadedRun, harness_error: str | None, progress: Callable[[str], None]) -> Conclusion:
-    verdicts = engine.judge_each(run.history, stored.specs_of(run), run.telemetry, progress=progress)
+def _judged_here(
+    run: LoadedRun, harness_error: str | None, progress: Callable[[str], None], limits: Limits
+) -> Conclusion:
+    specs = stored.specs_of(run)
+    verdicts = judge_tables(run.history, specs, run.telemetry, limits=limits, progress=progress)
     return _conclude(run, verdicts, "inline", harness_error)
 
 

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from splitbrain.checkers import engine, stored
+from splitbrain.checkers.isolation.confined import Say, Stopped
+from splitbrain.checkers.isolation.judging import Job, Judge, Opened, judge, judged
+from splitbrain.checkers.isolation.limits import DEFAULT, PER_CORE, Limits
 from splitbrain.checkers.stored import Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Outcome, Verdict, worst
 from splitbrain.harness.campaigns.judging import keep_verdicts, write_pages
 from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
+from splitbrain.results.errors import EngineError
 from splitbrain.results.loaded import LoadedRun, finish, load
+from splitbrain.results.quantities import counted
 from splitbrain.results.store import Judgement, RunDir
 
 if TYPE_CHECKING:
@@ -80,8 +87,14 @@ def judge_in_batches(
     pages: Pages | None,
     show: Callable[[int], None],
     warn: Warn,
+    *,
+    limits: Limits = PER_CORE,
 ) -> list[Judged]:
     """Judge runs with the Spark pipeline, in their order.
+
+    A run that cannot be judged, or whose page cannot be written, is a harness error; the other runs still get their
+    verdicts and pages. If Spark fails as a whole (no room for its temporary files, no Java any more), a warning says
+    why, and the runs that are left are judged one by one by this machine.
 
     Args:
         runs: what to judge.
@@ -89,50 +102,116 @@ def judge_in_batches(
         pages: who writes the pages.
         show: called after each batch with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
-
-    A run that cannot be judged, or whose page cannot be written, is a harness error; the other runs still get their
-    verdicts and pages.
-
-    Raises:
-        EngineError: Spark failed.
+        limits: of reading a run and of each of its checkers.
     """
     from splitbrain.checkers.spark.pipeline import judge_apart
 
-    judged: list[Judged] = []
+    done: list[Judged] = []
     for begin in range(0, len(runs), BATCH_RUNS):
         batch = runs[begin : begin + BATCH_RUNS]
-        judged += _keep_all(batch, judge_apart(spark.session, [run.path for run in batch]), pages, "spark", warn)
-        show(len(judged))
-    return judged
+        try:
+            found = judge_apart(spark.session, [run.path for run in batch], limits=limits)
+        except EngineError as error:
+            rest = runs[begin:]
+            warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
+            return [*done, *judge_one_by_one(rest, partial(_show_more, show, begin), warn, limits=alone_with(limits))]
+        done += _keep_all(batch, found, pages, "spark", warn)
+        show(len(done))
+    return done
 
 
-def judge_one_by_one(runs: Sequence[RunDir], show: Callable[[int], None], warn: Warn) -> list[Judged]:
-    """Judge runs one by one in this process, as `judge_in_batches` does; `show` is called after each."""
-    judged: list[Judged] = []
-    for run in runs:
-        judged.append(_judge_here(run, warn))
-        show(len(judged))
-    return judged
+def _show_more(show: Callable[[int], None], before: int, more: int) -> None:
+    show(before + more)
 
 
-def _judge_here(run: RunDir, warn: Warn) -> Judged:
-    def judge() -> tuple[LoadedRun, list[Verdict], Judgement]:
-        loaded = finish(run)
-        run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
-        verdicts = stored.judge(loaded)
-        return loaded, verdicts, keep_verdicts(run, loaded.document, verdicts, "inline", _lost(run))
+def alone_with(limits: Limits) -> Limits:
+    """The limits of a process that judges alone on this machine."""
+    return msgspec.structs.replace(limits, at_once=1)
 
-    found = or_unjudged(run.path, judge)
+
+def judge_one_by_one(
+    runs: Sequence[RunDir], show: Callable[[int], None], warn: Warn, *, limits: Limits = DEFAULT
+) -> list[Judged]:
+    """Judge runs one by one in a process that is forked from this one, as `judge_in_batches` does.
+
+    Args:
+        runs: what to judge.
+        show: called after each with how many runs are judged.
+        warn: called with the reason why a run has no verdict or no page.
+        limits: of reading a run, of each of its checkers, and of its page.
+    """
+    done: list[Judged] = []
+    with judge(limits) as by:
+        for run in runs:
+            done.append(_judge_one(by, run, warn))
+            show(len(done))
+    return done
+
+
+def _judge_one(by: Judge, run: RunDir, warn: Warn) -> Judged:
+    kept: list[Judgement | Unjudged] = []
+    found = or_unjudged(run.path, lambda: judged(by, _Stored(run.path), found=kept.append))
+    if isinstance(found, Stopped):
+        found = stored.unread(run.path, found)
     if isinstance(found, Unjudged):
-        warn(_damaged(run, found).said)
-        return _damaged(run, found)
-    loaded, verdicts, judgement = found
-    problem = None
-    try:
-        write_pages(loaded, judgement, verdicts)
-    except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-    return _without_page(_judged(run, verdicts, judgement), problem, warn)
+        return _warned(_damaged(run, found), warn)
+    keeping = kept[0] if kept else _kept(run, found.verdicts, "inline")
+    if isinstance(keeping, Unjudged):
+        return _warned(_damaged(run, keeping), warn)
+    problem = found.concluded if found.problem is None else f"the process that wrote it {found.problem}"
+    return _without_page(_judged(run, found.verdicts, keeping), problem, warn)
+
+
+def _warned(judged: Judged, warn: Warn) -> Judged:
+    warn(judged.said)
+    return judged
+
+
+@dataclass(frozen=True)
+class _Stored(Job):
+    """A stored run, which is judged and gets its verdict and its page where it is opened."""
+
+    path: Path
+
+    def open(self, step: Callable[[str], None]) -> Opened | Unjudged:
+        return or_unjudged(self.path, lambda: self._opened(step))
+
+    def _opened(self, step: Callable[[str], None]) -> Opened:
+        run = RunDir(self.path)
+        loaded = finish(run, step)
+        step(f"reading {self.path / 'verdict.json'}")
+        run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
+        return _OpenedStored(loaded)
+
+
+class _OpenedStored(stored.OpenedRun):
+    def __init__(self, loaded: LoadedRun) -> None:
+        super().__init__(engine.Recorded(loaded.history, loaded.telemetry), stored.specs_of(loaded))
+        self._loaded = loaded
+
+    def conclude(self, verdicts: Sequence[Verdict], say: Say) -> str | None:
+        """Write the verdict, then the page: why there is none, or None."""
+        run = self._loaded.folder
+        kept = _kept(run, verdicts, "inline", self._loaded.document)
+        say.found(kept)
+        if isinstance(kept, Unjudged):
+            return None
+        try:
+            write_pages(self._loaded, kept, verdicts)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+def _kept(
+    run: RunDir, verdicts: Sequence[Verdict], by: str, document: Mapping[str, Any] | None = None
+) -> Judgement | Unjudged:
+    """The verdicts of a run in its folder; or why they cannot be there."""
+
+    def keep() -> Judgement:
+        return keep_verdicts(run, run.read_test() if document is None else document, verdicts, by, _lost(run))
+
+    return or_unjudged(run.path, keep)
 
 
 def _keep_all(
@@ -146,7 +225,7 @@ def _keep_all(
     kept = [_keep(run, found[run.path], by) for run in runs]
     for each in kept:
         if each.damaged:
-            warn(each.said)
+            _warned(each, warn)
     sound = {each.run.path for each in kept if not each.damaged}
     verdicts = {path: each for path, each in found.items() if path in sound and not isinstance(each, Unjudged)}
     problems = _write_all(pages, verdicts)
@@ -156,7 +235,7 @@ def _keep_all(
 def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str) -> Judged:
     if isinstance(verdicts, Unjudged):
         return _damaged(run, verdicts)
-    kept = or_unjudged(run.path, lambda: keep_verdicts(run, run.read_test(), verdicts, by, _lost(run)))
+    kept = _kept(run, verdicts, by)
     return _damaged(run, kept) if isinstance(kept, Unjudged) else _judged(run, verdicts, kept)
 
 

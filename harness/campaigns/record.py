@@ -16,6 +16,7 @@ from splitbrain.harness.campaigns.display import Display, Displays, silent
 from splitbrain.results.errors import RunEndedError, SplitbrainError
 
 if TYPE_CHECKING:
+    from splitbrain.checkers.isolation.limits import Limits
     from splitbrain.checkers.spark.session import Spark
     from splitbrain.harness.campaigns.judging import Conclusion
     from splitbrain.harness.campaigns.runlog import RunLog
@@ -41,6 +42,7 @@ def run_and_judge(
     master: str = MASTER,
     notes: Mapping[str, Any] = NOTHING,
     displays: Displays = silent,
+    limits: Limits | None = None,
 ) -> Conclusion:
     """Run a test and judge it with every checker that applies, by the procedure of `splitbrain run`.
 
@@ -54,6 +56,7 @@ def run_and_judge(
         master: Spark's.
         notes: as for `record`.
         displays: makes what shows how it goes.
+        limits: of each checker's time and memory; None for the default ones.
 
     With Spark, the session starts when the heal phase begins: a JVM that starts during the faults would disturb
     elections on a small machine, one that starts afterwards would keep people waiting.
@@ -61,6 +64,7 @@ def run_and_judge(
     Raises:
         SplitbrainError: the test could not be run, or what it left could not be judged.
     """
+    from splitbrain.checkers.isolation.limits import DEFAULT
     from splitbrain.harness.campaigns.documents import keep_plan
     from splitbrain.harness.campaigns.judges import with_judges
     from splitbrain.harness.campaigns.judging import judge_run
@@ -80,7 +84,14 @@ def run_and_judge(
         with display.during("judging", kept) as progress, advising_on_interrupt(again):
             loaded = finish(run)
             keep_plan(loaded, test)
-            return judge_run(loaded, engine_name=engine, spark=spark, harness_error=error, progress=progress)
+            return judge_run(
+                loaded,
+                engine_name=engine,
+                spark=spark,
+                harness_error=error,
+                progress=progress,
+                limits=limits or DEFAULT,
+            )
 
 
 def record(

@@ -17,6 +17,7 @@ from splitbrain.results.errors import RunNotFoundError, UsageError
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
+    from splitbrain.checkers.isolation.limits import Limits
     from splitbrain.harness.campaigns.many import Judged
     from splitbrain.results.store import RunDir, Store
 
@@ -28,20 +29,30 @@ STARTED: Final = "Spark is up"
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @options.stored
 @options.engine
+@options.limits
 @options.as_json
 @click.pass_context
 def command(
-    ctx: click.Context, runs: tuple[str, ...], store: str, engine: str | None, master: str, as_json: bool
+    ctx: click.Context,
+    runs: tuple[str, ...],
+    store: str,
+    engine: str | None,
+    master: str,
+    checker_time: float | None,
+    checker_memory: int | None,
+    as_json: bool,
 ) -> None:
     """Judge stored runs again, in one pass of the Spark pipeline: all runs of a store, or those named.
 
     A RUN is the path of its folder, its name, the beginning of its name, or "latest". If the controller of a run was
     killed, the run is recovered first: every operation that was flushed is judged. A damaged run is listed with the
-    file and the cause, and counts as a harness error; the other runs are still judged. Runs that are still in progress
-    are listed and skipped.
+    file and the cause, and counts as a harness error; the other runs are still judged. So is a run with a checker that
+    breaks, ends its process, or needs more than its limits: what the other checkers found is kept. Runs that are still
+    in progress are listed and skipped.
     """
     engine = options.engine_of_a_store(engine)
     options.check_master(ctx, engine, master)
+    limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
 
     from splitbrain.checkers.verdict import worst
     from splitbrain.harness.campaigns.rejudging import advising_on_interrupt
@@ -53,7 +64,7 @@ def command(
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
     with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where])):
-        judged = _judge(chosen, engine, master)
+        judged = _judge(chosen, engine, master, limits)
     if as_json:
         _print_json(judged)
     else:
@@ -106,7 +117,7 @@ def _standing(run: RunDir) -> str:
     return "empty" if began is False else "over"
 
 
-def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
+def _judge(runs: list[RunDir], engine: str, master: str, limits: Limits) -> list[Judged]:
     from splitbrain.harness.campaigns.many import judge_in_batches, judge_one_by_one, page_writers
     from splitbrain.harness.campaigns.planned import cores
     from splitbrain.harness.cli.steps import Steps
@@ -125,7 +136,7 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
 
         if engine == "inline":
             stack.enter_context(steps).describe("judging runs")
-            return judge_one_by_one(runs, show, _warn)
+            return judge_one_by_one(runs, show, _warn, limits=limits)
         from splitbrain.checkers.spark.session import session
 
         click.echo(f"starting Spark ({master}) for {counted(len(runs), 'run')}", err=True)
@@ -136,7 +147,7 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         steps.describe("judging runs")
         began_s = time.monotonic()
-        return judge_in_batches(runs, spark, pages, show, _warn)
+        return judge_in_batches(runs, spark, pages, show, _warn, limits=limits)
 
 
 def _print_json(judged: list[Judged]) -> None:

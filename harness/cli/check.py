@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -11,14 +12,23 @@ import click
 import msgspec
 
 from splitbrain.harness.cli import counterexample, options, parsing
-from splitbrain.results.errors import HistoryFormatError, SplitbrainError, UnknownNameError, UsageError
+from splitbrain.results.errors import (
+    DamagedRunError,
+    HistoryFormatError,
+    SplitbrainError,
+    UnknownNameError,
+    UsageError,
+)
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from splitbrain.checkers.isolation.confined import Confined, Say
+    from splitbrain.checkers.isolation.errors import Carried
     from splitbrain.checkers.long_histories import LongHistory
     from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
+    from splitbrain.harness.cli.steps import Steps
     from splitbrain.results.formats.rows import Independent
 
 
@@ -103,6 +113,7 @@ MEMORY_MAX_MB: Final = 1 << 30
     help="With --workload: let elle-cli judge the history, too, and show where it differs. SPLITBRAIN_ELLE_CLI names "
     "its jar.",
 )
+@options.limits
 @counterexample.option
 @click.option("--no-picture", is_flag=True, help="No picture, as without --picture; for scripts.")
 @options.as_json
@@ -121,6 +132,8 @@ def command(
     memory_limit: int,
     witness_time: float | None,
     oracle: str | None,
+    checker_time: float | None,
+    checker_memory: int | None,
     picture: str | None,
     no_picture: bool,
     as_json: bool,
@@ -128,7 +141,7 @@ def command(
     """Judge history files: is what clients saw allowed?
 
     A FILE is a history in one of the formats, the folder of a stored run, or - for standard input. If a file cannot be
-    judged, the others still are.
+    judged, or its checker breaks or needs more than its limits, the others still are judged.
 
     \b
     Examples:
@@ -138,16 +151,17 @@ def command(
       splitbrain check --checker set history.jsonl
       splitbrain check --workload list-append --consistency-model snapshot-isolation history.edn
     """
-    from splitbrain.checkers.verdict import CheckerSpec, outcome, worst
+    from splitbrain.checkers.isolation.confined import Confined
+    from splitbrain.checkers.verdict import CheckerSpec, worst
     from splitbrain.harness.cli.histories import refuse_missing
     from splitbrain.harness.cli.steps import Steps
-    from splitbrain.results.store import plain_verdict
 
     # Objects imported so far live until the end. The interpreter must not free them at exit: that would take a tenth of
     # the check of a small history. A user's own models are imported later and are not affected.
     gc.freeze()
     if no_picture and picture is not None:
         raise UsageError("--picture and --no-picture exclude each other: remove one of them.")
+    limits = options.limits_of(checker_time, checker_memory)
     refuse_missing(files, format_name, independent)
     checker_name = _checker(ctx, checker_name, workload)
     _refuse_settings(ctx, checker_name)
@@ -162,17 +176,14 @@ def command(
         settings = _isolation(consistency_model, assume)
     other = _oracle(oracle, checker_name)
     spec = CheckerSpec(checker_name, settings if checker_name in ("linearizable", *WORKLOADS) else {})
+    asked = _Asked(spec, format_name, independent, other, consistency_model, pictures)
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
     problems: list[SplitbrainError] = []
-    with Steps(len(files)) as steps:
+    with Steps(len(files)) as steps, Confined(asked.answer, limits) as by:
         for file in files:
             try:
-                steps.enter(f"reading {file}")
-                history = _read(file, format_name, independent, checker_name)
-                steps.describe(f"judging {file}, {counted(_rows(history), 'row')}")
-                verdict = _judged(history, spec, _telemetry(file))
-                compared = _compared(other, history, verdict, consistency_model)
+                found = _answered(by, file, spec.name, steps)
             except UnknownNameError:
                 raise
             except SplitbrainError as error:
@@ -181,18 +192,105 @@ def command(
                 with steps.aside():
                     click.echo(f"splitbrain: {_located(file, error)}", err=True)
                 continue
-            outcomes.append(outcome([verdict]))
-            drawn = pictures.draw(file, history, verdict) if pictures is not None else None
-            sizes = {"ops": _ops(history), "rows": _rows(history)}
-            rows.append({"file": file, **sizes, **plain_verdict(verdict), "picture": drawn, **compared})
+            outcomes.append(found.outcome)
+            rows.append(found.row)
             if not as_json:
                 with steps.aside():
-                    _print(file, verdict, drawn, asked=pictures is not None)
-                    for line in _said(compared):
+                    _print(file, found.verdict, found.row["picture"], asked=pictures is not None)
+                    for line in _said(found.row):
                         click.echo(f"        {line}")
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(_exit_code(worst(outcomes), problems))
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What is to be said of a file: its verdict, and its row of the JSON answer."""
+
+    verdict: Verdict
+    row: dict[str, Any]
+
+    @property
+    def outcome(self) -> Outcome:
+        from splitbrain.checkers.engine import judged_outcome
+
+        return judged_outcome([self.verdict])[0]
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """The verdict on a file, and its sizes, before a picture is drawn or another checker asked."""
+
+    verdict: bytes
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of every file. Files are read and judged in a process of their own, which may die of it."""
+
+    spec: CheckerSpec
+    format_name: str | None
+    independent: Independent
+    oracle: list[str] | None
+    models: str
+    pictures: counterexample.Pictures | None
+
+    def answer(self, file: str, say: Say) -> dict[str, Any] | Carried:
+        """What the row of a file says besides its verdict; or the error that keeps it from one."""
+        from splitbrain.checkers import engine
+        from splitbrain.checkers.isolation.errors import Carried
+
+        try:
+            say.step(f"reading {file}")
+            history = _read(file, self.format_name, self.independent, self.spec.name)
+            telemetry = _telemetry(file)
+            say.step(f"{_JUDGING} {file}, {counted(_rows(history), 'row')}")
+            verdict = _judged(history, self.spec, telemetry)
+            say.found(_Known(engine.encode(verdict), {"ops": _ops(history), "rows": _rows(history)}))
+            say.step(f"comparing the verdict on {file}")
+            compared = _compared(self.oracle, history, verdict, self.models)
+            say.step(f"drawing {file}")
+            drawn = self.pictures.draw(file, history, verdict) if self.pictures is not None else None
+        except SplitbrainError as error:
+            return Carried.of(error)
+        return {"picture": drawn, **compared}
+
+
+_JUDGING: Final = "judging"
+
+
+def _answered(by: Confined[str, Any], file: str, checker_name: str, steps: Steps) -> _Answer:
+    """What is to be said of a file.
+
+    Raises:
+        SplitbrainError: it cannot be judged.
+    """
+    from splitbrain.checkers import engine
+    from splitbrain.checkers.isolation.confined import Stopped
+    from splitbrain.checkers.isolation.errors import Carried
+    from splitbrain.results.store import plain_verdict
+
+    known: list[_Known] = []
+    begun: list[str] = []
+
+    def stepped(step: str) -> None:
+        steps.describe(step) if begun else steps.enter(step)
+        begun.append(step)
+
+    ended = by.do(file, known.append, stepped)
+    verdict = engine.decode(known[0].verdict) if known else None
+    more: dict[str, Any] = {"picture": None}
+    if isinstance(ended, Stopped):
+        if verdict is None and not ended.step.startswith(_JUDGING):
+            raise DamagedRunError(f"{file}: the process that was {ended.step} {ended.why}.")
+        verdict = engine.stopped(checker_name, ended.why, ended.details, verdict)
+    elif isinstance(ended.answer, Carried):
+        raise ended.answer.error()
+    else:
+        more = ended.answer
+    assert verdict is not None
+    sizes = known[0].sizes if known else {}
+    return _Answer(verdict, {"file": file, **sizes, **plain_verdict(verdict), **more})
 
 
 def _checker(ctx: click.Context, checker_name: str, workload: str | None) -> str:
@@ -302,7 +400,7 @@ def _compared(
 
 def _said(compared: Mapping[str, Any]) -> list[str]:
     """The comparison in lines."""
-    if not compared:
+    if "differences" not in compared:
         return []
     return [f"elle-cli differs: {each}" for each in compared["differences"]] or ["elle-cli says the same"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,6 +12,9 @@ from splitbrain.harness.campaigns.idle import HOST_OPTIONS
 from splitbrain.harness.cli import parsing
 from splitbrain.results import stores
 from splitbrain.results.errors import UsageError
+
+if TYPE_CHECKING:
+    from splitbrain.checkers.isolation.limits import Limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,6 +109,45 @@ engine = _apply(
         click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master."),
     ]
 )
+
+
+limits = _apply(
+    [
+        click.option(
+            "--checker-time",
+            type=float,
+            default=None,
+            metavar="SECONDS",
+            help="The CPU seconds that each checker may take; then it is stopped, and the others go on.  "
+            "[default: 1800]",
+        ),
+        click.option(
+            "--checker-memory",
+            type=int,
+            default=None,
+            metavar="MB",
+            help="The memory that judging a run may need.  [default: half of the machine's, shared by what judges at "
+            "once]",
+        ),
+    ]
+)
+
+
+def limits_of(checker_time: float | None, checker_memory: int | None, at_once: int = 1) -> Limits:
+    """The limits of checkers that were given; `at_once`: how many processes judge, 0 for one per core.
+
+    Raises:
+        UsageError: nothing could be judged with them.
+    """
+    from splitbrain.checkers.isolation.limits import DEFAULT, Limits
+
+    cpu_s = DEFAULT.cpu_s if checker_time is None else checker_time
+    stuck_s = min(DEFAULT.stuck_s, max(_STUCK_S, cpu_s))
+    return Limits(cpu_s, checker_memory, stuck_s=stuck_s, at_once=at_once)
+
+
+_STUCK_S = 10.0
+"""A checker that only waits is given up after its time limit in real time, but not before."""
 
 
 def engine_of_a_store(engine: str | None) -> str:

@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 @click.command("run", cls=parsing.Command)
 @options.test
 @options.engine
+@options.limits
 @options.store
 @options.as_json
 @click.pass_context
-def command(ctx: click.Context, engine: str | None, master: str, store: str, as_json: bool, **given: Any) -> None:
+def command(
+    ctx: click.Context,
+    engine: str | None,
+    master: str,
+    checker_time: float | None,
+    checker_memory: int | None,
+    store: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Run one test: start a cluster, inject faults while clients use it, heal it, and judge what the clients saw.
 
     Ctrl-C ends the load at once: faults are healed, nodes stopped, and the recorded history is judged. A second Ctrl-C
@@ -45,6 +55,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
 
     _refuse_idle(ctx, given)
     options.check_master(ctx, engine or "inline", master)
+    limits = options.limits_of(checker_time, checker_memory)
     chosen = RunOptions.of(**given)
     test = compose(chosen)
     backend = backend_of(chosen)
@@ -52,9 +63,19 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
     again = command_line(chosen, store, engine, master if options.given(ctx, "master") else None)
+    for name in ("checker_time", "checker_memory"):
+        if options.given(ctx, name):
+            again += f" {options.written(name)} {ctx.params[name]:g}"
     notes = {"command": again}
     conclusion = run_and_judge(
-        test, backend, Path(store), engine=engine or "inline", master=master, notes=notes, displays=Progress
+        test,
+        backend,
+        Path(store),
+        engine=engine or "inline",
+        master=master,
+        notes=notes,
+        displays=Progress,
+        limits=limits,
     )
     if as_json:
         from splitbrain.harness.campaigns.judging import conclusion_document

@@ -241,6 +241,8 @@ TABLE: dict[str, Told] = {
         "--seed": "each is another run",
         "--engine": "each is another judge",
         "--master": [([*SIM, "--master", "local[*]"], "--master is for Spark, and the engine is inline")],
+        "--checker-time": [([*SIM, "--checker-time", "0"], "--checker-time 0: it must be above 0")],
+        "--checker-memory": [([*SIM, "--checker-memory", "1"], "--checker-memory 1: it must be from 64")],
         "--store": "a run goes there; one that cannot take it is refused (test_refusals)",
         "--json": "the answer is another",
     },
@@ -381,6 +383,10 @@ TABLE: dict[str, Told] = {
             (["check", "history.jsonl", "--picture", "/dev/null"], "--picture /dev/null is no plain file"),
         ],
         "--no-picture": [(["check", "history.jsonl", "--no-picture", "--picture", "p.html"], "exclude each other")],
+        "--checker-time": [(["check", "history.jsonl", "--checker-time", "0"], "--checker-time 0: it must be above 0")],
+        "--checker-memory": [
+            (["check", "history.jsonl", "--checker-memory", "1"], "--checker-memory 1: it must be from 64")
+        ],
         "--json": "the answer is another",
     },
     "export": {
@@ -404,6 +410,12 @@ TABLE: dict[str, Told] = {
         "--store": [(["analyze", "--engine", "inline", RUN, "--store", "store"], "each run is given as a folder")],
         "--engine": "each is another judge",
         "--master": [(["analyze", "--engine", "inline", "--master", "local[*]"], "--master is for Spark")],
+        "--checker-time": [
+            (["analyze", "--engine", "inline", "--checker-time", "0"], "--checker-time 0: it must be above 0")
+        ],
+        "--checker-memory": [
+            (["analyze", "--engine", "inline", "--checker-memory", "1"], "--checker-memory 1: it must be from 64")
+        ],
         "--json": "the answer is another",
     },
     "report": {

@@ -23,7 +23,15 @@ HEAVY = (
 
 CHECK = f"""
 import sys
+from splitbrain.checkers.isolation import confined
 from splitbrain.harness.cli.main import main
+if sys.argv.pop(1) == "here":  # so that sys.modules has what the process that judges has
+    say = confined.Say(lambda message: hear(getattr(message, "value", None)), confined.DEFAULT)
+    def do(self, task, found, stepped):
+        global hear
+        hear = lambda value: value is None or found(value)
+        return confined.Done(self._work(task, say))
+    confined.Confined.do = do
 try:
     main(["check", "--no-picture", *sys.argv[1:]])
 except SystemExit as ended:
@@ -45,9 +53,10 @@ def history(ops: int, *, stale: bool) -> list[Op]:
     return [msgspec.structs.replace(op, index=index, time=index) for index, op in enumerate(found)]
 
 
-def loaded(*arguments: str) -> list[str]:
+def loaded(*arguments: str, where: str = "here") -> list[str]:
+    """What a check prints and has loaded: all that it does in one process, or in two as usual."""
     done = subprocess.run(
-        [sys.executable, "-c", CHECK, *arguments], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", CHECK, where, *arguments], capture_output=True, text=True, timeout=120, check=True
     )
     assert "exit" in done.stdout
     return done.stdout.splitlines()
@@ -70,6 +79,9 @@ def test_the_check_of_a_small_history_loads_no_compiler_and_no_data_frames(
     assert "loaded []" in told
     if name == "parquet":
         assert told[-1] == "functions of Arrow False"
+    apart = loaded(str(file), where="apart")
+    assert "loaded []" in apart
+    assert f"exit {int(stale)}" in apart
 
 
 def console_log(*, stale: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers import engine
+from splitbrain.harness.campaigns import judging, many
 from splitbrain.harness.campaigns.rejudging import advising_on_interrupt
 from splitbrain.harness.cli.main import main
 from splitbrain.results.errors import JudgingStoppedError
@@ -50,7 +50,7 @@ def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
 
     store = tmp_path / "a store"
     with monkeypatch.context() as within:
-        within.setattr(engine, "judge_each", judge)
+        within.setattr(judging, "judge_tables", judge)
         assert ended(within, *RUN, str(store)) == 255
     [line] = [line for line in capsys.readouterr().err.splitlines() if said in line]
     assert "what was recorded is kept" in line
@@ -63,13 +63,13 @@ def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
 def test_an_analysis_that_is_stopped_names_itself(
     stop: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def judge_each(*_: Any, **__: Any) -> None:
+    def judged(*_: Any, **__: Any) -> None:
         stop()
 
     store = tmp_path / "a store"
     assert ended(monkeypatch, *RUN, str(store)) in (0, 2)
     capsys.readouterr()
-    monkeypatch.setattr(engine, "judge_each", judge_each)
+    monkeypatch.setattr(many, "judged", judged)
     assert ended(monkeypatch, "analyze", "latest", "--store", str(store), "--engine", "inline") == 255
     [line] = [line for line in capsys.readouterr().err.splitlines() if "while judging" in line]
     assert line.endswith(f"To judge it:  splitbrain analyze latest --store '{store}'")

@@ -203,6 +203,34 @@ class Deadly(Numeric):
         os._exit(1)
 
 
+class DeadlyMerge(Numeric):
+    def check(self, history, options):
+        return Verdict(checker="fragile", valid="true")
+
+    def merge(self, verdicts, options):
+        import os
+        os._exit(1)
+
+
+class DeadlyOnZ(Fragile):
+    """Ends its process on the key z, the largest."""
+
+    def check(self, history, options):
+        if history.column("key")[0].as_py() == "z":
+            import os
+            os._exit(1)
+        return super().check(history, options)
+
+
+class EndsTheWorker(Numeric):
+    """Ends the process that forked its own."""
+
+    def check(self, history, options):
+        import os, signal
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(1)
+
+
 class Hash(Numeric):
     """Tells what it was given."""
 

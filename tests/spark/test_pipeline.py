@@ -183,10 +183,41 @@ def test_each_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
 
 
 @pytest.mark.slow
+@IN_GROUPS
+def test_a_checker_that_ends_its_process_breaks_alone(
+    spark: Spark, sizes: Sizes, tmp_path: Path, misbehaving: None
+) -> None:
+    store = Store(tmp_path)
+    ops = numbered([*keyed("a", "b"), *set_history(3, lost=[1])])
+    specs = [CheckerSpec("misbehaving:Deadly"), CheckerSpec("misbehaving:DeadlyMerge"), *SET]
+    ruined = stored(store, "t", 1, ops, [*specs, CheckerSpec("misbehaving:Fragile")])
+    sound = stored(store, "t", 2, set_history(5), SET)
+    found = judge_runs(spark.session, [ruined.path, sound.path], sizes=sizes)
+    deadly, merging, *others = found[ruined.path]
+    for each in (deadly, merging):
+        assert each.valid == "unknown"
+        assert "it ended its process with exit code 1" in each.sentence
+    assert others == engine.judge_each(ruined.history(), [*SET, CheckerSpec("misbehaving:Fragile")])
+    assert [each.valid for each in others] == ["false", "true", "true"]
+    assert timeless(found[sound.path]) == _inline(sound)
+
+
+@pytest.mark.slow
+def test_a_violation_that_was_known_before_a_checker_was_stopped_stays_one(
+    spark: Spark, tmp_path: Path, misbehaving: None
+) -> None:
+    run = stored(Store(tmp_path), "t", 1, keyed("wrong", "z", "z"), [CheckerSpec("misbehaving:DeadlyOnZ")])
+    for sizes in (Sizes(run_rows=1_000_000), Sizes(run_rows=0)):
+        [verdict] = judge_runs(spark.session, [run.path], sizes=sizes)[run.path]
+        assert verdict.valid == "false"
+        assert "exit code 1" in str(engine.crashed([verdict]))
+
+
+@pytest.mark.slow
 def test_a_run_that_ends_its_worker_fails_alone(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
     store = Store(tmp_path)
     runs = [stored(store, "t", seed, set_history(5), SET) for seed in range(5)]
-    runs[3].write_test({**runs[3].read_test(), "checkers": [{"name": "misbehaving:Deadly", "options": {}}]})
+    runs[3].write_test({**runs[3].read_test(), "checkers": [{"name": "misbehaving:EndsTheWorker", "options": {}}]})
     found = judge_apart(spark.session, [run.path for run in runs])
     for number, run in enumerate(runs):
         each = found[run.path]

@@ -18,12 +18,12 @@ from splitbrain.checkers.spark import frames
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import Spark
-from splitbrain.checkers.stored import Unjudged, judge, or_unjudged, ready
-from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.checkers.stored import Unjudged, or_unjudged, ready, specs_of
+from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
 from splitbrain.harness.campaigns.judging import Conclusion, judge_inline, judge_with_spark
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import HistoryFormatError
-from splitbrain.results.loaded import finish
+from splitbrain.results.loaded import LoadedRun, finish
 from splitbrain.results.store import RunDir, Store
 from splitbrain.results.telemetry import table_of
 
@@ -68,6 +68,10 @@ def told(run: RunDir, table: pa.Table) -> RunDir:
 def inline(run: RunDir) -> list[dict[str, object]]:
     specs = engine.specs_of(run.read_test(), str(run.path))
     return timeless(engine.judge(run.history(), specs, run.telemetry()))
+
+
+def judged_here(run: LoadedRun) -> list[Verdict]:
+    return engine.judge_each(run.history, specs_of(run), run.telemetry)
 
 
 def test_without_telemetry_a_checker_of_it_answers_unknown_and_the_others_judge() -> None:
@@ -179,7 +183,7 @@ def test_damaged_telemetry_is_named_and_a_run_that_lost_its_raw_files_is_judged_
     lost.write_test({**lost.read_test(), "telemetry": {"n1": "nodes/n1/data/telemetry.jsonl"}})
     collect_telemetry(lost)
     for run in (damaged, foreign):
-        found = or_unjudged(run.path, lambda run=run: judge(finish(run)))
+        found = or_unjudged(run.path, lambda run=run: judged_here(finish(run)))
         assert isinstance(found, Unjudged)
         assert str(run.telemetry_path) in found.why
     assert ready(lost.path).telemetry == 0
