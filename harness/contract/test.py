@@ -146,7 +146,7 @@ class Test:
         burst: how many of them are due at once; their mean rate stays.
         is_timed: whether the workload says itself when its ops are due, as a plan does; then the rate delays none.
         time_limit_s: length of the faults phase.
-        op_timeout_s: after that a client's op is recorded as `info`. An op of several requests has so many times as much
+        op_timeout_s: after that a client's op is recorded as `info`. One of several requests has as many times as long
             (`OpShape.requests`).
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
             only where a checker says so, else the run is inconclusive.
