@@ -517,7 +517,7 @@ class Group:
             fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
             fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
             fx.Dropped: requests.dropped,
-            fx.StartElectionTimer: lambda _: self._election_timer.start(),
+            fx.StartElectionTimer: self._election_timer.start,
             fx.StopElectionTimer: lambda _: self._election_timer.stop(),
             fx.StartHeartbeat: lambda _: self._heartbeat.start(),
             fx.StopHeartbeat: lambda _: self._heartbeat.stop(),

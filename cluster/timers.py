@@ -31,8 +31,8 @@ class ElectionTimer:
         self._alarm: Timer | None = None
         self._alarm_ns = 0
 
-    def start(self) -> None:
-        """Run for a random time from now on, whether or not it ran before."""
+    def start(self, _: object = None) -> None:
+        """Run for a random time from now on, whether or not it ran before; what asks for it is of no interest."""
         self._token += 1
         now = self._clock.monotonic_ns()
         self._deadline_ns = now + self._rng.between(self._min_ms * _MS, self._max_ms * _MS)

@@ -95,11 +95,14 @@ class Following:
             state.send(sender, refusal)
             return
         appended = self._take(message)
-        self._validated = max(self._validated, message.prev_index + len(message.entries))
-        # Behind that, our entries may be an earlier leader's, and other entries may be committed there (RA-14).
-        commit = min(message.commit, state.log.last_index if self._trusts_commit else self._validated)
-        if commit > state.commit:
-            state.advance_commit(commit)
+        agreed = message.prev_index + len(message.entries)
+        if agreed > self._validated:
+            self._validated = agreed
+        if message.commit > state.commit:
+            # Behind that, our entries may be an earlier leader's, and other entries may be committed there (RA-14).
+            commit = min(message.commit, state.log.last_index if self._trusts_commit else self._validated)
+            if commit > state.commit:
+                state.advance_commit(commit)
         # New entries are answered when they are durable (`on_written`). A read round need not wait for the disk.
         if not appended or self.round > self._answered_round or state.counts_unsynced:
             self._reply(sender)
@@ -152,7 +155,8 @@ class Following:
             self.leader = sender
         elif self.leader != sender:
             raise InvariantError(f"two leaders in term {self._state.term}: {self.leader} and {sender}.")
-        self.round = max(self.round, read_round)
+        if read_round > self.round:
+            self.round = read_round
 
     def on_written(self) -> None:
         """Tell the leader that more of what it sent is durable."""

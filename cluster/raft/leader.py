@@ -344,6 +344,8 @@ class Leadership:
     def _send(self, peer: NodeId, follower: Progress, *, at_least_one: bool = False) -> None:
         """Send what the follower may be sent now; with `at_least_one` one message even if it is empty."""
         log, config = self._state.log, self._state.config
+        if follower.next > log.last_index and not (at_least_one or follower.probing):
+            return  # it was sent everything, as when most replies come
         if follower.next <= log.base_index:
             self._send_snapshot(peer, follower, at_least_one=at_least_one)
             return

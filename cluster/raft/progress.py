@@ -57,17 +57,17 @@ class Progress:
 
     def on_agreement(self, matched: int, durable: int) -> bool:
         """The follower agrees up to `matched`, and durably up to `durable`; True if the latter is news."""
-        if self.probing:
+        # Comparisons, as `max` would be a call: every answer of every follower comes here.
+        if self.probing or matched >= self.next:
+            # Else batches behind `matched` are under way: only a refusal shows that one was lost.
             self.probing = False
             self.next = matched + 1
-        else:
-            # Batches behind `matched` are under way: only a refusal shows that one was lost.
-            self.next = max(self.next, matched + 1)
         advanced = durable > self.match
         if advanced:
             self.match = durable
         # A late reply to an earlier probe may speak of less than is known by now.
-        self.next = max(self.next, self.match + 1)
+        if self.next <= self.match:
+            self.next = self.match + 1
         return advanced
 
     def on_refusal(self, prev_index: int, try_index: int) -> bool:

@@ -461,7 +461,8 @@ class SimFile:
             OSError: the disk is full (ENOSPC), and a beginning of `data` may have been written; it is read-only
                 (EROFS), or fails (EIO).
         """
-        self._require_open()
+        if self._closed:
+            self._require_open()
         if self._mounted.alive():
             self._disk.append(self._name, self._inode, data)
 

@@ -12,6 +12,9 @@ _DEPTH_LIMIT = 64
 
 def json_problem(value: object, depth: int = 0) -> str | None:
     """Why JSON cannot carry a value unchanged, None if it can."""
+    kind = type(value)
+    if value is None or (kind is int and -(2**63) <= value < 2**63):  # pyright: ignore[reportOperatorIssue]
+        return None  # most values
     if isinstance(value, str):
         return None if value.isascii() or _encodable(value) else f"the string {value!r} holds half a surrogate pair"
     if isinstance(value, _PLAIN):

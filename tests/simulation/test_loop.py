@@ -237,13 +237,13 @@ def test_cancelled_timers_are_not_kept() -> None:
 
 def test_cancelled_timers_are_taken_out_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_out: list[int] = []
-    heapify = loop_module.heapq.heapify
+    heapify = loop_module.heapify
 
     def counting(heap: list[Any]) -> None:
         taken_out.append(len(heap))
         heapify(heap)
 
-    monkeypatch.setattr(loop_module.heapq, "heapify", counting)
+    monkeypatch.setattr(loop_module, "heapify", counting)
 
     async def main(loop: SimLoop) -> None:
         for timer in [loop.after(S, lambda: None) for _ in range(1000)][:900]:
