@@ -10,7 +10,8 @@ Every 20 ms each node is asked for its status. It is answered by the same event 
 longest time without an answer of the leader, plus the interval of heartbeats, bounds the gap between two of them. The
 benchmark fails if an answer of the leader took longer than the shortest election timeout less that interval, or if any
 election was held; if the join took longer than 60 s, until the new member had all and its projection was built; if any
-node ever held more than 2 GB (its peak); or if a record of the joined node is not what its tree holds: all are compared.
+node ever held more than 2 GB (its peak); or if a record of the joined node is not what its tree holds (all of them are
+compared).
 """
 
 from __future__ import annotations
@@ -201,10 +202,8 @@ class Bench:
         leads, others = watches[self._leader], [each for number, each in enumerate(watches) if number != self._leader]
         peak = max(map(self._nodes.peak_mb, range(len(self._nodes.processes))))
         silent = leads.longest_s * 1000
-        print(
-            f"| {name} | {took_s:.1f} | {silent:.0f} | {max(each.longest_s for each in others) * 1000:.0f} | {peak:,.0f} |",
-            flush=True,
-        )
+        of_others = max(each.longest_s for each in others) * 1000
+        print(f"| {name} | {took_s:.1f} | {silent:.0f} | {of_others:.0f} | {peak:,.0f} |", flush=True)
         if silent > ELECTION_MS - HEARTBEAT_MS:
             self._failures.append(f"{name}: the leader did not answer for {silent:.0f} ms")
         terms = {watch.status.term for watch in watches if watch.status is not None}
@@ -234,7 +233,7 @@ class Bench:
                 return
 
     async def _join(self, client: Client) -> Client:
-        """Start a node that has nothing, and take it in; its connection, once it has all and its projection is built."""
+        """Take in a node that has nothing; its connection, once it has all and its projection is built."""
         wanted = (await client.status()).applied_index
         self._nodes.start(JOINER)
         joined = await self._nodes.client(JOINER)

@@ -30,8 +30,9 @@ from splitbrain.cluster.tree import (
     Tree,
     encode_command,
     parse_pattern,
+    triggers,
+    writes,
 )
-from splitbrain.cluster.tree import triggers, writes
 from splitbrain.cluster.tree.regex import RegexError, compile_regex
 from splitbrain.cluster.tree.transfer import command_of, decode, encode, records
 
