@@ -2,7 +2,7 @@
 
     python benchmarks/million.py [--nodes 1000000] [--folder DIR]
 
-Nodes are processes of this machine on loopback, with real syncs. Three of them begin; transactions of 1,000 puts each
+Nodes are processes of this machine on loopback, with real syncs. Three of them begin; transactions of 200 puts each
 fill the tree with `--nodes` nodes below a thousand parents. Then, one after the other: a projection of all of them is
 built, all of them are counted (a fold), written down as a snapshot, and a fourth node joins, which has nothing.
 
@@ -36,6 +36,9 @@ from splitbrain.cluster.embedded import ELECTION_MS, HEARTBEAT_MS, NEWEST_VERSIO
 from splitbrain.results.errors import HarnessError
 
 PARENTS: Final = 1_000
+PUTS: Final = 200
+"""Of one transaction."""
+
 AT_ONCE: Final = 4
 """Transactions under way."""
 
@@ -214,11 +217,12 @@ class Bench:
 
     async def _fill(self, client: Client) -> None:
         each = self._count // PARENTS
-        parents = iter(range(PARENTS))
+        parts = iter([(parent, first) for parent in range(PARENTS) for first in range(0, each, PUTS)])
 
         async def fill() -> None:
-            for parent in parents:
-                steps = [["put", f"/items/p{parent}/i{n}", [parent, n, f"value-{n:08}"]] for n in range(each)]
+            for parent, first in parts:
+                numbers = range(first, min(first + PUTS, each))
+                steps = [["put", f"/items/p{parent}/i{n}", [parent, n, f"value-{n:08}"]] for n in numbers]
                 await client.transaction("steps", 1, steps, "write", timeout_ms=TIMEOUT_MS)
 
         await asyncio.gather(*(fill() for _ in range(AT_ONCE)))

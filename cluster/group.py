@@ -40,7 +40,7 @@ from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.requests import Requests, outdated
-from splitbrain.cluster.slicing import Slices
+from splitbrain.cluster.slicing import Slices, slices_of, weight
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
@@ -518,12 +518,10 @@ class Group:
             )
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
-        entries = effect.entries
-        if len(entries) <= self._slice and not self._store_work:
+        if not self._store_work and weight(effect.entries) <= self._slice:
             self._apply(effect)
             return
-        slices = range(0, len(entries), self._slice)
-        self._to_store(*(fx.Apply(entries[first : first + self._slice], effect.refs) for first in slices))
+        self._to_store(*(fx.Apply(entries, effect.refs) for entries in slices_of(effect.entries, self._slice)))
 
     def _to_store(self, *effects: fx.Apply | fx.ReadReady | fx.Rebuild) -> None:
         """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
@@ -540,7 +538,7 @@ class Group:
             budget -= 1
             match effect:
                 case fx.Apply(entries):
-                    budget -= len(entries)
+                    budget -= weight(entries)
                     self._apply(effect)
                 case fx.ReadReady():
                     self._read(effect)
