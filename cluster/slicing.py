@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.runtime import Clock
 from splitbrain.cluster.tree import InSlices
 
 T = TypeVar("T")
@@ -29,6 +30,16 @@ def slices_of(entries: tuple[Entry, ...], most: int) -> Iterator[tuple[Entry, ..
             first, weighs = place, 0
         weighs += own
     yield entries[first:]
+
+
+async def in_turns(steps: InSlices[T], clock: Clock) -> T:
+    """Such work in a task of its own: between two slices others have their turn."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        await clock.sleep(0)
 
 
 class Slices:
