@@ -47,9 +47,9 @@ class Cluster:
     def __init__(self, kind: Kind, size: int, folder: Path, *, checkout: Path = ROOT, sampled: bool = False) -> None:
         self._kind: Kind = kind
         self._folder = folder
-        self.ports = _free_ports(size)
+        self.ports = free_ports(size)
         folder.mkdir()
-        peer_ports = _free_ports(size)
+        peer_ports = free_ports(size)
         # An installed package must not take the place of the checkout.
         self._environment = {**os.environ, "PYTHONPATH": str(checkout)}
         self._checkout = checkout
@@ -190,7 +190,8 @@ def _etcd(folder: Path, number: int, ports: Sequence[Port], peer_ports: Sequence
     return [found, *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
-def _free_ports(count: int) -> list[Port]:
+def free_ports(count: int) -> list[Port]:
+    """Ports of this machine that nothing listens at."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for sock in sockets:

@@ -40,7 +40,7 @@ from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.requests import Requests, outdated
-from splitbrain.cluster.slicing import Slices
+from splitbrain.cluster.slicing import Slices, in_turns, slices_of, weight
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
@@ -398,7 +398,8 @@ class Group:
         """Have a query answered from what this node has applied; with the index up to which that is."""
         if self._store_work:
             reached("read between two slices")
-        self._ask_store(query, lambda result: answer(result, self._store.applied_index))
+        applied = self._store.applied_index
+        self._ask_store(query, lambda result: answer(result, applied))
 
     def _ask_store(self, query: Query, answer: Callable[[Result], None]) -> None:
         """Answer at once, or in slices if that takes long."""
@@ -555,7 +556,8 @@ class Group:
             await self._runtime.clock.sleep(0)
         self._telemetry.cut(self._raft.last_index)
         await self._snapshots.install(effect)
-        self._store = self._store.reset(effect.state)
+        loading = self._store.reset_in_slices(effect.state)
+        self._store = await in_turns(loading, self._runtime.clock)
         self._builds = self._store.is_building
         self._catching_up.cut(effect.index)
         self._catching_up.applied(effect.index, effect.last_term)
@@ -575,12 +577,10 @@ class Group:
             )
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
-        entries = effect.entries
-        if len(entries) <= self._slice and not self._store_work:
+        if not self._store_work and weight(effect.entries) <= self._slice:
             self._apply(effect)
             return
-        slices = range(0, len(entries), self._slice)
-        self._to_store(*(fx.Apply(entries[first : first + self._slice], effect.refs) for first in slices))
+        self._to_store(*(fx.Apply(entries, effect.refs) for entries in slices_of(effect.entries, self._slice)))
 
     def _to_store(self, *effects: fx.Apply | fx.ReadReady | fx.Rebuild) -> None:
         """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
@@ -597,7 +597,7 @@ class Group:
             budget -= 1
             match effect:
                 case fx.Apply(entries):
-                    budget -= len(entries)
+                    budget -= weight(entries)
                     self._apply(effect)
                 case fx.ReadReady():
                     self._read(effect)
@@ -651,8 +651,8 @@ class Group:
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
         assert is_current, "a read would miss what was committed before it"
-        request: Pending = effect.ref
-        self._ask_store(request.query, lambda result: self.requests.done(request, result, self._store.applied_index))
+        request, applied = effect.ref, self._store.applied_index
+        self._ask_store(request.query, lambda result: self.requests.done(request, result, applied))
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")

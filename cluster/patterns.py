@@ -102,10 +102,15 @@ def pattern_of(where: Where, when: Condition | None = None) -> Pattern:
 
 
 def kept_by(given: KeptBy) -> tuple[KeepWhile, ...] | None:
-    """What is sent for what keeps a node."""
+    """What is sent for what keeps a node.
+
+    Raises:
+        InvalidPathError: a text is no path.
+        InvalidRequestError: a pattern or a condition is too long or too deep.
+    """
     if given is None:
         return None
-    return tuple(KeepWhile(pattern_of(path), condition) for path, condition in given.items())
+    return tuple(KeepWhile(pattern_of(path), pattern_of((condition,))[0]) for path, condition in given.items())
 
 
 def condition_of(text: str) -> Condition:

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.runtime import Clock
 from splitbrain.cluster.tree import InSlices
 
 T = TypeVar("T")
+
+BYTES: Final = 128
+"""An entry that is longer counts as several when entries are applied: a transaction may change a thousand nodes."""
+
+
+def weight(entries: Sequence[Entry]) -> int:
+    """As how many entries these count when they are applied."""
+    return sum([1 + len(entry.data) // BYTES for entry in entries])
+
+
+def slices_of(entries: tuple[Entry, ...], most: int) -> Iterator[tuple[Entry, ...]]:
+    """The entries in parts, each of at most this weight, or of one entry."""
+    first, weighs = 0, 0
+    for place, entry in enumerate(entries):
+        own = 1 + len(entry.data) // BYTES
+        if place > first and weighs + own > most:
+            yield entries[first:place]
+            first, weighs = place, 0
+        weighs += own
+    yield entries[first:]
+
+
+async def in_turns(steps: InSlices[T], clock: Clock) -> T:
+    """Such work in a task of its own: between two slices others have their turn."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        await clock.sleep(0)
 
 
 class Slices:

@@ -219,12 +219,19 @@ class Store:
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
+        return at_once(cls.load_in_slices(data, node, bugs, functions))
+
+    @classmethod
+    def load_in_slices(
+        cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS, functions: Functions = NO_FUNCTIONS
+    ) -> InSlices[Self]:
+        """The same, with pauses."""
         dump = msgspec.msgpack.decode(data, type=_Dump)
         if dump.version > _DUMP_VERSION:
             raise msgspec.ValidationError(f"a dump of version {dump.version}, later than this program's")
         store = cls(node, bugs, functions)
         store.applied_index, store._chain = dump.applied_index, dump.chain
-        store._tree = Tree.load(
+        store._tree = yield from Tree.load_in_slices(
             dump.tree,
             PROJECTIONS.values(),
             dump.machine,
@@ -242,7 +249,11 @@ class Store:
         """This store as it was at its snapshot, or in the beginning."""
         if dump is None:
             return type(self)(self._node, self._bugs, self._functions)
-        store = type(self).load(dump, self._node, self._bugs, self._functions)
+        return at_once(self.reset_in_slices(dump))
+
+    def reset_in_slices(self, dump: bytes) -> InSlices[Self]:
+        """The same with a snapshot, with pauses; this store stays as it is."""
+        store = yield from type(self).load_in_slices(dump, self._node, self._bugs, self._functions)
         if M39 in self._bugs and self.applied_index:
             store._by_parent = self._by_parent
             store._tree.projections.keep_tables_of(self._tree.projections)

@@ -208,6 +208,7 @@ def _judges(reads: Mapping[str, ReadPromise]) -> Sequence[CheckerSpec]:
         "same_term": [f for f, promise in reads.items() if promise.same_term],
         "sessions": "connection",
         "linearizable_writes": True,
+        "fresh": [f for f, promise in reads.items() if promise.linearizable == "always"],
     }
     return [*found, CheckerSpec("session", sessions)]
 

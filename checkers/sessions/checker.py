@@ -14,6 +14,7 @@ from splitbrain.checkers.sessions.evidence import Link, Links, links
 from splitbrain.checkers.sessions.options import CAS, NAME, Options, is_read, options_of
 from splitbrain.checkers.sessions.precedence import Order
 from splitbrain.checkers.sessions.reading import AMBIGUOUS, NO_WRITE, Reading, read
+from splitbrain.checkers.sessions.staleness import ages, in_words
 from splitbrain.checkers.sessions.words import NAMES, Words, broken
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.checkers.weaker.calls import NOTHING
@@ -70,12 +71,13 @@ class Sessions:
         found = links(reading, chosen)
         findings = [*_unwritten(reading), *_circles(reading, found, chosen)]
         findings.sort(key=lambda each: max(each.rows))
-        figures = _figures(history, reading, found, findings)
+        old = ages(reading, chosen.fresh)
+        figures = _figures(history, reading, found, findings) | {"staleness": msgspec.to_builtins(old)}
         seconds = round(time.thread_time() - began_s, 6)
         if findings:
             return self._false(reading, findings, figures, chosen, seconds)
         reason = _too_little(figures)
-        sentence = reason.sentence if reason else _praise(figures, chosen)
+        sentence = " ".join(filter(None, [reason.sentence if reason else _praise(figures, chosen), in_words(old)]))
         return Verdict(
             checker=self.name,
             valid="unknown" if reason else "true",

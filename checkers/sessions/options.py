@@ -27,6 +27,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sessions: "process": a session is a process of the history. "connection": it also ends with each op that failed,
             since clients of splitbrain connect anew then.
         only: functions of registers; ops of others are left out, of which sessions must have none. None: all are.
+        fresh: functions of reads that are linearizable: evidence of how old the states were that other reads showed
+            (`splitbrain.checkers.sessions.staleness`); no evidence of a violation.
         linearizable_writes: whether writes are linearizable: then one that was acknowledged, or read, before another
             one was invoked comes before it.
     """
@@ -36,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: Literal["process", "connection"] = "process"
     linearizable_writes: bool = False
     only: tuple[str, ...] | None = None
+    fresh: tuple[str, ...] = ()
 
     def followers(self, fs: Iterable[str]) -> dict[str, list[str]]:
         """For each function, those of a history that follow it.

@@ -265,8 +265,24 @@ class Tree:
         Raises:
             msgspec.DecodeError: these bytes are no dumps (msgspec.ValidationError is one).
         """
+        loaded = cls.load_in_slices(data, watched, version, functions, bugs, triggers=triggers, projections=projections)
+        return at_once(loaded)
+
+    @classmethod
+    def load_in_slices(
+        cls,
+        data: bytes,
+        watched: Iterable[Path] = (),
+        version: int = 1,
+        functions: Functions = NO_FUNCTIONS,
+        bugs: Bugs = NO_BUGS,
+        *,
+        triggers: bytes | None = None,
+        projections: bytes | None = None,
+    ) -> InSlices[Tree]:
+        """The same, with pauses."""
         tree = cls(watched, version, functions, bugs)
-        tree.state = TreeState.load(data, watched, version, bugs)
+        tree.state = yield from TreeState.load_in_slices(data, watched, version, bugs)
         if triggers is not None:
             tree.triggers = Triggers.load(triggers, bugs)
         if projections is not None:

@@ -7,6 +7,7 @@ and Micciancio, 1997).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
@@ -108,16 +109,17 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     keep_while: tuple[KeepWhile, ...] = ()
 
 
-_dump_decoder = msgspec.msgpack.Decoder(list[Kept])
+_dump_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_kept_decoder = msgspec.msgpack.Decoder(Kept)
 
 
-def kept_in(dump: bytes) -> list[Kept]:
-    """The nodes of a dump.
+def kept_in(dump: bytes) -> Iterator[Kept]:
+    """The nodes of a dump, each decoded in its turn: a million at once would take more than a second.
 
     Raises:
         msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
     """
-    return _dump_decoder.decode(dump)
+    return map(_kept_decoder.decode, _dump_decoder.decode(dump))
 
 
 def dumped(node: Node) -> tuple[object, ...]:

@@ -35,13 +35,15 @@ def at_once(steps: InSlices[T]) -> T:
 
 def dumped_in_slices(root: Node, size: int) -> InSlices[bytes]:
     """A list of all nodes (`dumped`) in msgpack, parents before their children, and these by name; `size` of them."""
-    parts = [_header_of_list(size)]
+    slices, parts = list[bytes](), [_header_of_list(size)]
     for number, node in enumerate(in_order(root)):
         if node is not None:
             parts.append(_encoder.encode(dumped(node)))
         if node is None or number % NODES_PER_SLICE == 0:
+            slices.append(b"".join(parts))  # to join a million at the end would take half a second
+            parts = []
             yield
-    return b"".join(parts)
+    return b"".join([*slices, *parts])
 
 
 def in_order(root: Node) -> Iterator[Node | None]:

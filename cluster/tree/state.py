@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -42,7 +42,7 @@ from splitbrain.cluster.tree.nodes import (
 )
 from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.payloads import Payload, Properties
-from splitbrain.cluster.tree.slices import InSlices, at_once, dumped_in_slices
+from splitbrain.cluster.tree.slices import NODES_PER_SLICE, InSlices, at_once, dumped_in_slices
 
 NEWEST_VERSION: Final = 3
 """The latest version of the state machine that this program understands."""
@@ -242,14 +242,23 @@ class TreeState:
         return dumped_in_slices(self.root, self._size)
 
     @classmethod
-    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS) -> TreeState:
+    def load(cls, data: bytes, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS) -> Self:
         """The tree whose `dump` this is; nothing counts as touched.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
+        return at_once(cls.load_in_slices(data, watched, version, bugs))
+
+    @classmethod
+    def load_in_slices(
+        cls, data: bytes, watched: Iterable[Path] = (), version: int = 1, bugs: Bugs = NO_BUGS
+    ) -> InSlices[Self]:
+        """The same, with pauses."""
         tree = cls(watched, version, bugs)
-        for kept in kept_in(data):
+        for number, kept in enumerate(kept_in(data), start=1):
+            if number % NODES_PER_SLICE == 0:
+                yield
             path, node = kept.path, tree.root
             if path:
                 parent = tree.find(path[:-1])

@@ -38,6 +38,7 @@ from splitbrain.results.report.quorum_plots import RECOVERIES_MAX, availability_
 from splitbrain.results.report.quorum_windows import window_rows
 from splitbrain.results.report.replica_plots import LAG_WORDS, OFFSET_WORDS, replica_plots
 from splitbrain.results.report.run_view import RunView, rows_of
+from splitbrain.results.report.staleness import staleness_of
 from splitbrain.results.report.story import story
 from splitbrain.results.report.svg import WIDTH
 from splitbrain.results.report.timeline import Shown, bands, timeline
@@ -110,6 +111,7 @@ def render(view: RunView) -> Page:
         notes=view.notes,
         judgement=view.judgement,
         guarantees=guarantees_of(view.judgement.verdicts if view.judgement else ()),
+        staleness=staleness_of(view.judgement.verdicts if view.judgement else ()),
         verdicts=verdicts,
         rules=RULES,
         plots=plots,

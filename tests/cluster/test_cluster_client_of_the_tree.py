@@ -266,6 +266,52 @@ BAD: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClusterError], 
         r"/a/\* may match many",
     ),
     "large payload": (lambda client: client.put("/a", LARGE), InvalidRequestError, "at most 102400 bytes"),
+    "one node by a pattern": (
+        lambda client: client.get_nodes("/a/*", many=False),
+        PossiblyMatchingManyNodesDeniedError,
+        r"/a/\* may match many",
+    ),
+    "pattern for one in a transaction": (
+        lambda client: client.transaction("steps", 1, [["put", "/a/b", 2], ["put", "/a/*", 2]]),
+        PossiblyMatchingManyNodesDeniedError,
+        r"/a/\* may match many",
+    ),
+    "large payload in a transaction": (
+        lambda client: client.transaction("steps", 1, [["put", "/a/b", 2], ["put", "/a/b", "x" * 99_000]]),
+        StoreRefusedError,
+        "bytes",
+    ),
+    "unknown condition": (
+        lambda client: client.put_nodes("/a/b", 2, when=["if_there_is_rain", True]),  # pyright: ignore[reportArgumentType]
+        InvalidRequestError,
+        "if_there_is_rain|makes no sense|is no condition",
+    ),
+    "unknown condition that keeps": (
+        lambda client: client.put_nodes("/a/b", 2, keep_while={"/a": ["if_rain"]}),  # pyright: ignore[reportArgumentType]
+        InvalidRequestError,
+        "if_rain|makes no sense|is no condition",
+    ),
+    "text of a pattern of a megabyte": (
+        lambda client: client.delete_nodes("/" + "a*" * 500_000, many=True),
+        InvalidRequestError,
+        "at most 256 characters",
+    ),
+    "condition that keeps with a long pattern": (
+        lambda client: client.put_nodes("/a/b", 2, keep_while={"/a": IfNameMatches("a" * 50_000)}),
+        InvalidRequestError,
+        "at most 256 characters",
+    ),
+    "deep value": (lambda client: client.put("/a/b", nested(100_000)), InvalidRequestError, "deep|recursion|msgpack"),
+    "deep data": (
+        lambda client: client.transaction("steps", 1, nested(100_000)),
+        InvalidRequestError,
+        "deep|recursion|msgpack",
+    ),
+    "many operations in a transaction": (
+        lambda client: client.transaction("steps", 1, [["put", "/a/b", 2]] * 10_001),
+        ClusterError,
+        "operations|at most",
+    ),
     "large data": (
         lambda client: client.transaction("move", 1, LARGE),
         InvalidRequestError,

@@ -25,10 +25,13 @@ from splitbrain.cluster.tree import (
     Pattern,
     PutNodes,
     Refused,
+    RegisterTrigger,
     Transact,
     Tree,
     encode_command,
     parse_pattern,
+    triggers,
+    writes,
 )
 from splitbrain.cluster.tree.regex import RegexError, compile_regex
 from splitbrain.cluster.tree.transfer import command_of, decode, encode, records
@@ -161,3 +164,34 @@ def test_kh_18_an_import_that_is_cut_short_or_has_a_flipped_bit_is_refused() -> 
 def test_encoded_commands_are_what_the_log_has() -> None:
     command = PutNodes(parse_pattern("/:a/*"), b"x", many=True)
     assert msgspec.msgpack.decode(encode_command(command))[0] == "put_nodes"
+
+
+@pytest.mark.parametrize(
+    "command", [PutNodes(parse_pattern("/many/*"), b"x", many=True), DeleteNodes(parse_pattern("/many/*"), many=True)]
+)
+def test_a_command_that_looks_at_too_many_nodes_is_refused_and_changes_nothing(
+    command: PutNodes | DeleteNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = some_tree()
+    for number in range(20):
+        tree.execute(PutNodes(("many", str(number)), b"\x01"))
+    before = tree.state_hash
+    monkeypatch.setattr(writes, "MAX_VISITED", 10)
+    result = tree.execute(command)
+    assert isinstance(result, Refused)
+    assert result.reason == "too_many_nodes"
+    assert tree.state_hash == before == tree.recomputed_state_hash()
+
+
+def test_a_command_that_triggers_more_than_may_wait_is_refused_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = some_tree()
+    tree.execute(RegisterTrigger("t", parse_pattern("/many/*"), ("p",), ("create",)))
+    monkeypatch.setattr(triggers, "MAX_PENDING", 1)
+    tree.execute(PutNodes(("many", "1"), b"\x01"))
+    before = tree.state_hash
+    result = tree.execute(PutNodes(("many", "2"), b"\x01"))
+    assert isinstance(result, Refused)
+    assert result.reason == "limit_reached"
+    assert tree.state_hash == before == tree.recomputed_state_hash()
