@@ -13,6 +13,7 @@ from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.store import FORMAT
+from splitbrain.results.values import NOT_JSON
 
 RUNS_MAX: Final = 200
 """The largest number of other runs of the test that are read: those nearest in time."""
@@ -154,7 +155,7 @@ def _look(path: Path) -> Other | None:
             refuse_others(file)
         document = msgspec.json.decode((path / "test.json").read_bytes(), type=_Document)
         brief = msgspec.json.decode(verdict.read_bytes(), type=_Brief) if verdict.exists() else None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, HistoryFormatError):
+    except (OSError, *NOT_JSON, HistoryFormatError):
         return None
     if brief is not None and brief.format > FORMAT:
         return None
