@@ -24,7 +24,7 @@ from splitbrain.results.columns import Column, array, codes, numbers, valid
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError
 from splitbrain.results.history import FORMAT_VERSION, Mop, Op, OpType
 from splitbrain.results.plainfile import refuse_others
-from splitbrain.results.values import canonical_json
+from splitbrain.results.values import NOT_JSON, canonical_json
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -273,7 +273,7 @@ def _decode_values(texts: list[str | None], source: str) -> list[Any]:
         if value is scalars:
             try:
                 value = decode(text)
-            except msgspec.MsgspecError as error:
+            except NOT_JSON as error:
                 raise HistoryFormatError(source, f"row {row}: the value {text[:80]!r} is not JSON: {error}") from error
             if not isinstance(value, (list, dict)):
                 scalars[text] = value

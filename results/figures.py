@@ -27,6 +27,7 @@ from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun, load
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.store import Judgement, RunDir
+from splitbrain.results.values import NOT_JSON
 
 FIGURES: Final = "figures.json"
 """The name of the file."""
@@ -173,7 +174,7 @@ def stored_figures(run_dir: Path) -> Figures | None:
     try:
         refuse_others(run_dir / FIGURES)
         return msgspec.json.decode((run_dir / FIGURES).read_bytes(), type=Figures)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, HistoryFormatError):
+    except (OSError, *NOT_JSON, HistoryFormatError):
         return None
 
 

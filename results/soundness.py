@@ -18,6 +18,7 @@ import pyarrow as pa
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry, read_parquet_pieces
 from splitbrain.results.columns import codes, numbers
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.values import NOT_JSON
 
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 _FAR_NS: Final = 2**62
@@ -108,7 +109,7 @@ def check_texts(types: Iterable[str], values: Iterable[str | None], source: str)
     for text in values:
         try:
             decode("null" if text is None else text)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except NOT_JSON as error:
             raise HistoryFormatError(source, f"the value {text!r:.80} is not JSON: {error}") from error
 
 

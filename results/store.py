@@ -44,6 +44,7 @@ from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.soundness import sound_history, sound_telemetry
 from splitbrain.results.stores import is_run
+from splitbrain.results.values import NOT_JSON
 
 FORMAT: Final = 1
 """The version of test.json and verdict.json. A higher one is refused, never touched."""
@@ -320,7 +321,7 @@ class RunDir:
             return None
         except OSError as error:
             raise HistoryFormatError(str(self.marks_path), f"cannot be read: {error.strerror}") from error
-        except msgspec.MsgspecError as error:
+        except NOT_JSON as error:
             raise HistoryFormatError(str(self.marks_path), f"damaged: {error}") from error
 
     # --- telemetry, verdicts ------------------------------------------------------------------------------------
@@ -601,7 +602,7 @@ def _read_json(path: Path, kind: type[T]) -> T | None:
                 f"splitbrain; nothing was changed."
             )
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise HistoryFormatError(str(path), f"damaged: {error}") from error
 
 

@@ -41,6 +41,7 @@ from splitbrain.results.arrow import TELEMETRY_SCHEMA, compute
 from splitbrain.results.columns import array
 from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.values import NOT_JSON
 
 TRACE_CHECKERS: Final = (
     "election-safety",
@@ -207,7 +208,7 @@ def _parse(lines: Iterable[bytes]) -> tuple[list[_Raw], int]:
             continue
         try:
             events.append(decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except NOT_JSON:
             bad += 1
             second = line.rfind(_LINE_START)
             if second > 0:

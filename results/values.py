@@ -21,6 +21,9 @@ _SCALARS: Final = frozenset({type(None), bool, int, str})
 _DOUBTFUL: Final = (b"null", b"-0.0")
 """What JSON makes of a number that is not finite, and of the negative zero; strings may hold both."""
 
+NOT_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises of bytes that are no JSON, or none of the form that was expected."""
+
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 

@@ -24,7 +24,7 @@ from splitbrain.results.errors import HarnessError, HistoryFormatError, StoreVer
 from splitbrain.results.history import Op
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
-from splitbrain.results.values import refuse_not_finite
+from splitbrain.results.values import NOT_JSON, refuse_not_finite
 
 MAGIC: Final = b"SBHIST\r\n"
 VERSION: Final = 1
@@ -219,7 +219,7 @@ def _read_frames(data: memoryview) -> WalContent:
             return _ended(ops, _COUNT.unpack(payload)[0], left_over=len(data) - end)
         try:
             batch = decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             return WalContent(
                 ops, complete=False, problem=f"damaged at byte {position} ({error}): {unread}", damaged=True
             )

@@ -17,6 +17,7 @@ import msgspec
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId, NodeView
 from splitbrain.harness.contract.test import Test
+from splitbrain.results.values import NOT_JSON
 
 PAUSE_S: Final = 1.0
 """Between two questions to nodes."""
@@ -70,7 +71,7 @@ class LeaderWatch:
         for line in whole.splitlines():
             try:
                 said = msgspec.json.decode(line, type=_Line)
-            except msgspec.MsgspecError:
+            except NOT_JSON:
                 continue
             group = self._groups.setdefault(node, said.group)
             if said.role is not None and said.term is not None and said.group == group:

@@ -28,7 +28,7 @@ STARTED: Final = "Spark is up"
 @click.command("analyze", cls=parsing.Command)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @options.stored
-@options.engine
+@options.engine_of_runs
 @options.limits
 @options.as_json
 @click.pass_context
@@ -36,13 +36,13 @@ def command(
     ctx: click.Context,
     runs: tuple[str, ...],
     store: str,
-    engine: str | None,
+    engine: str,
     master: str,
     checker_time: float | None,
     checker_memory: int | None,
     as_json: bool,
 ) -> None:
-    """Judge stored runs again, in one pass of the Spark pipeline: all runs of a store, or those named.
+    """Judge stored runs again: all runs of a store, or those named; many of them with the Spark pipeline.
 
     A RUN is the path of its folder, its name, the beginning of its name, or "latest". If the controller of a run was
     killed, the run is recovered first: every operation that was flushed is judged. A damaged run is listed with the
@@ -50,9 +50,10 @@ def command(
     breaks, ends its process, or needs more than its limits: what the other checkers found is kept. Runs that are still
     in progress are listed and skipped.
     """
-    engine = options.engine_of_a_store(engine)
+    if engine == "auto" and options.given(ctx, "master"):
+        engine = "spark"
     options.check_master(ctx, engine, master)
-    limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
+    options.limits_of(checker_time, checker_memory)
 
     from splitbrain.checkers.verdict import worst
     from splitbrain.harness.campaigns.rejudging import advising_on_interrupt
@@ -63,6 +64,8 @@ def command(
     options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
+    engine = options.engine_for(engine, len(chosen))
+    limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
     with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where])):
         judged = _judge(chosen, engine, master, limits)
     if as_json:

@@ -97,18 +97,36 @@ independent = click.option(
     help="In EDN and JSON: whether values are [key value], as jepsen.independent writes them. auto: yes if all of "
     "them are pairs, reads included.",
 )
+_master = click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master.")
 engine = _apply(
     [
         click.option(
             "--engine",
             type=click.Choice(["inline", "spark"]),
             default=None,
-            help="inline: judge in this process; spark: in the Spark pipeline.  [default: inline for one run or "
-            "file; for a store spark, if it is installed]",
+            help="inline: judge in a process of this command; spark: in the Spark pipeline.  [default: inline]",
         ),
-        click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master."),
+        _master,
     ]
 )
+engine_of_runs = _apply(
+    [
+        click.option(
+            "--engine",
+            type=click.Choice(["auto", "inline", "spark"]),
+            default="auto",
+            show_default=True,
+            help="inline: judge in a process of this command; spark: in the Spark pipeline; auto: spark from 300 runs "
+            "on, or with --master.",
+        ),
+        _master,
+    ]
+)
+"""The same for a command that judges any number of runs."""
+
+SPARK_RUNS = 300
+"""From this number of runs on Spark on two cores is done before one process, its start included, by what was measured
+(340, without the confined process and with rows instead of paths); with more cores earlier."""
 
 
 limits = _apply(
@@ -150,11 +168,13 @@ _STUCK_S = 10.0
 """A checker that only waits is given up after its time limit in real time, but not before."""
 
 
-def engine_of_a_store(engine: str | None) -> str:
-    """The engine for a whole store. The default is Spark if it is installed."""
+def engine_for(engine: str, runs: int) -> str:
+    """The engine for so many runs: "auto" is Spark from `SPARK_RUNS` on, if it is installed."""
+    if engine != "auto":
+        return engine
     from splitbrain.checkers.spark.session import is_installed
 
-    return engine or ("spark" if is_installed() else "inline")
+    return "spark" if runs >= SPARK_RUNS and is_installed() else "inline"
 
 
 def check_master(ctx: click.Context, engine: str, master: str) -> None:

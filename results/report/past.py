@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -13,6 +15,7 @@ from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.store import FORMAT
+from splitbrain.results.values import NOT_JSON
 
 RUNS_MAX: Final = 200
 """The largest number of other runs of the test that are read: those nearest in time."""
@@ -120,7 +123,7 @@ def past_of(view: RunView, most: int = RUNS_MAX) -> Past:
     run = view.run
     if not run.path.parent.name.startswith("test="):
         return Past([], [], 0, 0)
-    paths = sorted(path.parent for path in run.path.parent.glob("run=*/test.json"))
+    paths = _runs_in(run.path.parent)
     here = next((i for i, path in enumerate(paths) if path.name == run.path.name), len(paths))
     earlier = paths[max(here - most, 0) : here]
     chosen = [*earlier, *paths[here + 1 : here + 1 + most - len(earlier)]]
@@ -146,15 +149,63 @@ def _shown(view: RunView) -> Other | None:
     return _other(view.run.path, document, brief)
 
 
+_listed: Final[dict[Path, tuple[int, list[Path]]]] = {}
+_SETTLED_NS: Final = 2_000_000_000
+"""A folder that was changed less than this before it is listed may change again without another time of change."""
+
+
+def _runs_in(test: Path) -> list[Path]:
+    """The runs of a test, oldest first: listed once as long as none comes and none goes.
+
+    With every page of a large store its test would be listed again: the time would grow with the square of the runs.
+    """
+    changed_ns = test.stat().st_mtime_ns
+    found = _listed.get(test)
+    if found is not None and found[0] == changed_ns:
+        return found[1]
+    paths = sorted(path.parent for path in test.glob("run=*/test.json"))
+    _listed.pop(test, None)
+    if time.time_ns() - changed_ns > _SETTLED_NS:
+        while len(_listed) >= _TESTS_KEPT:
+            del _listed[next(iter(_listed))]
+        _listed[test] = (changed_ns, paths)
+    return paths
+
+
+_TESTS_KEPT: Final = 64
+_RUNS_KEPT: Final = 4_096
+
+
 def _look(path: Path) -> Other | None:
     """A run at a glance, None if its files are damaged or of a newer version."""
+    test, verdict = _stamp(path / "test.json"), _stamp(path / "verdict.json")
+    if test is None:
+        return None
+    found = _glance(path, (test, verdict))
+    return None if found is None else found._replace(has_report=(path / "report.html").exists())
+
+
+_Stamp: TypeAlias = tuple[int, int, int, int]
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What changes with a file: every file of a store is written aside and renamed. None if it is not there."""
     try:
-        verdict = path / "verdict.json"
-        for file in (path / "test.json", verdict):
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=_RUNS_KEPT)
+def _glance(path: Path, stamps: tuple[_Stamp, _Stamp | None]) -> Other | None:
+    """A run at a glance, read once as long as its files are the same."""
+    try:
+        for file in (path / "test.json", path / "verdict.json"):
             refuse_others(file)
         document = msgspec.json.decode((path / "test.json").read_bytes(), type=_Document)
-        brief = msgspec.json.decode(verdict.read_bytes(), type=_Brief) if verdict.exists() else None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, HistoryFormatError):
+        brief = None if stamps[1] is None else msgspec.json.decode((path / "verdict.json").read_bytes(), type=_Brief)
+    except (OSError, *NOT_JSON, HistoryFormatError):
         return None
     if brief is not None and brief.format > FORMAT:
         return None

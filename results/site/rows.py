@@ -19,6 +19,7 @@ from splitbrain.results.figures import FIGURES, Figures
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.site.beneath import read
 from splitbrain.results.store import FORMAT, RunDir
+from splitbrain.results.values import NOT_JSON
 
 STATES: Final = (
     "violation",
@@ -258,7 +259,7 @@ def _decode(text: bytes, kind: Any) -> Any:
 def _figures(root: Path, parts: tuple[str, ...]) -> Figures | None:
     try:
         return msgspec.json.decode(read(root, (*parts, FIGURES)), type=Figures)
-    except (SplitbrainError, msgspec.MsgspecError):
+    except (SplitbrainError, *NOT_JSON):
         return None  # computed when the run is opened: that takes its history
 
 

@@ -63,6 +63,7 @@ class Sound:
 
 class Raises(Sound):
     def ruin(self):
+        open(os.path.join(os.path.dirname(__file__), f"begun-{os.getpid()}"), "w").close()
         raise ZeroDivisionError("nothing fits")
 
 

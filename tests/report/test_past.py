@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.report import write_report
+from splitbrain.results.report import past, write_report
 from splitbrain.results.report.past import NOTHING_EARLIER, novelty_of, past_of
 from splitbrain.results.report.run_view import load
 from splitbrain.results.store import RunDir, Store
@@ -140,3 +143,30 @@ def test_a_bug_that_was_switched_on_is_told_as_expected_and_a_pass_has_nothing_t
     assert novelty_of(past_of(load(fine.path)), ["M23"]) == ""
     lost = made(tmp_path, 1, LOST, outcome="violation")
     assert novelty_of(past_of(load(lost.path)), ["M23"]).endswith("Expected: M23 was switched on.")
+
+
+def test_a_store_of_many_runs_is_read_once_for_all_pages_and_again_where_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [made(tmp_path, day, LOST if day % 2 else FINE, outcome="violation", seed=day) for day in range(12)]
+    long_ago_s = START_NS // 10**9
+    os.utime(tmp_path / "test=t", (long_ago_s, long_ago_s))
+    read: list[Path] = []
+    look: Callable[..., past.Other] = past._other  # pyright: ignore[reportPrivateUsage]
+
+    def noted(path: Path, *rest: Any) -> past.Other:
+        read.append(path)
+        return look(path, *rest)
+
+    monkeypatch.setattr(past, "_other", noted)
+    views = [load(run.path) for run in runs]
+    first = [past_of(view) for view in views]
+    assert len(read) <= 2 * len(runs), "each run once as itself, and once for all others"
+    read.clear()
+    runs[3].write_verdicts([FINE], "pass")
+    changed = past_of(views[5])
+    assert runs[3].path in read
+    assert len(read) == 2, "the run of the page, and the one that was judged again"
+    assert changed.traces[0].earlier.seen == first[5].traces[0].earlier.seen - 1
+    another = made(tmp_path, 20, FINE)
+    assert another.name in [other.name for other in past_of(views[5]).others]

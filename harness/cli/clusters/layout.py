@@ -15,6 +15,7 @@ import msgspec
 
 from splitbrain.results.errors import UsageError
 from splitbrain.results.stores import check_path
+from splitbrain.results.values import NOT_JSON
 
 _STATE: Final = "cluster.json"
 DIRECTORY: Final = "metadata-cluster"
@@ -135,7 +136,7 @@ def stored(home: Path) -> Layout | None:
         found = msgspec.json.decode((home / _STATE).read_bytes(), type=ClusterState)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise UsageError(f"{home / _STATE} is damaged: {error}. Stop its nodes, then remove it.") from error
     if not found.founders:
         found = msgspec.structs.replace(found, founders=[each.node for each in found.nodes])
