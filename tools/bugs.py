@@ -83,7 +83,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
     "M38": "--workload register --nemesis membership-leave --nodes 3,4 --interval 1 --rate 200 --time-limit 8"
     " --settings snapshot-interval=2",
-    "M39": "--workload topology --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
+    "M39": "--workload topology --nemesis partition-one --nodes 3 --interval 2 --time-limit 8"
+    " --settings snapshot-interval=16",
     "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
     "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
     "--settings checkpoint-interval=4,snapshot-interval=16",
