@@ -161,10 +161,8 @@ class Bench:
     async def run(self) -> list[str]:
         """Carry out all steps, and print; what failed."""
         client = await self._found_leader()
-        print(
-            "| step | s | longest time without an answer of the leader, ms | of the others, ms | peak of a node, MB |"
-        )
-        print("| --- | --- | --- | --- | --- |", flush=True)
+        print("| step | s | longest without an answer, ms: leader | others | of that own CPU: leader | peak, MB |")
+        print("| --- | --- | --- | --- | --- | --- |", flush=True)
         async with self._step("fill"):
             await self._fill(client)
         self._failures = []  # elections on a busy machine, before there is anything to measure
