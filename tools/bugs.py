@@ -111,7 +111,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M54": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M55": "--workload tree --nemesis none --nodes 3 --time-limit 20",
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
-    "M57": "--workload topology --nemesis kill --nodes 3",
+    "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
