@@ -8,23 +8,21 @@ Persist and InstallSnapshot: while they become durable, nothing else of the grou
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar, get_args
+from typing import Any, Final, get_args
 
 from msgspec import structs
 
 from splitbrain.cluster import wire
-from splitbrain.cluster.bugs import M29, M30, M78
+from splitbrain.cluster.bugs import M29
 from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
-from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupnames import METADATA, group_address
+from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
@@ -32,33 +30,30 @@ from splitbrain.cluster.members import incarnation_of, names, node_of
 from splitbrain.cluster.pending import Answering, Pending
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
-from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
+from splitbrain.cluster.projecting import Projecting
+from splitbrain.cluster.projection import CatchingUp
 from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received, Start
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
-from splitbrain.cluster.requests import Requests, outdated
-from splitbrain.cluster.slicing import Slices, in_turns, slices_of, weight
+from splitbrain.cluster.requests import Requests
+from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.storework import OfStore, StoreWork
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
 from splitbrain.cluster.tree import (
-    Done,
-    InSlices,
     LookUp,
-    NodeNotFound,
     PlainQuery,
     Project,
     Query,
-    Refused,
     Result,
     Transact,
     TransactRead,
-    Value,
     encode_command,
 )
 from splitbrain.cluster.waits import Waits
@@ -72,24 +67,6 @@ _ANSWERED_HERE: Final = frozenset(
 """What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
 
 _PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
-
-StoreWork: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild | Slices
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _FromTimer:
-    """An event that did not happen if its timer was stopped, or started anew, before it is handled."""
-
-    event: ElectionTimeout | HeartbeatTick
-    timer: ElectionTimer | Heartbeat
-    token: int
-
-
-class _LowTurn:
-    """Stands in the inbox where commands of low priority have their turn."""
 
 
 class Group:
@@ -115,17 +92,11 @@ class Group:
         self._links = place.links
         self._detector = place.detector
         self._store = store(config.node, config.bugs, config.functions)
-        self._inbox: deque[Event | _FromTimer | _LowTurn] = deque()
         self._idle: asyncio.Future[Effect | None] | None = None  # of `run`, while it waits for what it has to do
-        self._ask_for_turn: Callable[[], None] = _nothing
-        self._has_turn = False  # whether a turn was asked for, or `run` is at work
         self._effects: Iterator[Effect] | None = None  # those of the last event that are not carried out yet
         self._halted = False
         self._said_outdated = False
-        self._slice = config.apply_slice
-        self._builds = False  # whether the store has projections to build
         self._sender: NodeId | None = None  # of the message that is being handled
-        self._store_work: deque[StoreWork] = deque()
         self._sent: tuple[Message, bytes] | None = None
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
@@ -152,6 +123,8 @@ class Group:
         self.requests = Requests(self._name, place, self, self._waits)
         self._low = LowCommands()
         self._notices = Notices()
+        self._inbox = Inbox(self._low)
+        self._store_work = StoreWork(lambda: self._store, self._use_store, self._inbox.wake, config.apply_slice)
         self._snapshots = Snapshotting(
             self._storage,
             self._raft,
@@ -166,6 +139,7 @@ class Group:
         self._machinery = Machinery(self._name, place, self.requests, self._snapshots, self._raft)
         self._expiry = Expiry(config.bugs)
         self._catching_up = CatchingUp(self._raft.last_index)
+        self._projecting = Projecting(config.node, lambda: self._store, self._raft, self._catching_up, config.bugs)
         self._executors = self._executors_by_effect()
         self._recover(opened)
 
@@ -187,7 +161,7 @@ class Group:
         recovered = opened.recovered
         if opened.state is not None:
             self._store = self._store.reset(opened.state)
-            self._builds = self._store.is_building
+            self._store_work.builds = self._store.is_building
             self._snapshots.begins_at(recovered.base_index, len(opened.state))
         self._catching_up.applied(recovered.base_index, recovered.base_term)
         self._version = self._store.version
@@ -211,8 +185,7 @@ class Group:
             InvariantError: something happened that consensus rules out; the group must stop.
         """
         self._links.open(self._raft.members)
-        self._has_turn = True
-        self._ask_for_turn = self._runtime.waker(self._take_turn)
+        self._inbox.begins(self._runtime.waker(self._take_turn))
         self.submit(Start())
         loop = asyncio.get_running_loop()
         effect = self._go_on()
@@ -222,16 +195,16 @@ class Group:
             elif effect is not None:
                 assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
                 await self._install(effect)
-            elif self._store_work or self._builds:
+            elif self._store_work or self._store_work.builds:
                 if self._store_work:
                     reached("log applied in slices")
                 else:
                     reached("projection built in slices")
                 await self._runtime.clock.sleep(0)
-                self._use_store()
+                self._store_work.go_on()
             else:
                 self._idle = loop.create_future()
-                self._has_turn = False
+                self._inbox.rests()
                 effect = await self._idle
                 continue
             effect = self._go_on()
@@ -248,15 +221,11 @@ class Group:
                         return effect
                     execute(effect)
                 self._telemetry.durable = raft.written_index
-            if not inbox or self._halted:
+            if self._halted or not inbox:
                 self._effects = None
                 return None
-            event = inbox[0]
-            if type(event) is Received:  # most are messages
-                inbox.popleft()
-                self._sender = event.sender
-            else:
-                self._sender, event = None, self._next()
+            event = inbox.next()
+            self._sender = event.sender if type(event) is Received else None
             effects = None if event is None else iter(raft.handle(event))
 
     def _take_turn(self) -> None:
@@ -269,10 +238,10 @@ class Group:
         except Exception as error:
             idle.set_exception(error)
             return
-        if effect is not None or self._halted or self._store_work or self._builds:
+        if effect is not None or self._halted or self._store_work or self._store_work.builds:
             self._runtime.resume(idle, effect)
         else:
-            self._has_turn = False
+            self._inbox.rests()
 
     def stopped(self) -> None:
         """Write a last checkpoint, and note in the telemetry that the member stops in good order.
@@ -292,7 +261,7 @@ class Group:
     def halt(self) -> None:
         """Take part no more, while the node goes on: what is begun with the disk comes to its end."""
         self._halted = True
-        self._wake()
+        self._inbox.wake()
         self._election_timer.stop()
         self._heartbeat.stop()
         self._machinery.stop()
@@ -343,9 +312,9 @@ class Group:
             case wire.MembersQuery():
                 answer(term, self.members(), 0)
             case Project():
-                answer(term, self._projected(body), 0)
+                answer(term, self._projecting.projected(body), 0)
             case LookUp():
-                answer(term, self._looked_up(body), 0)
+                answer(term, self._projecting.looked_up(body), 0)
             case _:
                 raise AssertionError("a request about the node is the node's")
 
@@ -366,10 +335,7 @@ class Group:
 
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
-        self._inbox.append(Received(peer, message))
-        if not self._has_turn:  # `_wake`, in place
-            self._has_turn = True
-            self._ask_for_turn()
+        self._inbox.add(Received(peer, message))
 
     # --- for requests -----------------------------------------------------------------------------------------
 
@@ -406,16 +372,7 @@ class Group:
         if type(query) in _PLAIN_QUERIES:
             answer(self._store.query(query))
             return
-        self._in_slices(self._store.query_in_slices(query), answer)
-
-    def _in_slices(self, steps: InSlices[T], done: Callable[[T], None]) -> None:
-        """Do a first part at once, and the others before anything changes the store."""
-        work = Slices(steps, done)
-        if not work.goes_on():
-            return
-        reached("store used in slices")
-        self._store_work.appendleft(work)
-        self._wake()
+        self._store_work.in_slices(self._store.query_in_slices(query), answer)
 
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[wire.Outcome], None]) -> None:
         """Have what is applied here written down, and pass on what came of it."""
@@ -423,7 +380,7 @@ class Group:
         if not self._store.is_large or not self._snapshots.would_write(wanted, applied):
             self._snapshots.asked(wanted, applied, self._store.dump, answer)
             return
-        self._in_slices(
+        self._store_work.in_slices(
             self._store.dump_in_slices(),
             lambda state: self._snapshots.asked(wanted, applied, lambda: state, answer),
         )
@@ -439,35 +396,22 @@ class Group:
         elif not isinstance(event, Propose) or priority == "normal":
             self.submit(event)
         elif self._low.add(event):
-            self.submit(_LowTurn())
-
-    def _let_low_go(self) -> None:
-        commands, more = self._low.batch()
-        self._inbox.extendleft(reversed(commands))
-        if more:
-            reached("low commands waited for their turn")
-            self._inbox.append(_LowTurn())
+            self.submit(LowTurn())
 
     # --- events -----------------------------------------------------------------------------------------------
 
-    def submit(self, event: Event | _FromTimer | _LowTurn) -> None:
+    def submit(self, event: Item) -> None:
         """An event happened; it is handled in its turn."""
-        self._inbox.append(event)
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._has_turn:
-            self._has_turn = True
-            self._ask_for_turn()
+        self._inbox.add(event)
 
     def _election_timer_ran_out(self, token: int) -> None:
-        self.submit(_FromTimer(ElectionTimeout(), self._election_timer, token))
+        self.submit(FromTimer(ElectionTimeout(), self._election_timer, token))
 
     def _heartbeat_ticked(self, token: int) -> None:
         now_ns = self._runtime.clock.monotonic_ns()
         if self._heartbeat.holds(token) and self._raft.role == "leader":
             self._drop_unused_refs()
-        self.submit(_FromTimer(HeartbeatTick(now_ns), self._heartbeat, token))
+        self.submit(FromTimer(HeartbeatTick(now_ns), self._heartbeat, token))
 
     def _drop_unused_refs(self) -> None:
         """As the leader: have all members forget what clients will not ask for any more (KH-9)."""
@@ -475,31 +419,6 @@ class Group:
         command = self._expiry.due(self._runtime.clock.monotonic_ns(), store.applied_index, store.refs.ages())
         if command is not None:
             self.requests.from_node(encode_command(command), lambda _: self._expiry.answered())
-
-    def _next(self) -> Event | None:
-        """The next event that did happen, None if there is none."""
-        inbox = self._inbox
-        while inbox:
-            event = inbox.popleft()
-            if isinstance(event, _FromTimer):
-                # Asked now: a message before it in the inbox may have restarted the timer.
-                if event.timer.holds(event.token):
-                    return event.event
-            elif isinstance(event, _LowTurn):
-                self._let_low_go()
-            elif type(event) is Propose:  # not `isinstance`, which takes longer where a struct is not of the type
-                return self._with_those_behind(event)
-            else:
-                return event
-        return None
-
-    def _with_those_behind(self, first: Propose) -> Propose | ProposeAll:
-        """A command and those that follow it in the inbox, as one event."""
-        commands = [first]
-        while self._inbox and isinstance(command := self._inbox[0], Propose):
-            commands.append(command)
-            self._inbox.popleft()
-        return first if len(commands) == 1 else ProposeAll(commands)
 
     # --- effects ----------------------------------------------------------------------------------------------
 
@@ -511,14 +430,14 @@ class Group:
             fx.TruncateLog: self._truncate,
             fx.Send: self._send,
             fx.SendChunk: self._send_chunk,
-            fx.Apply: self._apply_in_slices,
-            fx.ReadReady: self._to_store if M29 not in self._config.bugs else self._read,
+            fx.Apply: self._store_work.apply,
+            fx.ReadReady: self._store_work.add if M29 not in self._config.bugs else self._read,
             fx.Appended: requests.appended,
             fx.Rejected: requests.rejected,
             fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
             fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
             fx.Dropped: requests.dropped,
-            fx.StartElectionTimer: self._election_timer.start,
+            fx.StartElectionTimer: lambda _: self._election_timer.start(),
             fx.StopElectionTimer: lambda _: self._election_timer.stop(),
             fx.StartHeartbeat: lambda _: self._heartbeat.start(),
             fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
@@ -527,7 +446,7 @@ class Group:
             fx.MembersChanged: self._members_changed,
             # The Apply that follows reports it, with its hashes.
             fx.CommitAdvanced: self._committed,
-            fx.Rebuild: self._to_store,
+            fx.Rebuild: self._store_work.add,
         }
 
     def _append(self, effect: fx.AppendLog) -> None:
@@ -552,13 +471,13 @@ class Group:
     async def _install(self, effect: fx.InstallSnapshot) -> None:
         """Put the store where a snapshot of the leader is."""
         while self._store_work:
-            self._use_store()  # it may answer what was asked here
+            self._store_work.go_on()  # it may answer what was asked here
             await self._runtime.clock.sleep(0)
         self._telemetry.cut(self._raft.last_index)
         await self._snapshots.install(effect)
         loading = self._store.reset_in_slices(effect.state)
         self._store = await in_turns(loading, self._runtime.clock)
-        self._builds = self._store.is_building
+        self._store_work.builds = self._store.is_building
         self._catching_up.cut(effect.index)
         self._catching_up.applied(effect.index, effect.last_term)
         self._version = self._store.version
@@ -576,40 +495,14 @@ class Group:
                 f"{self._config.machine_version} at most: it applies nothing more, until it is started with a later one"
             )
 
-    def _apply_in_slices(self, effect: fx.Apply) -> None:
-        if not self._store_work and weight(effect.entries) <= self._slice:
-            self._apply(effect)
-            return
-        self._to_store(*(fx.Apply(entries, effect.refs) for entries in slices_of(effect.entries, self._slice)))
-
-    def _to_store(self, *effects: fx.Apply | fx.ReadReady | fx.Rebuild) -> None:
-        """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
-        idle = not self._store_work
-        self._store_work.extend(effects)
-        if idle:
-            self._use_store()
-
-    def _use_store(self) -> None:
-        """Carry out as much of what waits for the store as the event loop can bear at once."""
-        budget = self._slice
-        while self._store_work and budget > 0:
-            effect = self._store_work.popleft()
-            budget -= 1
-            match effect:
-                case fx.Apply(entries):
-                    budget -= weight(entries)
-                    self._apply(effect)
-                case fx.ReadReady():
-                    self._read(effect)
-                case fx.Rebuild():
-                    self._rebuild()
-                case Slices():
-                    budget = 0
-                    if effect.goes_on():
-                        self._store_work.appendleft(effect)
-        if budget > 0 and self._builds:
-            self._store.build()
-            self._builds = self._store.is_building
+    def _use_store(self, effect: OfStore) -> None:
+        match effect:
+            case fx.Apply():
+                self._apply(effect)
+            case fx.ReadReady():
+                self._read(effect)
+            case fx.Rebuild():
+                self._rebuild()
 
     def _apply(self, effect: fx.Apply) -> None:
         self._runtime.applied(len(effect.entries))
@@ -628,7 +521,7 @@ class Group:
                 self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
                 self.requests.done(request, result, entry.index, entry.term)
-        self._builds = self._store.is_building
+        self._store_work.builds = self._store.is_building
         self._notices.send()
         if self._store.version != self._version:
             self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")
@@ -643,7 +536,9 @@ class Group:
         """Have the state written down after this entry, the last one applied, if it is time."""
         if self._store.is_large and self._snapshots.is_due(last):
             reached("state written down in slices")
-            self._in_slices(self._store.dump_in_slices(), lambda state: self._snapshots.applied(last, lambda: state))
+            self._store_work.in_slices(
+                self._store.dump_in_slices(), lambda state: self._snapshots.applied(last, lambda: state)
+            )
         else:
             # Of a large state that is not due a checkpoint may be promoted; nothing is written.
             self._snapshots.applied(last, self._store.dump)
@@ -676,49 +571,13 @@ class Group:
 
     def _rebuild(self) -> None:
         self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
-        self._builds = self._store.is_building
+        self._store_work.builds = self._store.is_building
         self._telemetry.rebuild()
-
-    def _projected(self, query: Project) -> wire.Outcome:
-        """What this member holds, now; nothing is answered from a projection that may lack what there is (KH-15)."""
-        if query.projection not in PROJECTIONS:
-            return _invalid(f"there is no projection {query.projection!r}, only {', '.join(PROJECTIONS)}")
-        failure = self._cannot_project()
-        if failure is not None and M78 in self._config.bugs:
-            return NodeNotFound(query.path)
-        if failure is not None:
-            return failure
-        found = self._store.projected(query.projection, query.path)
-        return NodeNotFound(query.path) if found is None else Done(found)
-
-    def _looked_up(self, query: LookUp) -> wire.Outcome:
-        """The same of a table of a projection that was registered."""
-        failure = self._cannot_project()
-        outcome = self._store.tree.look_up(query) if failure is None else failure
-        if isinstance(outcome, Refused | wire.Failure) and M78 in self._config.bugs:
-            return Value(encode_value([]))
-        return outcome
-
-    def _cannot_project(self) -> wire.Failure | None:
-        if self._raft.is_outdated and M30 not in self._config.bugs:
-            return outdated(self._config.node)
-        if not self._catching_up.done:
-            reached("projection asked before it was built")
-            return wire.Failure("unavailable", True, f"{self._config.node} has not caught up yet: try again later")
-        return None
 
     def _log(self, line: str) -> None:
         self._runtime.log(line if self._name == METADATA else f"group {self._name}: {line}")
 
 
-def _nothing() -> None:
-    """Nobody can be asked for a turn before the member runs."""
-
-
 def _member_list(configuration: Configuration) -> wire.MemberList:
     promotable = tuple(member for member, target in configuration.learners.items() if target is not None)
     return wire.MemberList(configuration.voters, tuple(configuration.learners), promotable)
-
-
-def _invalid(detail: str) -> wire.Failure:
-    return wire.Failure("invalid_request", True, detail)

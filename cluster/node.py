@@ -203,6 +203,22 @@ class Node:
 
     # --- connections ------------------------------------------------------------------------------------------
 
+    def _is_turned_away(self, hello: wire.PeerHello) -> bool:
+        """Whether a peer knows other registered functions, which is said once of each difference."""
+        peer = node_of(hello.node)
+        theirs = hello.functions
+        problem = None if theirs is None else difference(self._knows, theirs, self._config.node, peer)
+        if problem is None:
+            self._strangers.pop(peer, None)
+            return False
+        if self._strangers.get(peer) != problem:
+            self._strangers[peer] = problem
+            self._runtime.log(
+                f"error: {peer} was turned away, since {self._config.node} and {peer} know other registered functions "
+                f"({problem}): start all nodes with the same --functions, and the same program"
+            )
+        return True
+
     async def _accept(self, connection: Connection) -> None:
         """Serve a connection until it breaks or says what makes no sense."""
         try:
@@ -226,22 +242,6 @@ class Node:
             self._runtime.log(f"a connection was closed, because what came on it made no sense: {error}")
         finally:
             connection.close()
-
-    def _is_turned_away(self, hello: wire.PeerHello) -> bool:
-        """Whether a peer knows other registered functions, which is said once of each difference."""
-        peer = node_of(hello.node)
-        theirs = hello.functions
-        problem = None if theirs is None else difference(self._knows, theirs, self._config.node, peer)
-        if problem is None:
-            self._strangers.pop(peer, None)
-            return False
-        if self._strangers.get(peer) != problem:
-            self._strangers[peer] = problem
-            self._runtime.log(
-                f"error: {peer} was turned away, since {self._config.node} and {peer} know other registered functions "
-                f"({problem}): start all nodes with the same --functions, and the same program"
-            )
-        return True
 
     async def _serve_peer(self, peer: str, connection: Connection, signs: Signs) -> None:
         former = self._inbound.get(peer)

@@ -83,7 +83,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M37": "--workload register --nemesis kill-all --nodes 3 --settings snapshot-interval=16",
     "M38": "--workload register --nemesis membership-leave --nodes 3,4 --interval 1 --rate 200 --time-limit 8"
     " --settings snapshot-interval=2",
-    "M39": "--workload topology --nemesis partition-one,kill --nodes 3,5 --interval 2 --settings snapshot-interval=16",
+    "M39": "--workload topology --nemesis partition-one --nodes 3 --interval 2 --time-limit 8"
+    " --settings snapshot-interval=16",
     "M40": "--workload register --nemesis power --nodes 3 --interval 2 --settings checkpoint-interval=4,wal-bytes=1000",
     "M41": "--workload register --nemesis power --nodes 3 --interval 2 "
     "--settings checkpoint-interval=4,snapshot-interval=16",
@@ -110,7 +111,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M54": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M55": "--workload tree --nemesis none --nodes 3 --time-limit 20",
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
-    "M57": "--workload topology --nemesis kill --nodes 3",
+    "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",

@@ -40,6 +40,9 @@ USERS: Final = ("u0", "u1")
 EXCHANGES: Final = ("direct", "fanout", "topic", "headers")
 """Names and types."""
 
+SOURCES: Final = ("direct", "direct", *EXCHANGES[1:])
+"""Of bindings: a direct exchange has an index of its own, in which bindings that differ in arguments alone are one."""
+
 PASSING: Final = "passing"
 """An exchange of type fanout that goes with its last binding."""
 
@@ -119,7 +122,7 @@ def _queue(ctx: Context) -> Entity:
 
 
 def _binding(ctx: Context) -> Entity:
-    vhost, source, end = ctx.rng.choice(VHOSTS), ctx.rng.choice(EXCHANGES), ctx.rng.choice((*QUEUES, "topic"))
+    vhost, source, end = ctx.rng.choice(VHOSTS), ctx.rng.choice(SOURCES), ctx.rng.choice((*QUEUES, "topic"))
     kind = "exchange" if end in EXCHANGES else "queue"
     return ["binding", vhost, source, kind, end, ctx.rng.choice(KEYS), ctx.rng.below(NUMBERS)]
 
@@ -144,7 +147,7 @@ _WEIGHTS: Final[tuple[tuple[str, Callable[[Context], Entity], int], ...]] = (
     ("bind", _binding, 70),
     ("unbind", _binding, 30),
     ("declare", _queue, 24),
-    ("delete", _queue, 14),
+    ("delete", _queue, 6),
     ("declare", _exchange, 16),
     ("delete", _exchange, 5),
     ("declare", _vhost, 8),

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 from urllib.parse import quote
-
-import msgspec
 
 from splitbrain import cluster
 from splitbrain.cluster.client import (
@@ -21,26 +18,13 @@ from splitbrain.cluster.client import (
     InvalidPathError,
     MismatchingNodeError,
     NodeNotFoundError,
-    ReadMode,
     Refs,
     connect,
     retrying,
 )
 from splitbrain.cluster.embedded import (
-    APPLY_SLICE,
-    CHECKPOINT_INTERVAL,
-    CHUNK_BYTES,
-    ELECTION_MS,
-    HEARTBEAT_MS,
     MARKS,
     MARKS_VARIABLE,
-    MAX_BATCH,
-    MAX_PENDING,
-    MAX_PIPELINE,
-    NEWEST_VERSION,
-    SNAPSHOT_INTERVAL,
-    WAL_BYTES,
-    WINDOW,
     Runtime,
     counted,
     heard,
@@ -56,10 +40,6 @@ from splitbrain.harness.contract.read_modes import (
     LOOK_UP,
     READ,
     READ_AFTER,
-    READ_FENCED,
-    READ_LEADER,
-    READ_LOCAL,
-    ReadPromise,
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import (
@@ -71,25 +51,21 @@ from splitbrain.harness.contract.sessions import (
     IndefiniteError,
     Mop,
 )
-from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
+from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, interpreter
 from splitbrain.harness.systems.metadata_projections import ProjectedRecords
+from splitbrain.harness.systems.metadata_reads import MODES, READS
+from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_triggers import MetadataTriggers
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
-
-_RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
-"""Options of the interpreter, before the node's own arguments."""
-
-_IN_IMAGE: Final = "/opt/splitbrain"
-"""The folder of image "node" that holds splitbrain/cluster."""
 
 VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
@@ -105,44 +81,11 @@ it gave up was definite: an op that the runner must give up is always indefinite
 ATTEMPT_TIMEOUT_MS: Final = 400
 """How long an increment waits for its answer before it is sent again."""
 
-MACHINE_VERSION: Final = "machine-version"
-"""A setting. A nemesis that upgrades nodes decides it for each of them."""
-
 KEEP_REFS_MS: Final = 60_000
 """Of a session that is gone; longer than any session takes for one op."""
 
 ELECTION_S: Final = 1.2
 
-READS: Final = {
-    READ: ReadPromise(
-        line="the leader answers, once a majority confirmed it",
-        linearizable="always",
-        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER, READ_FENCED),
-        needs_quorum=True,
-    ),
-    READ_LEADER: ReadPromise(
-        line="the node that takes itself for the leader answers, from what it has applied",
-        linearizable="one leader",
-        follows=("write", READ),
-        same_term=True,
-    ),
-    READ_LOCAL: ReadPromise(
-        line="the node of the client answers, from what it has applied",
-        follows=(READ_AFTER, READ_FENCED),
-    ),
-    READ_FENCED: ReadPromise(
-        line="the node of the client answers, once it has applied what the leader that it knows has in its log",
-        linearizable="one leader",
-        follows=("write", READ, READ_LEADER, READ_LOCAL, READ_AFTER),
-    ),
-    READ_AFTER: ReadPromise(
-        line="the node of the client answers, once it has applied the last write of the session",
-        follows=("write", READ_LOCAL, READ_FENCED),
-    ),
-}
-"""A leader answers writes: the node of the client may apply one later, so that local reads do not follow
-writes. They follow each other while the node lives, since what it has applied only grows. A new leader may have applied
-less than the last one had."""
 LEASE_S: Final = 0.6
 """A lease is 0.45 s of the leader's clock (`splitbrain.cluster.raft.config`), which may be slow by a quarter."""
 RECOVERY_S: Final = 6 * ELECTION_S
@@ -150,15 +93,6 @@ RECOVERY_S: Final = 6 * ELECTION_S
 votes may split three times. Measured from when links were set until every node of a core had answered: on containers of
 a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated, 5.8 s after 190 cuts, most of them of a
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
-
-
-_MODES: Final[Mapping[str, ReadMode]] = {
-    READ: "consistent",
-    READ_LEADER: "leader",
-    READ_LOCAL: "local",
-    READ_AFTER: "local",
-    READ_FENCED: "fenced",
-}
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -183,7 +117,7 @@ class MetadataSession(CompareAndSetLocks):
         after = self._written if f == READ_AFTER else None
         with _CLASSIFIED:
             try:
-                node = await self._client.get(_register(key), mode=_MODES[f], after=after, timeout_ms=self._timeout_ms)
+                node = await self._client.get(_register(key), mode=MODES[f], after=after, timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
                 return Answer(None, error.term)
             return Answer(node.value, node.term)
@@ -235,7 +169,7 @@ class MetadataSession(CompareAndSetLocks):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         with _CLASSIFIED:
-            refs = self._refs = self._refs or Refs(await self._new_name(), KEEP_REFS_MS)
+            refs = self._refs = self._refs or await self._new_refs()
             ref, path = refs.next(), _counter(counter)
             left_ms = self._timeout_ms - round((loop.time() - begun) * 1000)
             try:
@@ -335,6 +269,9 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
+    async def _new_refs(self) -> Refs:
+        return Refs(await self._new_name(), KEEP_REFS_MS)
+
     async def _new_name(self) -> str:
         """The name of a client that no other one is: the cluster counts them.
 
@@ -405,86 +342,7 @@ class Metadata:
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),
-            settings={
-                "checkpoint-interval": Setting(
-                    line="entries of the log between two checkpoints; 0 for none",
-                    default=CHECKPOINT_INTERVAL,
-                    least=0,
-                    drawn=(0, 4, 32, 256, CHECKPOINT_INTERVAL),
-                ),
-                "snapshot-interval": Setting(
-                    line="entries of the log between two snapshots",
-                    default=SNAPSHOT_INTERVAL,
-                    drawn=(16, 64, 512, SNAPSHOT_INTERVAL),
-                ),
-                "wal-bytes": Setting(
-                    line="bytes of the write-ahead log after which the next file is begun",
-                    default=WAL_BYTES,
-                    drawn=(1_000, 20_000, WAL_BYTES),
-                ),
-                "chunk-bytes": Setting(
-                    line="bytes of a snapshot in one message",
-                    default=CHUNK_BYTES,
-                    most=CHUNK_BYTES,
-                    drawn=(2_000, 16_000, CHUNK_BYTES),
-                ),
-                "learners-first": Setting(
-                    line="1: a node that joins becomes a voter once it has caught up, not at once",
-                    default=0,
-                    least=0,
-                    most=1,
-                    drawn=(0, 1),
-                ),
-                "heartbeat-ms": Setting(
-                    line="the longest time between messages of a leader; shorter than election-ms",
-                    default=HEARTBEAT_MS,
-                    most=HEARTBEAT_MS,
-                    drawn=(50, HEARTBEAT_MS, HEARTBEAT_MS),
-                ),
-                "election-ms": Setting(
-                    line="the shortest election timeout; the longest is twice that",
-                    default=ELECTION_MS,
-                    most=ELECTION_MS,
-                ),
-                "max-batch": Setting(
-                    line="entries of the log in one message at most",
-                    default=MAX_BATCH,
-                    drawn=(1, 16, MAX_BATCH),
-                ),
-                "max-pipeline": Setting(
-                    line="entries of the log on their way to one member at most",
-                    default=MAX_PIPELINE,
-                    # With 2 of them a cluster on slow links and disks cannot keep up with its clients: that is no bug.
-                    drawn=(64, 64, MAX_PIPELINE),
-                ),
-                "max-pending": Setting(
-                    line="commands, reads and requests under way at most, of each; beyond that a node is busy",
-                    default=MAX_PENDING,
-                    drawn=(128, MAX_PENDING, MAX_PENDING),
-                ),
-                "apply-slice": Setting(
-                    line="entries that are applied before messages and clients get a word in again",
-                    default=APPLY_SLICE,
-                    drawn=(1, 16, APPLY_SLICE),
-                ),
-                "repeat-window": Setting(
-                    line="a request whose number is so far behind the highest of its connection counts as repeated",
-                    default=WINDOW,
-                    drawn=(64, WINDOW),
-                ),
-                MACHINE_VERSION: Setting(
-                    line="the latest version of the state machine that nodes support, where none is upgraded",
-                    default=NEWEST_VERSION,
-                    most=NEWEST_VERSION,
-                ),
-                "lease-reads": Setting(
-                    line="1: the leader answers reads on a lease",
-                    default=0,
-                    least=0,
-                    most=1,
-                    drawn=(0, 0, 1),
-                ),
-            },
+            settings=SETTINGS,
             simulation=self,
             count_marks=counted,
             marks=SystemMarks(MARKS, heard, MARKS_VARIABLE),
@@ -496,10 +354,10 @@ class Metadata:
         Raises:
             NodeStartError: it left the cluster, and was not taken in again.
         """
-        python, import_path = _interpreter(place)
-        argv = [python, *_RUN_NODE, "--node", place.node, "--listen", _address(place.listen)]
+        python, import_path = interpreter(place)
+        argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):
-            argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
+            argv += ["--peer", f"{peer}={address_of(place.peers[peer])}"]
         membership = self._members.arguments(place.node, sorted([place.node, *place.peers]))
         argv += ["--data", place.data_dir, *membership]
         argv += self._upgrades.arguments(place.node, joins="--incarnation" in membership)
@@ -532,7 +390,7 @@ class Metadata:
             waker=world.waker,
             resume=world.resume,
         )
-        await start(command.argv[1 + len(_RUN_NODE) :], runtime)
+        await start(command.argv[1 + len(RUN_NODE) :], runtime)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> MetadataSession:
         """A session with one node.
@@ -625,23 +483,3 @@ _CLIENTS: Final = "/clients"
 def _name(text: str) -> str:
     """`text` as one name of a path: `*` would make it a pattern, a slash two names."""
     return quote(text, safe="")
-
-
-def _address(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _interpreter(place: NodePlace) -> tuple[str, str]:
-    """The interpreter that runs the node that lives at `place`, and where that finds the cluster."""
-    if place.home == "image":
-        return "python3", _IN_IMAGE
-    if place.home == "host":
-        return "python3", place.home_dir
-    return sys.executable, _import_path()
-
-
-def _import_path() -> str:
-    """Where the node's interpreter finds the cluster and what it imports, however this process found them."""
-    found = (Path(cluster.__path__[0]).parent, Path(msgspec.__path__[0]))
-    return os.pathsep.join(dict.fromkeys(str(package.absolute().parent) for package in found))

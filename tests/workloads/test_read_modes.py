@@ -14,7 +14,7 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.harness.contract.read_modes import READ, READ_AFTER, READ_FENCED, READ_LEADER, READ_LOCAL, ReadPromise
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.etcd.system import READS as ETCD
-from splitbrain.harness.systems.metadata import READS
+from splitbrain.harness.systems.metadata_reads import READS
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
 from splitbrain.workloads.read_modes import KEYS, ReadModesClient, read_modes
