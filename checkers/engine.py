@@ -20,11 +20,21 @@ from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.partitions import by_key, in_order
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.turns import InTurns, Task, judge_in_turns
-from splitbrain.checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
+from splitbrain.checkers.verdict import (
+    AnyChecker,
+    Checker,
+    CheckerSpec,
+    Outcome,
+    SummaryChecker,
+    Verdict,
+    WholeChecker,
+    outcome,
+)
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.summarized import SummarizedHistory
 
 _CRASHES: Final = "crashes"
 _SET_UP: Final = "being set up"
@@ -35,7 +45,7 @@ COVERAGE: Final = "coverage"
 
 
 def judge(
-    history: pa.Table,
+    history: pa.Table | SummarizedHistory,
     specs: Sequence[CheckerSpec],
     telemetry: pa.Table | None = None,
     *,
@@ -61,7 +71,10 @@ def judge(
     verdicts: list[Verdict] = []
     for spec, each in zip(specs, checkers, strict=True):
         progress(spec.name)
-        verdicts.append(recorded.verdict(each, spec, weaker=weaker))
+        try:
+            verdicts.append(recorded.verdict(each, spec, weaker=weaker))
+        except _DamagedError as damaged:
+            raise damaged.error from None
     return verdicts
 
 
@@ -90,7 +103,7 @@ def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) 
 
 
 def judge_each(
-    history: pa.Table,
+    history: pa.Table | SummarizedHistory,
     specs: Sequence[CheckerSpec],
     telemetry: pa.Table | None = None,
     *,
@@ -108,17 +121,41 @@ def judge_each(
         try:
             each = checker(spec.name)
             verdicts.append(recorded.verdict(each, spec))
+        except _DamagedError as damaged:
+            raise damaged.error from None
         except UsageError as error:
             verdicts.append(broken(spec.name, error, _SET_UP))
     return verdicts
 
 
-class _Recorded:
-    """What a run recorded; its keys one by one for the checkers that judge them so."""
+class _DamagedError(Exception):
+    """The file of a history cannot be read: no checker can judge it, and no request was wrong."""
 
-    def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
-        self._history = in_order(conform(history))
+    def __init__(self, error: HistoryFormatError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Recorded:
+    """What a run recorded; its keys one by one for the checkers that judge them so.
+
+    Of a summarized history the whole table is read once a checker needs it.
+    """
+
+    def __init__(self, history: pa.Table | SummarizedHistory, telemetry: pa.Table | None) -> None:
+        self._summarized = history if isinstance(history, SummarizedHistory) else None
+        self._table = in_order(conform(history)) if isinstance(history, pa.Table) else None
         self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
+
+    @property
+    def _history(self) -> pa.Table:
+        if self._table is None:
+            assert self._summarized is not None
+            try:
+                self._table = self._summarized.table
+            except HistoryFormatError as error:
+                raise _DamagedError(error) from error
+        return self._table
 
     @cached_property
     def _keys(self) -> list[pa.Table]:
@@ -127,7 +164,9 @@ class _Recorded:
     def verdict(self, each: AnyChecker, spec: CheckerSpec, *, weaker: bool = True) -> Verdict:
         """A checker's verdict on the run; with weaker models if they are asked for."""
         verdict = merge(each, spec, self._parts(each, spec))
-        return with_weaker_models(verdict, each, spec, self._history) if weaker else verdict
+        if not weaker or verdict.valid != "false" or not is_linearizability(each):
+            return verdict
+        return with_weaker_models(verdict, each, spec, self._history)
 
     def _parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
         """A checker's verdicts on all parts that it judges one by one, in the order in which they are merged."""
@@ -135,9 +174,17 @@ class _Recorded:
             return sorted(check_keys(each, spec, self._keys), key=by_key_order)
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
+        if self._summarized is not None and isinstance(each, SummaryChecker):
+            found = _check_summarized(each, spec, self._summarized)
+            if found is not None:
+                return [found]
+        if self._summarized is not None and getattr(each, "counts_ops", False):
+            history = self._summarized.frame
+        else:
+            history = self._history
         if each.partition == "whole run":
-            return [check_whole(each, spec, self._history, self._telemetry)]
-        return [check_partition(each, spec, self._history)]
+            return [check_whole(each, spec, history, self._telemetry)]
+        return [check_partition(each, spec, history)]
 
 
 def judged_outcome(verdicts: Sequence[Verdict], harness_error: str | None = None) -> tuple[Outcome, str | None]:
@@ -181,6 +228,17 @@ def cut_short(specs: Sequence[CheckerSpec], note: str | None) -> tuple[CheckerSp
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
+def any_by_summary(specs: Sequence[CheckerSpec]) -> bool:
+    """Whether a checker judges histories by the summaries of their lists."""
+    for spec in specs:
+        try:
+            if isinstance(checker(spec.name), SummaryChecker):
+                return True
+        except UsageError:
+            continue  # the verdict of that checker will say what is wrong
+    return False
+
+
 def by_key_order(verdict: Verdict) -> tuple[bool, str]:
     """The order of partitions before they are merged: by key, ops without a key first."""
     return verdict.key is not None, verdict.key or ""
@@ -199,6 +257,22 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     rows = f"{counted(part.num_rows, 'row')} of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     return _answer(lambda: each.check(part, spec.options), spec, what, key)
+
+
+def _check_summarized(each: SummaryChecker, spec: CheckerSpec, history: SummarizedHistory) -> Verdict | None:
+    """A checker's verdict by summaries; None if the table has to decide.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    what = f"judging {counted(history.frame.num_rows, 'row')} of the history"
+    try:
+        found = each.check_summarized(history, spec.options)
+    except UsageError:
+        raise
+    except Exception as error:
+        return broken(spec.name, error, what)
+    return None if found is None else _answer(lambda: found, spec, what, None)
 
 
 def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> list[Verdict]:

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head, recovered_note
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import SplitbrainError
-from splitbrain.results.loaded import LoadedRun
+from splitbrain.results.loaded import LoadedRun, finish_by_summary
+from splitbrain.results.loaded import finish as load_finished
 from splitbrain.results.store import RunDir
+from splitbrain.results.summarized import SummarizedHistory, summarized
 
 T = TypeVar("T")
 
@@ -57,6 +60,19 @@ def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
         said = f"{path}: cannot be read: {type(error).__name__}: {error}"
     line = " ".join(said.split())
     return Unjudged(line if str(path) in line else f"{path}: {line}")
+
+
+def loaded(run: RunDir) -> LoadedRun:
+    """A run to be judged in this process: finished, and loaded as far as its checkers need it.
+
+    Raises:
+        RunNotFoundError: it is no run, or nothing was recorded.
+        UsageError: the run is under way.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: a file of it is damaged.
+    """
+    specs = engine.specs_of(run.read_test(), str(run.path / "test.json"))
+    return finish_by_summary(run) if engine.any_by_summary(specs) else load_finished(run)
 
 
 def finish(path: Path) -> None:
@@ -116,7 +132,12 @@ def judge(run: LoadedRun) -> list[Verdict]:
     Raises:
         HistoryFormatError: test.json is damaged.
     """
-    return engine.judge_each(run.history, specs_of(run), run.telemetry)
+    return engine.judge_each(recorded(run), specs_of(run), run.telemetry)
+
+
+def recorded(run: LoadedRun) -> pa.Table | SummarizedHistory:
+    """The history of a loaded run, as checkers are given it."""
+    return run.history if run.summarized is None else run.summarized
 
 
 def judge_ready(each: Ready) -> list[Verdict]:
@@ -125,4 +146,15 @@ def judge_ready(each: Ready) -> list[Verdict]:
     Raises:
         SplitbrainError: its history or its telemetry is damaged.
     """
-    return engine.judge_each(each.run.history(), each.specs, each.run.telemetry())
+    history = by_summary(each.run, each.specs)
+    return engine.judge_each(each.run.history() if history is None else history, each.specs, each.run.telemetry())
+
+
+def by_summary(run: RunDir, specs: Specs) -> SummarizedHistory | None:
+    """The history of a finished run without its micro-operations, if a checker of it judges by summaries.
+
+    Raises:
+        HistoryFormatError: it is damaged.
+        StoreVersionError: a newer splitbrain wrote it.
+    """
+    return summarized(run.history_path) if engine.any_by_summary(specs) else None

@@ -13,12 +13,13 @@ from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.graph import DERIVED, PROCESS, RW, RWP, WR, WRP, parts
 from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
 from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS
-from splitbrain.checkers.transactions.report import Judged, judged
+from splitbrain.checkers.transactions.report import Judged, judged, judged_by_summary
 from splitbrain.checkers.transactions.weak import is_weak
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.summarized import SummarizedHistory
 
 ALGORITHM: Final = "dependency graph"
 WEAK: Final = f"{ALGORITHM} and vector clocks"
@@ -88,6 +89,18 @@ class ListAppend(_Isolation):
     """Appends to lists, and reads of whole lists."""
 
     name: Workload = "list-append"
+
+    def check_summarized(self, history: SummarizedHistory, options: Mapping[str, Any], /) -> Verdict | None:
+        """The same verdict on a stored history, by the summaries of its lists; None if the table has to decide.
+
+        Raises:
+            UsageError: an option is wrong, or names an unknown model or anomaly.
+        """
+        chosen = _options(self.name, options)
+        expected = Expected(chosen.consistency_models, chosen.anomalies)
+        began_s = cpu_s()
+        found = judged_by_summary(history, expected)
+        return None if found is None else _verdict(self.name, found, expected, round(cpu_s() - began_s, 6))
 
 
 class RwRegister(_Isolation):

@@ -14,6 +14,7 @@ from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, comman
 from splitbrain.results.clocks import Clocks, clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
+from splitbrain.results.findings import all_op_indexes
 from splitbrain.results.loaded import LoadedRun, finish
 from splitbrain.results.nodedata import pack_as_asked
 from splitbrain.results.reasons import reasons_of
@@ -56,7 +57,7 @@ def judge_inline(
         JudgingStoppedError: an interrupt, or too little memory.
     """
     with advising_on_interrupt(command_for(run.path)):
-        return _judged_here(finish(run), harness_error, progress)
+        return _judged_here(stored.loaded(run), harness_error, progress)
 
 
 def judge_with_spark(
@@ -99,7 +100,7 @@ def judge_run(
 
 
 def _judged_here(run: LoadedRun, harness_error: str | None, progress: Callable[[str], None]) -> Conclusion:
-    verdicts = engine.judge_each(run.history, stored.specs_of(run), run.telemetry, progress=progress)
+    verdicts = engine.judge_each(stored.recorded(run), stored.specs_of(run), run.telemetry, progress=progress)
     return _conclude(run, verdicts, "inline", harness_error)
 
 
@@ -133,6 +134,7 @@ def keep_verdicts(
 
 def write_pages(run: LoadedRun, judgement: Judgement | None, verdicts: Sequence[Verdict]) -> Path:
     """Write what is made from kept verdicts: figures, the picture of a counterexample, the report, whose path it is."""
+    run = run.with_ops(index for each in verdicts for index in all_op_indexes(each.evidence))
     write_figures(run, judgement)
     _draw(run, verdicts)
     return write_page(view_of(run, judgement))

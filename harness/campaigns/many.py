@@ -20,7 +20,7 @@ from splitbrain.harness.campaigns.judging import keep_verdicts, write_pages
 from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
-from splitbrain.results.loaded import LoadedRun, finish, load
+from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.store import Judgement, RunDir
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def judge_one_by_one(runs: Sequence[RunDir], show: Callable[[int], None], warn: 
 
 def _judge_here(run: RunDir, warn: Warn) -> Judged:
     def judge() -> tuple[LoadedRun, list[Verdict], Judgement]:
-        loaded = finish(run)
+        loaded = stored.loaded(run)
         run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
         verdicts = stored.judge(loaded)
         return loaded, verdicts, keep_verdicts(run, loaded.document, verdicts, "inline", _lost(run))
@@ -195,7 +195,7 @@ def _write(task: _Task) -> None:
 
 def _write_pages(path: Path, verdicts: Sequence[Verdict]) -> None:
     run = RunDir(path)
-    write_pages(load(run), run.read_verdicts(), verdicts)
+    write_pages(stored.loaded(run), run.read_verdicts(), verdicts)
 
 
 def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> dict[Path, str]:
