@@ -122,6 +122,7 @@ CHOSEN: Final[dict[str, str]] = {
     " --concurrency 5n --time-limit 8",
     "M93": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M94": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M95": "--workload long-fork --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
 }
 """What brings a bug out: the options of its hunt."""
 

@@ -11,6 +11,7 @@ import pytest
 from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.commands import decode_value, encode_value
 from splitbrain.cluster.registered import known
+from splitbrain.cluster.registered.mops import mixed
 from splitbrain.cluster.tree import NEWEST_VERSION, Aborted, Refused, Result, Transact, TransactRead, Tree, Value
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.metadata import MetadataSession
@@ -114,6 +115,32 @@ def test_half_of_the_keys_are_compared() -> None:
     machine = Machine("M91")
     machine.run("mops", [["w", "/a", 1]])
     assert isinstance(machine.run("conditional", [["/a", 0, True, 2], ["/b", 0, True, 2]]), Aborted)
+
+
+def test_reads_of_two_replicas_are_the_first_of_one_and_the_rest_of_the_other() -> None:
+    leader, here = Value(encode_value([1, 2, [3]])), Value(encode_value([None, 7, []]))
+    assert decode_value(mixed(leader, [here]).data) == [1, 7, []]
+    refused = Refused("unknown_function")
+    assert mixed(leader, []) is mixed(leader, [refused]) is leader
+    assert mixed(refused, [here]) is refused
+
+
+@pytest.mark.parametrize(("bugs", "read"), [((), [1, 1]), (("M95",), [1, None])])
+def test_with_m95_a_client_of_a_replica_that_lags_reads_the_first_key_alone_at_the_leader(
+    bugs: tuple[str, ...], read: list[Any]
+) -> None:
+    found: list[Any] = []
+
+    async def whole(world: World) -> None:
+        leader = await world.leader()
+        await world.in_force(NEWEST_VERSION)
+        writer, reader = [await world.client(node) for node in (leader, *sorted(set(world.names) - {leader}))][:2]
+        await MetadataSession(writer, 1500).transact([["w", "a", 1], ["w", "b", 1]])
+        answer = await MetadataSession(reader, 1500).transact([["r", "a", None], ["r", "b", None]])
+        found.extend(value for _, _, value in answer.value)
+
+    in_cluster(World(["n1", "n2", "n3"], bugs=Bugs(bugs)), whole)
+    assert found == read
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------
