@@ -47,15 +47,17 @@ def transactions_by_summary(history: SummarizedHistory) -> Transactions | None:
     path = history.path
     pairs = paired(history.frame, str(path))
     rows = pairs.rows
-    order = np.argsort(rows)
+    order = np.argsort(rows, kind="stable")  # much faster on rows that are nearly sorted
     found = _read(path, rows[order])
     if found is None:
         return None
     _refuse_unknown(found, rows[order], str(path))
     refuse_empty_writes(found.kind, found.value, found.start, rows[order], str(path))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
     committed = np.repeat(pairs.status[order] == COMMITTED, np.diff(found.start))
     shared = _shared(path, found, committed)
-    return assembled(pairs, _in_order(found, shared, np.argsort(order)))
+    return assembled(pairs, _in_order(found, shared, rank))
 
 
 # --- micro-operations in the order of the file ------------------------------------------------------------------------

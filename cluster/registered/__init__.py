@@ -21,10 +21,10 @@ from typing import Any, Final
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.errors import ArgumentError, FunctionRefusedError
-from splitbrain.cluster.registered import mops, steps, values
+from splitbrain.cluster.registered import mops, objects, steps, values
 from splitbrain.cluster.tree import Functions
 
-_WITHOUT_BUGS: Final = (values.FUNCTIONS, steps.FUNCTIONS)
+_WITHOUT_BUGS: Final = (values.FUNCTIONS, steps.FUNCTIONS, objects.functions())
 
 BUILT_IN: Final = Functions.of(*_WITHOUT_BUGS, mops.functions(), functions_of())
 """What every node knows. What a name and a version stand for never changes: a changed function is a new version."""
@@ -40,9 +40,7 @@ def known(places: Iterable[str], bugs: Bugs = NO_BUGS) -> Functions:
     try:
         if not bugs.ids:
             return Functions.of(BUILT_IN, *found) if found else BUILT_IN
-        return Functions.of(
-            values.FUNCTIONS, steps.FUNCTIONS, mops.functions(bugs), functions_of(bugs), *found, bugs=bugs
-        )
+        return Functions.of(*_WITHOUT_BUGS, mops.functions(bugs), functions_of(bugs), *found, bugs=bugs)
     except FunctionRefusedError as error:
         raise ArgumentError(f"--functions: {error}") from error
 

@@ -184,3 +184,31 @@ def test_an_update_that_aborts_or_writes_nothing_changes_nothing() -> None:
         assert (await first.update(["a"], lambda read: {})).value == {"a": None}
 
     in_sessions(check)
+
+
+# --- objects --------------------------------------------------------------------------------------------------------
+
+
+def test_objects_are_written_and_read_by_key_and_by_predicate_in_order() -> None:
+    machine = Machine()
+    steps = [["insert", "a", 1], ["insert", "b", 2], ["rp", "true", None], ["w", "a", 4], ["delete", "b", None]]
+    assert machine.run("objects", ["/objects/u", steps]) == [1, 2, {"a": 1, "b": 2}, 4, None]
+    reads = [["rp", ["=", 4], None], ["rp", ["mod", 2, 1], None], ["r", "a", None], ["r", "b", None]]
+    assert machine.run("objects", ["/objects/u", reads], writes=False) == [{"a": 4}, {}, 4, None]
+    assert machine.run("objects", ["/objects/v", reads[:1]], writes=False) == [{}]
+
+
+def test_a_query_changes_no_object_and_an_unknown_step_takes_everything_back() -> None:
+    machine = Machine()
+    assert isinstance(machine.run("objects", ["/objects/u", [["insert", "a", 1]]], writes=False), Refused)
+    assert isinstance(machine.run("objects", ["/objects/u", [["insert", "a", 1], ["x", "a", 1]]]), Aborted)
+    assert machine.run("objects", ["/objects/u", [["rp", "true", None]]], writes=False) == [{}]
+
+
+def test_a_session_carries_out_steps_in_a_universe() -> None:
+    async def check(first: MetadataSession, second: MetadataSession) -> None:
+        await first.in_universe("u", [["insert", "a", 1], ["insert", "b", 3]])
+        found = await second.in_universe("u", [["rp", ["mod", 2, 1], None], ["r", "c", None]])
+        assert found.value == [["rp", ["mod", 2, 1], {"a": 1, "b": 3}], ["r", "c", None]]
+
+    in_sessions(check)
