@@ -101,8 +101,10 @@ def loaded(run: RunDir, reading: Callable[[str], None] = lambda _: None) -> Load
         HistoryFormatError: a file of it is damaged.
     """
     reading(f"reading {run.path / 'test.json'}")
-    specs = engine.specs_of(run.read_test(), str(run.path / "test.json"))
-    return load_by_summary(run, reading) if engine.any_by_summary(specs) else load_finished(run, reading)
+    document = run.read_test()
+    specs = engine.specs_of(document, str(run.path / "test.json"))
+    load = load_by_summary if engine.any_by_summary(specs) else load_finished
+    return load(run, reading, document)
 
 
 def as_needed(run: LoadedRun) -> LoadedRun:

@@ -52,12 +52,15 @@ class LoadedRun:
         return replace(self, history=history.combine_chunks())
 
 
-def finish(folder: RunDir, reading: Callable[[str], None] = lambda _: None) -> LoadedRun:
+def finish(
+    folder: RunDir, reading: Callable[[str], None] = lambda _: None, document: dict[str, Any] | None = None
+) -> LoadedRun:
     """Finish the history, bring the nodes' telemetry into one table, and load the run.
 
     Args:
         folder: of the run.
         reading: called with what is read next, in words.
+        document: test.json, if it has been read.
 
     Raises:
         RunNotFoundError: it is no run, or nothing was recorded.
@@ -65,8 +68,9 @@ def finish(folder: RunDir, reading: Callable[[str], None] = lambda _: None) -> L
         StoreVersionError: a newer splitbrain wrote it.
         HistoryFormatError: a file of it is damaged.
     """
-    reading(f"reading {folder.path / 'test.json'}")
-    document = folder.read_test()
+    if document is None:
+        reading(f"reading {folder.path / 'test.json'}")
+        document = folder.read_test()
     reading(f"reading {folder.history_path if folder.history_path.exists() else folder.wal_path}")
     history = folder.finish_history(checked=True)
     reading(f"reading {folder.telemetry_path}, or collecting it from the nodes' files")
@@ -74,21 +78,19 @@ def finish(folder: RunDir, reading: Callable[[str], None] = lambda _: None) -> L
     return _loaded(folder, document, history)
 
 
-def finish_by_summary(folder: RunDir, reading: Callable[[str], None] = lambda _: None) -> LoadedRun:
+def finish_by_summary(folder: RunDir, reading: Callable[[str], None], document: dict[str, Any]) -> LoadedRun:
     """As `finish`, without the micro-operations of a history whose lists have summaries.
 
     Raises:
         RunNotFoundError, UsageError, StoreVersionError, HistoryFormatError: as `finish`.
     """
-    reading(f"reading {folder.path / 'test.json'}")
-    document = folder.read_test()
     if os.path.lexists(folder.wal_path) or not os.path.lexists(folder.history_path):
         reading(f"reading {folder.history_path if folder.history_path.exists() else folder.wal_path}")
         folder.finish_history(checked=True)
     reading(f"reading {folder.history_path}")
     found = summarized(folder.history_path)
     if found is None:
-        return finish(folder, reading)
+        return finish(folder, reading, document)
     reading(f"reading {folder.telemetry_path}, or collecting it from the nodes' files")
     collect_telemetry(folder, document, lambda: found.frame)
     return replace(_loaded(folder, document, found.frame), summarized=found)
