@@ -339,7 +339,7 @@ def _parsed(arguments: list[str]) -> RunOptions:
 
 
 def test_a_consistency_model_narrows_the_draw_to_workloads_judged_by_one_and_is_in_every_run() -> None:
-    given = {"nemesis": "kill", "nodes": None, "system": "metadata", "bug": "", "world": "lan"}
+    given: dict[str, Any] = {"nemesis": "kill", "nodes": None, "system": "metadata", "bug": "", "world": "lan"}
     found = asked_for(workload=None, consistency_model="snapshot-isolation", **given)
     assert {"list-append", "rw-register"} <= set(found.workloads)
     assert not {"register", "bank", "causal"} & set(found.workloads)
