@@ -11,7 +11,7 @@ from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op
 
-GOOD = (
+GOOD: tuple[Any, ...] = (
     ([["rp", "true", {"x": 1}], ["w", "x", 2]], [["rp", ["=", 2], {}]]),
     ([["rp", "true", {"x": 2}]], [["rp", "true", {"x": 2}]]),
 )
