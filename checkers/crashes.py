@@ -29,6 +29,7 @@ class Crashes:
 
     name = "crashes"
     partition: Partition = "run"
+    counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run."""

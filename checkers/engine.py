@@ -18,13 +18,23 @@ import pyarrow as pa
 
 from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.partitions import by_key, in_order
-from splitbrain.checkers.registry import checker
+from splitbrain.checkers.registry import CHECKERS, checker
 from splitbrain.checkers.turns import InTurns, Task, judge_in_turns
-from splitbrain.checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
+from splitbrain.checkers.verdict import (
+    AnyChecker,
+    Checker,
+    CheckerSpec,
+    Outcome,
+    SummaryChecker,
+    Verdict,
+    WholeChecker,
+    outcome,
+)
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.summarized import SummarizedHistory
 
 _CRASHES: Final = "crashes"
 _SET_UP: Final = "being set up"
@@ -37,7 +47,7 @@ COVERAGE: Final = "coverage"
 
 
 def judge(
-    history: pa.Table,
+    history: pa.Table | SummarizedHistory,
     specs: Sequence[CheckerSpec],
     telemetry: pa.Table | None = None,
     *,
@@ -64,7 +74,10 @@ def judge(
     verdicts: list[Verdict] = []
     for spec in specs:
         progress(spec.name)
-        verdicts.append(last(recorded.answers(spec, weaker=weaker)))
+        try:
+            verdicts.append(last(recorded.answers(spec, weaker=weaker)))
+        except DamagedError as damaged:
+            raise damaged.error from None
     return verdicts
 
 
@@ -93,7 +106,7 @@ def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) 
 
 
 def judge_each(
-    history: pa.Table,
+    history: pa.Table | SummarizedHistory,
     specs: Sequence[CheckerSpec],
     telemetry: pa.Table | None = None,
     *,
@@ -108,20 +121,44 @@ def judge_each(
     verdicts: list[Verdict] = []
     for spec in specs:
         progress(spec.name)
-        verdicts.append(last(or_set_up(recorded, spec)))
+        try:
+            verdicts.append(last(or_set_up(recorded, spec)))
+        except DamagedError as damaged:
+            raise damaged.error from None
     return verdicts
+
+
+class DamagedError(Exception):
+    """The file of a history cannot be read: no checker can judge it, and no request was wrong."""
+
+    def __init__(self, error: HistoryFormatError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Recorded:
     """What a run recorded; its keys one by one for the checkers that judge them so.
 
+    Of a summarized history the whole table is read once a checker needs it.
+
     Raises:
         HistoryFormatError: a table is not what it should be.
     """
 
-    def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
-        self._history = in_order(conform(history))
+    def __init__(self, history: pa.Table | SummarizedHistory, telemetry: pa.Table | None) -> None:
+        self._summarized = history if isinstance(history, SummarizedHistory) else None
+        self._table = in_order(conform(history)) if isinstance(history, pa.Table) else None
         self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
+
+    @property
+    def _history(self) -> pa.Table:
+        if self._table is None:
+            assert self._summarized is not None
+            try:
+                self._table = self._summarized.table
+            except HistoryFormatError as error:
+                raise DamagedError(error) from error
+        return self._table
 
     @cached_property
     def _keys(self) -> list[pa.Table]:
@@ -136,6 +173,7 @@ class Recorded:
 
         Raises:
             UsageError: the checker is unknown, or an option of it is wrong.
+            DamagedError: the history is a summarized one, and cannot be read as a whole.
         """
         each = checker(spec.name)
         parts: list[Verdict] = []
@@ -145,7 +183,9 @@ class Recorded:
             parts.append(part)
         verdict = merge(each, spec, sorted(parts, key=by_key_order) if each.partition == "key" else parts)
         yield verdict
-        more = with_weaker_models(verdict, each, spec, self._history) if weaker else verdict
+        if not weaker or verdict.valid != "false" or not is_linearizability(each):
+            return
+        more = with_weaker_models(verdict, each, spec, self._history)
         if more is not verdict:
             yield more
 
@@ -155,13 +195,25 @@ class Recorded:
             return check_keys(each, spec, self._keys)
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
+        if self._summarized is not None and isinstance(each, SummaryChecker):
+            found = _check_summarized(each, spec, self._summarized)
+            if found is not None:
+                return [found]
+        if self._summarized is not None and getattr(each, "counts_ops", False):
+            history = self._summarized.frame
+        else:
+            history = self._history
         if each.partition == "whole run":
-            return [check_whole(each, spec, self._history, self._telemetry)]
-        return [check_partition(each, spec, self._history)]
+            return [check_whole(each, spec, history, self._telemetry)]
+        return [check_partition(each, spec, history)]
 
 
 def or_set_up(recorded: Recorded, spec: CheckerSpec) -> Generator[Verdict]:
-    """As `Recorded.answers`, but a wrong request is a verdict too."""
+    """As `Recorded.answers`, but a wrong request is a verdict too.
+
+    Raises:
+        DamagedError: the history is a summarized one, and cannot be read as a whole.
+    """
     try:
         yield from recorded.answers(spec)
     except UsageError as error:
@@ -215,6 +267,14 @@ def cut_short(specs: Sequence[CheckerSpec], note: str | None) -> tuple[CheckerSp
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
+def any_by_summary(specs: Sequence[CheckerSpec]) -> bool:
+    """Whether a checker of this package judges histories by the summaries of their lists.
+
+    No other one is loaded here: it may break while it is loaded, and that must be its own verdict.
+    """
+    return any(spec.name in CHECKERS and isinstance(checker(spec.name), SummaryChecker) for spec in specs)
+
+
 def by_key_order(verdict: Verdict) -> tuple[bool, str]:
     """The order of partitions before they are merged: by key, ops without a key first."""
     return verdict.key is not None, verdict.key or ""
@@ -233,6 +293,22 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     rows = f"{counted(part.num_rows, 'row')} of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     return _answer(lambda: each.check(part, spec.options), spec, what, key)
+
+
+def _check_summarized(each: SummaryChecker, spec: CheckerSpec, history: SummarizedHistory) -> Verdict | None:
+    """A checker's verdict by summaries; None if the table has to decide.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    what = f"judging {counted(history.frame.num_rows, 'row')} of the history"
+    try:
+        found = each.check_summarized(history, spec.options)
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        return broken(spec.name, error, what)
+    return None if found is None else _answer(lambda: found, spec, what, None)
 
 
 def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> Iterable[Verdict]:

@@ -41,6 +41,7 @@ class Recovery:
 
     name = "recovery"
     partition: Partition = "run"
+    counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run."""

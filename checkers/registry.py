@@ -79,6 +79,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.transactions:ClosedPredicate",
             "transactions that read by predicates have no anomaly that a consistency model proscribes",
         ),
+        "predicates": (
+            "splitbrain.checkers.transactions:Predicates",
+            "the same of each key by itself: transactions that read by predicates in one small universe",
+        ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": (

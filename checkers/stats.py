@@ -33,6 +33,7 @@ class Stats:
 
     name = "stats"
     partition: Partition = "run"
+    counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Count one run.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.isolation.confined import Stopped
@@ -19,9 +21,12 @@ from splitbrain.checkers.isolation.judging import Opened
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head, recovered_note
 from splitbrain.results.collecting import collect_telemetry
-from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.errors import HistoryFormatError, SplitbrainError
 from splitbrain.results.loaded import LoadedRun
+from splitbrain.results.loaded import finish as load_finished
+from splitbrain.results.loaded import finish_by_summary as load_by_summary
 from splitbrain.results.store import RunDir
+from splitbrain.results.summarized import SummarizedHistory, summarized
 
 T = TypeVar("T")
 
@@ -80,6 +85,36 @@ def unread(path: Path, ended: Stopped) -> Unjudged:
     """Why a run cannot be judged whose files, or what is done with them, ended the process that opened it."""
     what = f"the process that was {ended.step or 'beginning'} {ended.why}"
     return Unjudged(what if str(path) in what else f"{path}: {what}")
+
+
+def loaded(run: RunDir, reading: Callable[[str], None] = lambda _: None) -> LoadedRun:
+    """A run to be judged in this process: finished, and loaded as far as its checkers need it.
+
+    Args:
+        run: its folder.
+        reading: called with what is read next, in words.
+
+    Raises:
+        RunNotFoundError: it is no run, or nothing was recorded.
+        UsageError: the run is under way.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: a file of it is damaged.
+    """
+    reading(f"reading {run.path / 'test.json'}")
+    document = run.read_test()
+    specs = engine.specs_of(document, str(run.path / "test.json"))
+    load = load_by_summary if engine.any_by_summary(specs) else load_finished
+    return load(run, reading, document)
+
+
+def as_needed(run: LoadedRun) -> LoadedRun:
+    """A finished run that was loaded as a whole, as far as its checkers need it.
+
+    Raises:
+        HistoryFormatError: test.json is damaged, or its history cannot be read.
+    """
+    found = by_summary(run.folder, specs_of(run))
+    return run if found is None else replace(run, history=found.frame, summarized=found)
 
 
 def finish(path: Path) -> None:
@@ -141,6 +176,11 @@ def specs_of(run: LoadedRun) -> Specs:
     return engine.cut_short(specs, recovered_note(run.history))
 
 
+def as_judged(run: LoadedRun) -> pa.Table | SummarizedHistory:
+    """The history of a loaded run, as checkers are given it."""
+    return run.history if run.summarized is None else run.summarized
+
+
 def recorded(each: Ready, reading: Callable[[str], None] = lambda _: None) -> engine.Recorded:
     """What a run recorded that is ready.
 
@@ -148,18 +188,39 @@ def recorded(each: Ready, reading: Callable[[str], None] = lambda _: None) -> en
         SplitbrainError: its history or its telemetry is damaged.
     """
     reading(f"reading {each.run.history_path}")
-    history = each.run.history()
+    history = by_summary(each.run, each.specs)
+    if history is None:
+        history = each.run.history()
     reading(f"reading {each.run.telemetry_path}")
     return engine.Recorded(history, each.run.telemetry())
+
+
+def by_summary(run: RunDir, specs: Specs) -> SummarizedHistory | None:
+    """The history of a finished run without its micro-operations, if a checker of it judges by summaries.
+
+    Raises:
+        HistoryFormatError: it is damaged.
+        StoreVersionError: a newer splitbrain wrote it.
+    """
+    return summarized(run.history_path) if engine.any_by_summary(specs) else None
 
 
 class OpenedRun(Opened):
     """A run, in the process where it is judged."""
 
-    def __init__(self, recorded: engine.Recorded, specs: Specs) -> None:
+    def __init__(self, path: Path, recorded: engine.Recorded, specs: Specs) -> None:
+        self._path = path
         self._recorded = recorded
         self.specs = specs
 
     def answers(self, position: int) -> Iterator[Verdict]:
         """As `splitbrain.checkers.engine.or_set_up`."""
         return engine.or_set_up(self._recorded, self.specs[position])
+
+    def damaged(self, error: HistoryFormatError) -> Unjudged:
+        """As of a run that could not be opened."""
+
+        def fail() -> Unjudged:
+            raise error
+
+        return or_unjudged(self._path, fail)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import pyarrow as pa
 
 from splitbrain.results import errors
 from splitbrain.results.reasons import Code, Reason, in_order, reason_of
+
+if TYPE_CHECKING:
+    from splitbrain.results.summarized import SummarizedHistory
 
 Valid = Literal["true", "false", "unknown"]
 
@@ -76,6 +79,9 @@ class Checker(Protocol):
     left out of a partition by key. "telemetry": of the nodes of a run, with the columns of
     `splitbrain.results.arrow.TELEMETRY_SCHEMA`, at least one row; rows of one node are in the order in which it wrote
     them.
+
+    A checker by run that has an attribute `counts_ops = True` looks at no micro-operations, only at whether an op has
+    any: then a large file of transactions need not be read as a whole for it.
     """
 
     name: str
@@ -91,6 +97,19 @@ class Checker(Protocol):
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """One verdict for the run from those of its partitions (in order of their keys)."""
+        ...
+
+
+@runtime_checkable
+class SummaryChecker(Protocol):
+    """What a checker by run may have besides: it judges a stored history of which not all is read."""
+
+    def check_summarized(self, history: SummarizedHistory, options: Mapping[str, Any], /) -> Verdict | None:
+        """The verdict that `check` gives on the table of that history; None if it needs the table.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
         ...
 
 

@@ -459,6 +459,12 @@ M96: Final = Bug(
     "KH-13",
     ("triggers",),
 )
+M97: Final = Bug(
+    "M97",
+    "a transaction reads its first key at the leader, and the others in the state of the replica that the client asked",
+    "parallel snapshots, Sovran, Power, Aguilera and Li 2011",
+    ("long-fork", "list-append", "rw-register", "bank", "monotonic", "linearizable"),
+)
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 """Every bug by id, in the order of ids."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, get_args
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.admission import Admission
-from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, M92, NO_BUGS
+from splitbrain.cluster.bugs import M30, M31, M33, M51, M81, M82, M92, M97, NO_BUGS
 from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
@@ -26,6 +26,7 @@ from splitbrain.cluster.raft.events import Change, Event, ForceShrink, MemberRol
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.raft.state import quorum_of
+from splitbrain.cluster.registered.mops import mixed
 from splitbrain.cluster.tree import Command, Done, Properties, Put, Query, Result, TransactRead, encode_command
 from splitbrain.cluster.waits import Waits
 from splitbrain.cluster.wire import (
@@ -168,7 +169,7 @@ class Requests:
             detail = f"{self._node} has {self._max_pending} requests under way: try again later"
             answer(self._member.term, Failure("busy", True, detail), 0)
             return
-        request = self._new(body, answer, reply=reply, priority=priority)
+        request = self._new(body, self._answering(body, answer), reply=reply, priority=priority)
         if reply == "noreply":
             self._cast(request)
             return
@@ -379,6 +380,14 @@ class Requests:
             reached("state of an outdated member refused")
             self._finish(request, outdated(node_of(self._node)))
         return True
+
+    def _answering(self, body: Wanted, answer: Answering) -> Answering:
+        """Who takes the answer; with M97 the first read of a query is passed on with the others of this node."""
+        if M97 not in self._bugs or not isinstance(body, TransactRead):
+            return answer
+        here: list[Result] = []
+        self._member.query(body, lambda result, _: here.append(result))
+        return lambda term, outcome, index: answer(term, mixed(outcome, here), index)
 
     def _read_here(self, request: Pending, body: LocalQuery) -> None:
         request.stage = "applying"

@@ -121,6 +121,11 @@ def op_indexes(evidence: Any) -> list[int]:
     return list(dict.fromkeys(_walk(known)))
 
 
+def all_op_indexes(evidence: Any) -> list[int]:
+    """Indexes of all ops that a piece of evidence names, each once."""
+    return list(dict.fromkeys([*op_indexes(evidence), *_walk(evidence)]))
+
+
 def _listed(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 

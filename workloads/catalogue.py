@@ -24,6 +24,7 @@ from splitbrain.workloads.lock import lock
 from splitbrain.workloads.long_fork import long_fork
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
+from splitbrain.workloads.predicates import predicates
 from splitbrain.workloads.projections import projections
 from splitbrain.workloads.read_modes import RAFT, fenced_reads, read_modes
 from splitbrain.workloads.records import records
@@ -81,6 +82,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     ),
     "monotonic": (monotonic, "write the maximum of several registers, plus one; no number is written twice"),
     "multi-cas": (multi_cas, "read, write and compare-and-set two registers together; each pair must be linearizable"),
+    "predicates": (
+        predicates,
+        "transactions that read all objects that match a predicate, insert, write and delete; as list-append",
+    ),
     "topology": (
         topology,
         "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
@@ -88,10 +93,23 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
 }
 """Name: (builder, a line on it)."""
 
+READ_UNCOMMITTED: Final = "read-uncommitted"
+"""A consistency model that no workload is judged by unless it is asked for."""
+
 
 def able(operations: Collection[str]) -> tuple[str, ...]:
     """The names of the workloads that a system with these groups of operations can carry out."""
     return tuple(name for name in WORKLOADS if needs(name) <= frozenset(operations))
+
+
+def by_models(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of these workloads that are judged by the consistency models that are asked for."""
+    return tuple(name for name in names if _takes_models(name))
+
+
+def _takes_models(name: str) -> bool:
+    made = build(name, nodes=("n1",), concurrency=1, isolation=READ_UNCOMMITTED)
+    return any(spec.options.get("consistency_models") == [READ_UNCOMMITTED] for spec in made.checkers)
 
 
 def needs(name: str) -> frozenset[str]:

@@ -58,6 +58,7 @@ class Durability:
 
     name = "durability"
     partition: Whole = "whole run"
+    counts_ops = True
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops, and the telemetry of its nodes."""

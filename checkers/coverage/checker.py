@@ -30,6 +30,7 @@ class Coverage:
 
     name = "coverage"
     partition: Partition = "run"
+    counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Look at one run.

@@ -16,8 +16,11 @@ import pyarrow as pa
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.isolation.confined import Confined, Done, Say, Stopped
+from splitbrain.checkers.isolation.errors import Carried
 from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.summarized import SummarizedHistory
 
 T = TypeVar("T")
 
@@ -39,6 +42,10 @@ class Opened(ABC):
     @abstractmethod
     def answers(self, position: int) -> Iterator[Verdict]:
         """The verdict of the checker at this position: the last one. Those before it are violations known by then."""
+
+    def damaged(self, error: HistoryFormatError) -> Any:
+        """What to answer instead of verdicts if a checker needs what cannot be read; it must be one for a pickle."""
+        return Carried.of(error)
 
     def conclude(self, verdicts: Sequence[Verdict], say: Say) -> Any:
         """What is to be done there with all verdicts; the result must be one for a pickle."""
@@ -123,7 +130,8 @@ def judged(
         found: called with what `Opened.conclude` says that it has found.
 
     Returns:
-        The verdicts; or what opening it answered instead; or what ended the process while it opened it.
+        The verdicts; or what opening it answered instead, or `Opened.damaged`; or what ended the process while it
+        opened it.
     """
     course = _Course(job, progress, found)
     while True:
@@ -197,26 +205,28 @@ def called(by: Judge, step: str, function: Callable[..., T], *args: Any) -> Done
     return by.do(_Call(step, function, args))
 
 
-def judge_tables(
-    history: pa.Table,
+def judge_recorded(
+    history: pa.Table | SummarizedHistory,
     specs: Sequence[CheckerSpec],
     telemetry: pa.Table | None = None,
     *,
     limits: Limits = DEFAULT,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Verdict]:
-    """As `splitbrain.checkers.engine.judge_each`, in a process that is forked for it and has the tables from this one.
+    """As `splitbrain.checkers.engine.judge_each`, in a process that is forked for it and has what was read here.
 
     Raises:
-        HistoryFormatError: a table is not what it should be.
+        HistoryFormatError: a table is not what it should be, or cannot be read.
     """
     recorded = engine.Recorded(history, telemetry)
 
     def work(task: _Task, say: Say) -> Any:
-        return _answered(_Tables(recorded, tuple(specs)), task, say)
+        return _answered(_Recorded(recorded, tuple(specs)), task, say)
 
     with Confined(work, limits) as by:
         found = judged(by, _Inherited(), progress)
+    if isinstance(found, Carried):
+        raise found.error()
     assert isinstance(found, Judged)
     return found.verdicts
 
@@ -228,7 +238,7 @@ class _Inherited(Job):
         raise AssertionError("it is open")
 
 
-class _Tables(Opened):
+class _Recorded(Opened):
     def __init__(self, recorded: engine.Recorded, specs: tuple[CheckerSpec, ...]) -> None:
         self._recorded = recorded
         self.specs = specs
@@ -255,8 +265,11 @@ def _answered(opened: Opened, task: _Task, say: Say) -> Any:
         if position in known:
             continue
         say.step(f"{_CHECKER}{position}")
-        for verdict in opened.answers(position):
-            known[position] = engine.encode(verdict)
-            say.found(_Answer(position, known[position]))
+        try:
+            for verdict in opened.answers(position):
+                known[position] = engine.encode(verdict)
+                say.found(_Answer(position, known[position]))
+        except engine.DamagedError as damaged:
+            return opened.damaged(damaged.error)
     say.step(CONCLUDING)
     return _Concluded(opened.conclude([engine.decode(known[each]) for each in range(len(opened.specs))], say))

@@ -112,6 +112,7 @@ class QuorumProgress:
 
     name = "quorum-progress"
     partition: Whole = "whole run"
+    counts_ops = True
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its whole history, and the telemetry of its nodes, which may be empty.

@@ -183,14 +183,14 @@ def _answer(paths: list[str], sizes: Sizes, limits: Limits, batches: Iterator[An
         places: list[int] = batch.column(0).to_pylist()
         for place in places:
             path = Path(paths[place])
-            rows = _rows(place, or_unjudged(path, partial(_look, lasting(limits), path, sizes)))
+            rows = _rows(place, or_unjudged(path, partial(look, lasting(limits), path, sizes)))
             columns = [list(column) for column in zip(*rows, strict=True)]
             if rows:
                 yield from pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), _SCHEMA).to_batches()
 
 
-def _look(by: Judge, path: Path, sizes: Sizes) -> Found:
-    """What became of a run."""
+def look(by: Judge, path: Path, sizes: Sizes) -> Found:
+    """What became of a run, which this process judges if it is no larger than that."""
     found = _in_order(path, judged(by, _Run(path, sizes)))
     if found is not _TOO_LARGE:
         return found
@@ -232,7 +232,7 @@ class _Run(Job):
     def _opened(self, step: Callable[[str], None]) -> OpenedRun | Large:
         each, sizes = stored.ready(self.path, step), self.sizes
         if sizes is None or (each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows):
-            return OpenedRun(stored.recorded(each, step), each.specs)
+            return OpenedRun(self.path, stored.recorded(each, step), each.specs)
         return Large(each.rows, each.telemetry)
 
 

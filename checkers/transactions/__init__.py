@@ -5,6 +5,6 @@ The way of a history: `columns` makes integer columns of it; `lists`, `registers
 `models`; `witness` says in sentences what was found, and `verify` proves it again from the history alone.
 """
 
-from splitbrain.checkers.transactions.checker import ClosedPredicate, ListAppend, RwRegister
+from splitbrain.checkers.transactions.checker import ClosedPredicate, ListAppend, Predicates, RwRegister
 
-__all__ = ["ClosedPredicate", "ListAppend", "RwRegister"]
+__all__ = ["ClosedPredicate", "ListAppend", "Predicates", "RwRegister"]

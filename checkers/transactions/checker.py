@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.kernels import cpu_s
@@ -13,12 +14,14 @@ from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.graph import DERIVED, PROCESS, RW, RWP, WR, WRP, parts
 from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
 from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS
-from splitbrain.checkers.transactions.report import Judged, judged
+from splitbrain.checkers.transactions.report import Judged, judged, judged_by_summary
+from splitbrain.checkers.transactions.universes import merged
 from splitbrain.checkers.transactions.weak import is_weak
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.summarized import SummarizedHistory
 
 ALGORITHM: Final = "dependency graph"
 WEAK: Final = f"{ALGORITHM} and vector clocks"
@@ -62,7 +65,8 @@ class _Isolation:
     evidence; `not` and `also_not` there are the models that the history does not satisfy, the weakest ones first.
     """
 
-    name: Workload
+    name: str
+    workload: Workload
     partition: Partition = "run"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
@@ -75,7 +79,7 @@ class _Isolation:
         chosen = _options(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
         began_s = cpu_s()
-        found = judged(history, self.name, expected, chosen.assumptions)
+        found = judged(history, self.workload, expected, chosen.assumptions)
         return _verdict(self.name, found, expected, round(cpu_s() - began_s, 6))
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
@@ -87,19 +91,53 @@ class _Isolation:
 class ListAppend(_Isolation):
     """Appends to lists, and reads of whole lists."""
 
-    name: Workload = "list-append"
+    name = "list-append"
+    workload: Workload = "list-append"
+
+    def check_summarized(self, history: SummarizedHistory, options: Mapping[str, Any], /) -> Verdict | None:
+        """The same verdict on a stored history, by the summaries of its lists; None if the table has to decide.
+
+        Raises:
+            UsageError: an option is wrong, or names an unknown model or anomaly.
+        """
+        chosen = _options(self.name, options)
+        expected = Expected(chosen.consistency_models, chosen.anomalies)
+        began_s = cpu_s()
+        found = judged_by_summary(history, expected)
+        return None if found is None else _verdict(self.name, found, expected, round(cpu_s() - began_s, 6))
 
 
 class RwRegister(_Isolation):
     """Writes of unique values to registers, and reads of them."""
 
-    name: Workload = "rw-register"
+    name = "rw-register"
+    workload: Workload = "rw-register"
 
 
 class ClosedPredicate(_Isolation):
     """Reads of all objects that match a predicate, of a universe whose objects are all known."""
 
-    name: Workload = "closed-predicate"
+    name = "closed-predicate"
+    workload: Workload = "closed-predicate"
+
+
+class Predicates(ClosedPredicate):
+    """The same of many small universes, one for each key, that no transaction has two of.
+
+    Dependencies stay in one universe, and real time is an order of intervals: where a cycle goes through several
+    universes, one of them has a cycle by itself, with no antidependency more (as for objects: Herlihy and Wing, 1990).
+    That is not so of the order of processes: a run that is judged by it, and not by real time, is inconclusive.
+    """
+
+    name = "predicates"
+    partition: Partition = "key"
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The verdict on the run: broken universes first. One that proved too little does not matter beside others."""
+        chosen = _options(self.name, options)
+        proscribed = Expected(chosen.consistency_models, chosen.anomalies).proscribed
+        tags = {tag for tag in ("process", "realtime") for each in proscribed if each.endswith(f"-{tag}")}
+        return merged(self.name, list(verdicts), by_process=tags == {"process"})
 
 
 def _options(checker: str, options: Mapping[str, Any]) -> Options:
@@ -114,7 +152,7 @@ def _options(checker: str, options: Mapping[str, Any]) -> Options:
         raise UsageError(f"checker {checker}: {error}; it takes {', '.join(Options.__struct_fields__)}.") from error
 
 
-def _verdict(name: Workload, found: Judged, expected: Expected, seconds: float) -> Verdict:
+def _verdict(name: str, found: Judged, expected: Expected, seconds: float) -> Verdict:
     findings = found.findings
     bad = [each for each in findings.anomaly_types if each != EMPTY_GRAPH]
     proven = tuple(each for each in bad if each in found.witnesses or each.endswith(EXISTS))
@@ -188,12 +226,12 @@ def _kinds(found: Judged) -> dict[str, int]:
     """How many dependencies there are of each kind; those through joints count once for each edge to a joint."""
     counts = {"ww": 0, "wr": 0, "rw": 0}
     for edges in found.findings.inference.edges:
-        for kind in range(64):
+        for kind, count in enumerate(np.bincount(edges.kind).tolist()):
             base = parts(kind)[0]
             if PROCESS <= kind < DERIVED:
                 continue
             name = "rw" if base in (RW, RWP) else "wr" if base in (WR, WRP) else "ww"
-            counts[name] += int((edges.kind == kind).sum())
+            counts[name] += count
     return counts
 
 

@@ -85,6 +85,8 @@ def mark_odd(mops: Mops, order: Order) -> int:
         if order.longest[key] == mop:
             continue
         mine, other = mops.list_start[mop], mops.list_start[order.longest[key]]
+        if mine == other:  # they share their elements
+            continue
         for place in range(length):
             if mops.elements[mine + place] != mops.elements[other + place]:
                 order.odd[mop] = True

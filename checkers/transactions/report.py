@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.by_summary import transactions_by_summary
 from splitbrain.checkers.transactions.columns import transactions_of
 from splitbrain.checkers.transactions.judging import (
     Expected,
@@ -30,7 +31,9 @@ from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.transactions.weak import weak_shown
 from splitbrain.checkers.transactions.witness import Witnesses
 from splitbrain.results.columns import numbers
+from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats.rows import knows_realtime
+from splitbrain.results.summarized import SummarizedHistory
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,32 @@ def judged(
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
     return Judged(findings, witnesses, (*unverified, *weak.unverified), weak.undecided)
+
+
+def judged_by_summary(history: SummarizedHistory, expected: Expected) -> Judged | None:
+    """Judge a stored history of list-append as `judged` does, by the summaries of its lists.
+
+    Witnesses are verified against the lists themselves.
+
+    Returns:
+        None if summaries are not enough: a transaction is not as it should be, or a witness that was found with them
+        does not hold. Then the table decides.
+
+    Raises:
+        UnknownNameError: a model or an anomaly has an unknown name.
+    """
+    try:
+        transactions = transactions_by_summary(history)
+        if transactions is None:
+            return None
+        realtime = knows_realtime(history.frame)
+        findings = judge_transactions(transactions, "list-append", expected, realtime=realtime)
+        shown = _shown(findings, Witnesses(findings.inference, findings.derivation, _index(history.frame)))
+        cited = [each.get(end, -1) for one in shown for each in one["transactions"] for end in ("invoked", "completed")]
+        witnesses, unverified = _verified(shown, history.with_ops(cited) if cited else history.frame, problems_of)
+    except (HistoryFormatError, UnicodeDecodeError):
+        return None
+    return None if unverified else Judged(findings, witnesses, ())
 
 
 def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realtime: bool) -> Judged:

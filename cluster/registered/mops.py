@@ -8,10 +8,13 @@ deleted: of what is deleted they are no proof.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from splitbrain.cluster.bugs import M90, M91, M94, NO_BUGS, Bugs
-from splitbrain.cluster.tree import Functions, Refused, Transaction
+from splitbrain.cluster.tree import Functions, Refused, Transaction, Value
 
 
 def functions(bugs: Bugs = NO_BUGS) -> Functions:
@@ -95,6 +98,16 @@ def _half_validated(tx: Transaction, data: Any) -> Any:
         if writes:
             tx.put(path, value)
     return True
+
+
+def mixed(outcome: Any, here: Sequence[Any]) -> Any:
+    """The first of the values that a query of the leader gave, and the others of what it gave here, if it gave any."""
+    if not here or not isinstance(outcome, Value) or not isinstance(here[0], Value):
+        return outcome
+    found, other = (msgspec.msgpack.decode(each.data) for each in (outcome, here[0]))
+    if not isinstance(found, list) or not isinstance(other, list):
+        return outcome
+    return Value(msgspec.msgpack.encode([*found[:1], *other[1:]]))
 
 
 def _never_tried_again(tx: Transaction, data: Any) -> Any:

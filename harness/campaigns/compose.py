@@ -186,7 +186,7 @@ def compose(options: RunOptions) -> Test:
     if models and not any(spec.options.get("consistency_models") == list(models) for spec in workload.checkers):
         raise UsageError(
             f"--consistency-model {','.join(models)}: workload {options.workload!r} is judged by a property of its "
-            "own: remove it, or choose list-append or rw-register."
+            "own: remove it, or choose list-append, rw-register or predicates."
         )
     if _reads_unusually(options) and "read" not in workload.fs and TRANSACTIONS.name not in workload.needs:
         raise UsageError(

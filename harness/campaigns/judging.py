@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from splitbrain.checkers import engine, stored
-from splitbrain.checkers.isolation.judging import judge_tables
+from splitbrain.checkers.isolation.judging import judge_recorded
 from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.verdict import Outcome, Verdict
 from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
 from splitbrain.results.clocks import Clocks, clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
-from splitbrain.results.loaded import LoadedRun, finish
+from splitbrain.results.findings import all_op_indexes
+from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.nodedata import pack_as_asked
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.report import REPORT, write_page
@@ -62,7 +63,7 @@ def judge_inline(
         JudgingStoppedError: an interrupt, or too little memory.
     """
     with advising_on_interrupt(command_for(run.path)):
-        return _judged_here(finish(run), harness_error, progress, limits)
+        return _judged_here(stored.loaded(run), harness_error, progress, limits)
 
 
 def judge_with_spark(
@@ -77,7 +78,7 @@ def judge_with_spark(
     from splitbrain.checkers.spark.pipeline import judge_runs
 
     with advising_on_interrupt(", ".join(command_for(run.path) for run in runs)):
-        finished = {run.path: finish(run) for run in runs}
+        finished = {run.path: stored.loaded(run) for run in runs}
         verdicts = judge_runs(spark.session, list(finished))
         errors = harness_errors or {}
         return [_conclude(run, verdicts[path], "spark", errors.get(path)) for path, run in finished.items()]
@@ -109,8 +110,8 @@ def judge_run(
 def _judged_here(
     run: LoadedRun, harness_error: str | None, progress: Callable[[str], None], limits: Limits
 ) -> Conclusion:
-    specs = stored.specs_of(run)
-    verdicts = judge_tables(run.history, specs, run.telemetry, limits=limits, progress=progress)
+    history, specs = stored.as_judged(run), stored.specs_of(run)
+    verdicts = judge_recorded(history, specs, run.telemetry, limits=limits, progress=progress)
     return _conclude(run, verdicts, "inline", harness_error)
 
 
@@ -144,6 +145,7 @@ def keep_verdicts(
 
 def write_pages(run: LoadedRun, judgement: Judgement | None, verdicts: Sequence[Verdict]) -> Path:
     """Write what is made from kept verdicts: figures, the picture of a counterexample, the report, whose path it is."""
+    run = run.with_ops(index for each in verdicts for index in all_op_indexes(each.evidence))
     write_figures(run, judgement)
     _draw(run, verdicts)
     return write_page(view_of(run, judgement))

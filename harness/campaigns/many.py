@@ -26,7 +26,7 @@ from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
 from splitbrain.results.errors import EngineError
-from splitbrain.results.loaded import LoadedRun, finish, load
+from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.quantities import counted
 from splitbrain.results.store import Judgement, RunDir
 
@@ -178,7 +178,7 @@ class _Stored(Job):
 
     def _opened(self, step: Callable[[str], None]) -> Opened:
         run = RunDir(self.path)
-        loaded = finish(run, step)
+        loaded = stored.loaded(run, step)
         step(f"reading {self.path / 'verdict.json'}")
         run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
         return _OpenedStored(loaded)
@@ -186,7 +186,8 @@ class _Stored(Job):
 
 class _OpenedStored(stored.OpenedRun):
     def __init__(self, loaded: LoadedRun) -> None:
-        super().__init__(engine.Recorded(loaded.history, loaded.telemetry), stored.specs_of(loaded))
+        recorded = engine.Recorded(stored.as_judged(loaded), loaded.telemetry)
+        super().__init__(loaded.folder.path, recorded, stored.specs_of(loaded))
         self._loaded = loaded
 
     def conclude(self, verdicts: Sequence[Verdict], say: Say) -> str | None:
@@ -274,7 +275,7 @@ def _write(task: _Task) -> None:
 
 def _write_pages(path: Path, verdicts: Sequence[Verdict]) -> None:
     run = RunDir(path)
-    write_pages(load(run), run.read_verdicts(), verdicts)
+    write_pages(stored.loaded(run), run.read_verdicts(), verdicts)
 
 
 def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> dict[Path, str]:

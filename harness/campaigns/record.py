@@ -64,6 +64,7 @@ def run_and_judge(
     Raises:
         SplitbrainError: the test could not be run, or what it left could not be judged.
     """
+    from splitbrain.checkers import stored
     from splitbrain.checkers.isolation.limits import DEFAULT
     from splitbrain.harness.campaigns.documents import keep_plan
     from splitbrain.harness.campaigns.judges import with_judges
@@ -85,7 +86,7 @@ def run_and_judge(
             loaded = finish(run)
             keep_plan(loaded, test)
             return judge_run(
-                loaded,
+                stored.as_needed(loaded),
                 engine_name=engine,
                 spark=spark,
                 harness_error=error,

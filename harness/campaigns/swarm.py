@@ -25,7 +25,7 @@ from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import UNFAIR, entry, names_for
 from splitbrain.results.errors import UsageError
-from splitbrain.workloads.catalogue import able, needs
+from splitbrain.workloads.catalogue import able, by_models, needs
 from splitbrain.workloads.catalogue import check as check_workload
 
 NODES: Final = (3, 4, 5, 6, 7)
@@ -34,7 +34,7 @@ NODES: Final = (3, 4, 5, 6, 7)
 THEMED: Final = 0.5
 """The share of seeds that draw from a theme."""
 
-MORE_OPERATIONS: Final = frozenset({"transactions", "trees", "topology", "projections"})
+MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topology", "projections"})
 GROWING: Final = frozenset({"counter"})
 """Workloads that ask for more where the system has it."""
 
@@ -73,6 +73,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         world: as for `splitbrain run`; "swarm" is drawn itself.
         bug: switched on in every test.
         settings: the same in every test.
+        consistency_model: the models by which transactions are judged, separated by commas; empty for what the system
+            promises.
     """
 
     workloads: tuple[str, ...]
@@ -80,6 +82,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     system: str = "metadata"
     bug: str = ""
     settings: str | None = None
+    consistency_model: str = ""
     nodes: tuple[int, ...] = NODES
     world: str = WORLD
     concurrency: str | None = None
@@ -91,16 +94,30 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_for(
-    *, workload: str | None, nemesis: str | None, nodes: str | None, system: str, bug: str, world: str, **fixed: object
+    *,
+    workload: str | None,
+    nemesis: str | None,
+    nodes: str | None,
+    system: str,
+    bug: str,
+    world: str,
+    consistency_model: str = "",
+    **fixed: object,
 ) -> Asked:
     """What the options of a command ask for; None stands for everything there is.
 
     Raises:
         UsageError: there is no such thing, or nothing can be drawn from what is asked for.
     """
+    every = able(systems.operations(system))
     asked = msgspec.convert(
         {
-            "workloads": able(systems.operations(system)) if workload is None else names("--workload", workload),
+            "workloads": names("--workload", workload)
+            if workload is not None
+            else by_models(every)
+            if consistency_model
+            else every,
+            "consistency_model": consistency_model,
             "nemeses": _fair(system) if nemesis is None else names("--nemesis", nemesis),
             "nodes": NODES if nodes is None else _counts(nodes),
             "system": system,
@@ -226,6 +243,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         seed=seed,
         world=rng.choice(theme.worlds) if asked.world == WORLD else asked.world,
         settings=_settings(seed, theme, asked),
+        consistency_model=asked.consistency_model,
     )
 
 

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import click
 import msgspec
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
     from splitbrain.harness.cli.steps import Steps
     from splitbrain.results.formats.rows import Independent
+    from splitbrain.results.summarized import SummarizedHistory
+
+    History: TypeAlias = pa.Table | LongHistory | SummarizedHistory
 
 
 WORKLOADS: Final = ("list-append", "rw-register", "closed-predicate")
@@ -242,7 +245,8 @@ class _Asked:
 
         try:
             say.step(f"reading {file}")
-            history = _read(file, self.format_name, self.independent, self.spec.name)
+            whole = self.oracle is not None
+            history = _read(file, self.format_name, self.independent, self.spec.name, whole=whole)
             telemetry = _telemetry(file)
             say.step(f"{_JUDGING} {file}, {counted(_rows(history), 'row')}")
             verdict = _judged(history, self.spec, telemetry)
@@ -383,9 +387,7 @@ def _oracle(name: str | None, checker_name: str) -> list[str] | None:
     return command_of()
 
 
-def _compared(
-    oracle: list[str] | None, history: pa.Table | LongHistory, verdict: Verdict, models: str
-) -> dict[str, Any]:
+def _compared(oracle: list[str] | None, history: History, verdict: Verdict, models: str) -> dict[str, Any]:
     """What the oracle says of a history, and where the verdict differs; empty without one."""
     if oracle is None:
         return {}
@@ -431,22 +433,26 @@ def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> 
         click.echo("        to draw it: add --picture PATH")
 
 
-def _read(file: str, format_name: str | None, independent: Independent, checker_name: str) -> pa.Table | LongHistory:
-    """The history of a file. A long one is read in pieces if the checker can judge it without the table."""
-    from splitbrain.harness.cli.histories import read_history_of, read_long_history_of
+def _read(file: str, format_name: str | None, independent: Independent, checker_name: str, *, whole: bool) -> History:
+    """The history of a file; only as much of it as the checker needs, unless the whole table is asked for."""
+    from splitbrain.harness.cli.histories import read_history_of, read_long_history_of, read_summarized_of
     from splitbrain.results.arrow import client_ops
 
     if checker_name == "linearizable":
         long = read_long_history_of(file, format_name, independent)
         if long is not None:
             return long
+    if checker_name == "list-append" and not whole:
+        summarized = read_summarized_of(file, format_name, independent)
+        if summarized is not None:
+            return summarized
     history = read_history_of(file, format_name, independent)
     if history.num_rows == 0 or (checker_name == "linearizable" and client_ops(history) == 0):
         raise HistoryFormatError(file, "has no client operation: there is nothing to judge.")
     return history
 
 
-def _judged(history: pa.Table | LongHistory, spec: CheckerSpec, telemetry: pa.Table | None) -> Verdict:
+def _judged(history: History, spec: CheckerSpec, telemetry: pa.Table | None) -> Verdict:
     from splitbrain.checkers.engine import judge, judge_long
     from splitbrain.checkers.long_histories import LongHistory
 
@@ -456,17 +462,23 @@ def _judged(history: pa.Table | LongHistory, spec: CheckerSpec, telemetry: pa.Ta
     return verdict
 
 
-def _rows(history: pa.Table | LongHistory) -> int:
+def _rows(history: History) -> int:
     from splitbrain.checkers.long_histories import LongHistory
+    from splitbrain.results.summarized import SummarizedHistory
 
+    if isinstance(history, SummarizedHistory):
+        return history.frame.num_rows
     return history.file_rows if isinstance(history, LongHistory) else history.num_rows
 
 
-def _ops(history: pa.Table | LongHistory) -> int:
+def _ops(history: History) -> int:
     """How many ops clients invoked."""
     from splitbrain.checkers.long_histories import LongHistory
     from splitbrain.results.arrow import client_ops
+    from splitbrain.results.summarized import SummarizedHistory
 
+    if isinstance(history, SummarizedHistory):
+        return client_ops(history.frame)
     return len(history.calls.invoked) if isinstance(history, LongHistory) else client_ops(history)
 
 

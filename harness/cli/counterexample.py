@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from splitbrain.checkers.long_histories import LongHistory
     from splitbrain.checkers.verdict import Verdict
+    from splitbrain.results.summarized import SummarizedHistory
 
 SUFFIX: Final = ".counterexample.html"
 
@@ -68,16 +69,14 @@ class Pictures:
             check_target("--picture", target, of=files[0])
             self._paths = dict.fromkeys(files, folder)
 
-    def draw(self, file: str, history: pa.Table | LongHistory, verdict: Verdict) -> str | None:
+    def draw(self, file: str, history: pa.Table | LongHistory | SummarizedHistory, verdict: Verdict) -> str | None:
         """Write the picture of a verdict on `file`, and return its path; None if there is nothing to draw.
 
         If the picture cannot be written, a line on standard error says so; the verdict does not change.
         """
         if not is_drawable(verdict):
             return None
-        from splitbrain.checkers.long_histories import LongHistory
-
-        table = history.table() if isinstance(history, LongHistory) else history
+        table = _table(history, verdict)
         path = self._paths[file]
         try:
             _write(path, table, verdict, Path(file).name)
@@ -85,6 +84,17 @@ class Pictures:
             click.echo(f"{path}: the picture cannot be written: {error.strerror}.", err=True)
             return None
         return str(path)
+
+
+def _table(history: pa.Table | LongHistory | SummarizedHistory, verdict: Verdict) -> pa.Table:
+    """The history with all that a picture of this verdict shows."""
+    from splitbrain.checkers.long_histories import LongHistory
+    from splitbrain.results.findings import all_op_indexes
+    from splitbrain.results.summarized import SummarizedHistory
+
+    if isinstance(history, SummarizedHistory):
+        return history.with_ops(all_op_indexes(verdict.evidence))
+    return history.table() if isinstance(history, LongHistory) else history
 
 
 def _write(path: Path, history: pa.Table, verdict: Verdict, source: str) -> None:

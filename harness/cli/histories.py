@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from splitbrain.checkers.long_histories import LongHistory
     from splitbrain.results.formats.rows import Independent
+    from splitbrain.results.summarized import SummarizedHistory
 
 
 PARQUET_BYTES = b"PAR1"
@@ -74,17 +75,39 @@ def read_long_history_of(file: str, format_name: str | None, independent: Indepe
         StoreVersionError: a newer splitbrain wrote it.
     """
     path = Path(file)
-    if format_name not in (None, "parquet") or independent == "yes" or not path.is_file():
+    if not _is_parquet(path, format_name, independent):
         return None
-    try:
-        with path.open("rb") as opened:
-            if opened.read(len(PARQUET_BYTES)) != PARQUET_BYTES:
-                return None
-    except OSError:
-        return None  # reading it as a table then raises an error that says what is wrong
     from splitbrain.checkers.long_histories import read_long_history
 
     return read_long_history(path)
+
+
+def read_summarized_of(file: str, format_name: str | None, independent: Independent) -> SummarizedHistory | None:
+    """The history without its micro-operations, if it is a stored one with summaries of lists; else None.
+
+    Raises:
+        HistoryFormatError: it is damaged.
+        StoreVersionError: a newer splitbrain wrote it.
+    """
+    from splitbrain.results.store import RunDir
+    from splitbrain.results.summarized import summarized
+
+    path = Path(file)
+    if path.is_dir():
+        run = RunDir(path)
+        run.read_test()
+        return summarized(run.history_path) if run.history_path.is_file() else None
+    return summarized(path) if _is_parquet(path, format_name, independent) else None
+
+
+def _is_parquet(path: Path, format_name: str | None, independent: Independent) -> bool:
+    if format_name not in (None, "parquet") or independent == "yes" or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as opened:
+            return opened.read(len(PARQUET_BYTES)) == PARQUET_BYTES
+    except OSError:
+        return False  # reading it as a table then raises an error that says what is wrong
 
 
 def _path(file: str) -> str:

@@ -58,6 +58,13 @@ SEED_END = 2**62
     metavar="NAME=N[,NAME=N...]",
     help="Numbers that nodes are started with (splitbrain list settings), in every run.  [default: drawn]",
 )
+@click.option(
+    "--consistency-model",
+    default="",
+    callback=parsing.named,
+    metavar="NAME[,NAME...]",
+    help="As in splitbrain run, in every run; only workloads that are judged by such models are drawn.",
+)
 @click.option("-n", "--nodes", metavar="N[,N...]", help="Each seed draws one of these numbers.  [default: 3,4,5,6,7]")
 @click.option(
     "--world",

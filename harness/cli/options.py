@@ -318,7 +318,7 @@ test = _apply(
             default="",
             callback=parsing.named,
             metavar="NAME[,NAME...]",
-            help="For workloads list-append and rw-register: the consistency models that transactions must satisfy, "
+            help="For workloads list-append, rw-register and predicates: the models that transactions must satisfy, "
             "instead of what the system promises.",
         ),
         click.option(

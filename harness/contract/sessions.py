@@ -228,6 +228,25 @@ class Transactions(Session, Protocol):
         ...
 
 
+class Predicates(Session, Protocol):
+    """Transactions over the objects of universes, apart from all other keys, with reads of all that match a predicate.
+
+    An object is a whole number from 0 on by key, in one universe; it need not be there.
+    """
+
+    async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
+        """Do these in this order as one transaction; the answer's value is the steps with what they read.
+
+        Args:
+            universe: its name.
+            steps: `["r", key, None]`, which gives a value, None if there is no such object; `["rp", predicate, None]`,
+                which gives a mapping from keys to values of all objects that match; `["insert", key, value]`, `["w",
+                key, value]`, `["delete", key, None]`. A predicate is "true", `["=", value]` or `["mod", divisor,
+                rest]`.
+        """
+        ...
+
+
 Entity: TypeAlias = list[Any]
 """Its kind, and its names: `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["policy", v, name]`,
 `["exchange", v, x, type]`, with True at the end if it goes with its last binding, `["queue", v, q]`,
@@ -321,6 +340,7 @@ PROJECTIONS: Final = OperationGroup("projections", ProjectedRecords)
 LOCKS: Final = OperationGroup("locks", Locks)
 LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
+PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
@@ -338,6 +358,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             LOCKS,
             LEASE_LOCKS,
             TRANSACTIONS,
+            PREDICATES,
             TOPOLOGY,
         ),
     )

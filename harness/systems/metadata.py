@@ -71,7 +71,7 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "topology"),
+        *("locks", "transactions", "predicates", "topology"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -209,6 +209,11 @@ class MetadataSession(CompareAndSetLocks):
         """Read registers, and write what follows from them, in one transaction; what was read."""
         with _CLASSIFIED:
             return await self._transactions.update(keys, change)
+
+    async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
+        """Do reads and writes of objects, and predicate reads, as one transaction; the steps with their reads."""
+        with _CLASSIFIED:
+            return await self._transactions.in_universe(universe, steps)
 
     async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
         """Carry out an op on a small tree."""

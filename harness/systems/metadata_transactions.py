@@ -38,6 +38,13 @@ class MetadataTransactions:
         done = await self._client.transaction("mops", _VERSION, asked, mode, timeout_ms=self._timeout_ms)
         return Answer([[f, key, value] for (f, key, _), value in zip(mops, done.value, strict=True)], done.term)
 
+    async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
+        """Do reads and writes of objects in their order; the steps with their reads."""
+        mode = "read" if all(f in ("r", "rp") for f, _, _ in steps) else "write"
+        asked = [f"/objects/{quote(universe, safe='')}", [list(step) for step in steps]]
+        done = await self._client.transaction("objects", _VERSION, asked, mode, timeout_ms=self._timeout_ms)
+        return Answer([[f, key, value] for (f, key, _), value in zip(steps, done.value, strict=True)], done.term)
+
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         """Read registers, and write what follows from them; what was read.
 

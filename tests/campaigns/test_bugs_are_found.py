@@ -87,6 +87,11 @@ def test_a_bug_of_isolation_is_named_by_its_anomaly(bug: str, anomaly: str) -> N
 
 
 @pytest.mark.slow
+def test_reads_of_two_replicas_in_one_transaction_are_named_a_long_fork() -> None:
+    assert "long-fork: long-fork" in found("M97").split("; ")
+
+
+@pytest.mark.slow
 def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone() -> None:
     assert found("M81").startswith("quorum-progress: Q2")
     assert ";" not in found("M81")

@@ -294,6 +294,13 @@ TABLE: dict[str, Told] = {
         "--system": [(["hunt", "--system", "etcd"], "system 'etcd' cannot be simulated")],
         "--bug": [(["hunt", "--bug", "M99"], "there is no bug 'M99' of system 'metadata'")],
         "--settings": [(["hunt", "--settings", "snapshot-interval"], "give snapshot-interval a whole number")],
+        "--consistency-model": [
+            (["hunt", "--consistency-model", "serialisable"], "'serialisable'"),
+            (
+                ["hunt", "--workload", "bank", "--consistency-model", "serializable"],
+                "is judged by a property of its own",
+            ),
+        ],
         "--nodes": [
             (["hunt", "--nemesis", "kill-minority", "--nodes", "1,3"], "--nodes 1: no nemesis of kill-minority can"),
             (["hunt", "--nodes", "9" * 5000], "a hunt draws one of the numbers given, 1 to 100 each"),

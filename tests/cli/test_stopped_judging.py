@@ -50,7 +50,7 @@ def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
 
     store = tmp_path / "a store"
     with monkeypatch.context() as within:
-        within.setattr(judging, "judge_tables", judge)
+        within.setattr(judging, "judge_recorded", judge)
         assert ended(within, *RUN, str(store)) == 255
     [line] = [line for line in capsys.readouterr().err.splitlines() if said in line]
     assert "what was recorded is kept" in line

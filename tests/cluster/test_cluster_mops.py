@@ -11,6 +11,7 @@ import pytest
 from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.commands import decode_value, encode_value
 from splitbrain.cluster.registered import known
+from splitbrain.cluster.registered.mops import mixed
 from splitbrain.cluster.tree import NEWEST_VERSION, Aborted, Refused, Result, Transact, TransactRead, Tree, Value
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.metadata import MetadataSession
@@ -116,6 +117,32 @@ def test_half_of_the_keys_are_compared() -> None:
     assert isinstance(machine.run("conditional", [["/a", 0, True, 2], ["/b", 0, True, 2]]), Aborted)
 
 
+def test_reads_of_two_replicas_are_the_first_of_one_and_the_rest_of_the_other() -> None:
+    leader, here = Value(encode_value([1, 2, [3]])), Value(encode_value([None, 7, []]))
+    assert decode_value(mixed(leader, [here]).data) == [1, 7, []]
+    refused = Refused("unknown_function")
+    assert mixed(leader, []) is mixed(leader, [refused]) is leader
+    assert mixed(refused, [here]) is refused
+
+
+@pytest.mark.parametrize(("bugs", "read"), [((), [1, 1]), (("M97",), [1, None])])
+def test_with_m95_a_client_of_a_replica_that_lags_reads_the_first_key_alone_at_the_leader(
+    bugs: tuple[str, ...], read: list[Any]
+) -> None:
+    found: list[Any] = []
+
+    async def whole(world: World) -> None:
+        leader = await world.leader()
+        await world.in_force(NEWEST_VERSION)
+        writer, reader = [await world.client(node) for node in (leader, *sorted(set(world.names) - {leader}))][:2]
+        await MetadataSession(writer, 1500).transact([["w", "a", 1], ["w", "b", 1]])
+        answer = await MetadataSession(reader, 1500).transact([["r", "a", None], ["r", "b", None]])
+        found.extend(value for _, _, value in answer.value)
+
+    in_cluster(World(["n1", "n2", "n3"], bugs=Bugs(bugs)), whole)
+    assert found == read
+
+
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
@@ -155,5 +182,33 @@ def test_an_update_that_aborts_or_writes_nothing_changes_nothing() -> None:
         with pytest.raises(DefiniteError, match="aborted"):
             await first.update(["a"], lambda read: None)
         assert (await first.update(["a"], lambda read: {})).value == {"a": None}
+
+    in_sessions(check)
+
+
+# --- objects --------------------------------------------------------------------------------------------------------
+
+
+def test_objects_are_written_and_read_by_key_and_by_predicate_in_order() -> None:
+    machine = Machine()
+    steps = [["insert", "a", 1], ["insert", "b", 2], ["rp", "true", None], ["w", "a", 4], ["delete", "b", None]]
+    assert machine.run("objects", ["/objects/u", steps]) == [1, 2, {"a": 1, "b": 2}, 4, None]
+    reads = [["rp", ["=", 4], None], ["rp", ["mod", 2, 1], None], ["r", "a", None], ["r", "b", None]]
+    assert machine.run("objects", ["/objects/u", reads], writes=False) == [{"a": 4}, {}, 4, None]
+    assert machine.run("objects", ["/objects/v", reads[:1]], writes=False) == [{}]
+
+
+def test_a_query_changes_no_object_and_an_unknown_step_takes_everything_back() -> None:
+    machine = Machine()
+    assert isinstance(machine.run("objects", ["/objects/u", [["insert", "a", 1]]], writes=False), Refused)
+    assert isinstance(machine.run("objects", ["/objects/u", [["insert", "a", 1], ["x", "a", 1]]]), Aborted)
+    assert machine.run("objects", ["/objects/u", [["rp", "true", None]]], writes=False) == [{}]
+
+
+def test_a_session_carries_out_steps_in_a_universe() -> None:
+    async def check(first: MetadataSession, second: MetadataSession) -> None:
+        await first.in_universe("u", [["insert", "a", 1], ["insert", "b", 3]])
+        found = await second.in_universe("u", [["rp", ["mod", 2, 1], None], ["r", "c", None]])
+        assert found.value == [["rp", ["mod", 2, 1], {"a": 1, "b": 3}], ["r", "c", None]]
 
     in_sessions(check)

@@ -60,6 +60,7 @@ def test_each_group_has_its_own_calls() -> None:
         "locks": ["lock", "unlock"],
         "lease-locks": ["lease_holds", "lease_lock", "lease_unlock"],
         "transactions": ["transact", "update"],
+        "predicates": ["in_universe"],
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
     }
     assert calls(LEASE_LOCKS.protocol) == {"lease_holds": False, "lease_lock": True, "lease_unlock": True}

@@ -82,7 +82,13 @@ def test_a_weight_that_is_none_is_refused(weight: str) -> None:
 
 
 def test_a_hunt_draws_it() -> None:
-    nothing = {"concurrency": None, "rate": None, "time_limit": None, "interval": None, "op_timeout": None}
+    nothing: dict[str, Any] = {
+        "concurrency": None,
+        "rate": None,
+        "time_limit": None,
+        "interval": None,
+        "op_timeout": None,
+    }
     asked = asked_for(
         workload="register", nemesis=f"{NAME},kill", nodes="3,5", system="metadata", bug="", world="lan", **nothing
     )

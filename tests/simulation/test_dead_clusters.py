@@ -127,6 +127,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "causal": ("transact",),
     "monotonic": ("transact", "update"),
     "multi-cas": ("transact", "update"),
+    "predicates": ("in_universe",),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""

@@ -339,3 +339,14 @@ def _parsed(arguments: list[str]) -> RunOptions:
     return RunOptions.of(
         **{name: value for name, value in given.items() if name not in ("engine", "master", "store", "as_json")}
     )
+
+
+def test_a_consistency_model_narrows_the_draw_to_workloads_judged_by_one_and_is_in_every_run() -> None:
+    given: dict[str, Any] = {"nemesis": "kill", "nodes": None, "system": "metadata", "bug": "", "world": "lan"}
+    found = asked_for(workload=None, consistency_model="snapshot-isolation", **given)
+    assert {"list-append", "rw-register"} <= set(found.workloads)
+    assert not {"register", "bank", "causal"} & set(found.workloads)
+    assert draw(7, found).consistency_model == "snapshot-isolation"
+    assert "--consistency-model snapshot-isolation" in command_line(draw(7, found))
+    with pytest.raises(UsageError, match="judged by a property of its own"):
+        asked_for(workload="bank", consistency_model="snapshot-isolation", **given)

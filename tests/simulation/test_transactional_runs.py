@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", [name for name in WORKLOADS if "transactions" in needs(name)])
+@pytest.mark.parametrize("workload", [name for name in WORKLOADS if {"transactions", "predicates"} & needs(name)])
 def test_it_passes_while_leaders_are_killed_and_cut_off(workload: str) -> None:
     found = play(Task(0, RunOptions.of(**OPTIONS, workload=workload)))
     assert found.outcome.value == "pass", found.sentences

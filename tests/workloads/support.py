@@ -45,6 +45,7 @@ class Store:
             that was read is compared when it is written; "half": only the first of what was read; "dirty": what a
             refused one had written until then stays; "forgotten": one that is refused is acknowledged all the same.
         held: what transactions see, by key: a value and how often it was changed.
+        universes: what transactions on objects see, by universe and key.
         rng: how long others have their turn in the middle of a transaction.
         raises: raised by every call.
     """
@@ -56,6 +57,7 @@ class Store:
     lost: bool = False
     flaw: str = ""
     held: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
+    universes: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     rng: Rng = field(default_factory=lambda: Rng(1))
     raises: Exception | None = None
     closed: list[str] = field(default_factory=list[str])
@@ -159,6 +161,28 @@ class MemorySession(CompareAndSetLocks):
         await self._others()
         return self._answer(done)
 
+    async def in_universe(self, universe: str, steps: Sequence[SessionMop]) -> Answer:
+        self.store.check()
+        held = self.store.universes.setdefault(universe, {})
+        done: list[SessionMop] = []
+        await self._others()
+        torn = self.store.flaw == "torn" and all(f in ("r", "rp") for f, _, _ in steps)
+        for f, key, value in steps:
+            if torn:
+                await self._others(20)
+            found = value
+            if f == "rp":
+                found = {name: each for name, each in held.items() if _matches(key, each)}
+            elif f == "r":
+                found = held.get(key)
+            elif f == "delete":
+                held.pop(key, None)
+            else:
+                held[key] = value
+            done.append([f, key, found])
+        await self._others()
+        return self._answer(done)
+
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         self.store.check()
         while True:
@@ -195,6 +219,12 @@ class MemorySession(CompareAndSetLocks):
 
     async def close(self) -> None:
         self.store.closed.append(self.node)
+
+
+def _matches(predicate: Any, value: int) -> bool:
+    if predicate == "true":
+        return True
+    return value == predicate[1] if predicate[0] == "=" else value % predicate[1] == predicate[2]
 
 
 @dataclass

@@ -15,7 +15,7 @@ from splitbrain.results.history import Op
 from splitbrain.workloads.catalogue import WORKLOADS, build, needs
 from tests.workloads.support import FIVE, Store, carried_out, invocations
 
-NAMES = [name for name in WORKLOADS if "transactions" in needs(name)]
+NAMES = [name for name in WORKLOADS if {"transactions", "predicates"} & needs(name)]
 
 
 def workload(name: str, **options: Any) -> Workload:
@@ -30,8 +30,8 @@ def judged(name: str, store: Store, **options: Any) -> Verdict:
     return verdict
 
 
-def test_there_are_eight() -> None:
-    assert len(NAMES) == 8
+def test_there_are_nine() -> None:
+    assert len(NAMES) == 9
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,6 +57,7 @@ FLAWS = [
     ("monotonic", "blind", "duplicate"),
     ("monotonic", "half", "duplicate"),
     ("monotonic", "torn", "not-at-once"),
+    ("predicates", "torn", "G-single"),
     ("multi-cas", "torn", "nonlinearizable"),
     ("multi-cas", "blind", "nonlinearizable"),
 ]
@@ -74,7 +75,7 @@ def test_transactions_are_recorded_with_what_they_read_and_read_back_the_same(na
     history = carried_out(workload(name), Store(), ops_max=100)
     assert from_table(to_table(history)) == history
     for op in history:
-        assert op.f != "txn" or op.mops
+        assert op.f != "txn" or op.mops or op.value
 
 
 def test_a_system_promises_an_isolation_and_is_judged_by_that() -> None:

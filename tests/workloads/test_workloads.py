@@ -98,6 +98,8 @@ def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     assert 0 < len(ops) < 1000
     if workload(name).fs == (TXN,):
         assert {mop.f for op in ops for mop in op.mops or ()} == {"r"}
+    elif name == "predicates":
+        assert {step[0] for op in ops for step in op.value} <= {"r", "rp"}
     else:
         assert {op.f for op in ops} == {f for f in workload(name).fs if f.startswith("read") or f == "list"}
 

@@ -50,6 +50,15 @@ APPEND: Final = (
     "set elements = transaction_lists.elements || excluded.elements"
 )
 
+READ_OBJECT: Final = "select value from objects where universe = $1 and key = $2"
+WRITE_OBJECT: Final = (
+    "insert into objects values ($1, $2, $3) on conflict (universe, key) do update set value = excluded.value"
+)
+DELETE_OBJECT: Final = "delete from objects where universe = $1 and key = $2"
+MATCHING: Final = "select coalesce(json_object_agg(key, value), '{}')::text from objects where universe = $1"
+CONDITIONS: Final = {"true": "", "=": " and value = $2", "mod": " and value % $2 = $3"}
+"""Of the rows of a universe, by the name of a predicate: what the server itself selects."""
+
 
 class PostgresqlSession:
     """One client's connection to one node."""
@@ -137,6 +146,18 @@ class PostgresqlSession:
         await self._connection.commit()
         return Answer(found)
 
+    async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
+        """Do reads and writes of objects, and predicate reads, in this order as one transaction; with the reads.
+
+        Raises:
+            DefiniteError: nothing of it is ever seen.
+            IndefiniteError: the connection broke while it was committed.
+        """
+        await self._connection.begin()
+        done = [[f, key, await self._step(universe, f, key, value)] for f, key, value in steps]
+        await self._connection.commit()
+        return Answer(done)
+
     async def close(self) -> None:
         """Drop the connection. Locks stay as they are."""
         self._connection.close()
@@ -151,6 +172,22 @@ class PostgresqlSession:
         else:
             raise DefiniteError(f"there is no micro-operation {f!r}, only r, w and append")
         return [f, key, value]
+
+    async def _step(self, universe: str, f: str, key: Any, value: Any) -> Any:
+        if f == "rp":
+            name, *values = [key] if isinstance(key, str) else key
+            row = await self._connection.row(MATCHING + CONDITIONS[name], universe, *values, commits=False)
+            return {} if row is None else msgspec.json.decode(row[0])
+        if f == "r":
+            row = await self._connection.row(READ_OBJECT, universe, key, commits=False)
+            return None if row is None else row[0]
+        if f == "delete":
+            await self._connection.row(DELETE_OBJECT, universe, key, commits=False)
+        elif f in ("insert", "w"):
+            await self._connection.row(WRITE_OBJECT, universe, key, value, commits=False)
+        else:
+            raise DefiniteError(f"there is no step {f!r}, only r, rp, insert, w and delete")
+        return value
 
     async def _either(self, key: str) -> Any:
         row = await self._connection.row(READ_EITHER, key, commits=False)

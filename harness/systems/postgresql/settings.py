@@ -34,6 +34,7 @@ create table counters (name text primary key, sum bigint not null);
 create table locks (name text primary key, owner bigint, token bigint not null);
 create table transaction_registers (key text primary key, value jsonb not null);
 create table transaction_lists (key text primary key, elements bigint[] not null);
+create table objects (universe text, key text, value bigint not null, primary key (universe, key));
 """
 
 

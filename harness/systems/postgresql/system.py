@@ -65,7 +65,7 @@ class Postgresql:
         self._read_mode = read_mode
         self._isolation = isolation or READ_COMMITTED
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "collections", "counters", "locks", "transactions"}),
+            operations=frozenset({"key-value", "collections", "counters", "locks", "transactions", "predicates"}),
             read_modes=(LINEARIZABLE, STALE),
             isolations=tuple(PROMISES),
             isolation=PROMISES[self._isolation],

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitbrain.checkers.transactions import by_summary
-from splitbrain.checkers.transactions.by_summary import transactions_by_summary
 from splitbrain.checkers.transactions.columns import Transactions, transactions_of
 from splitbrain.results import arrow
 from splitbrain.results.columns import array
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Mop, Op
+from splitbrain.results.summarized import summarized
 
 _KEYS = st.sampled_from(["x", "y", "z"])
 _LISTS = st.lists(st.integers(1, 4), max_size=5).map(tuple)
@@ -50,6 +50,12 @@ def stored(path: Path, ops: list[Op], group_rows: int = 3) -> Path:
     table = arrow.to_table(ops).replace_schema_metadata({arrow.FORMAT_KEY: b"2"})
     pq.write_table(table, path, row_group_size=group_rows)
     return path
+
+
+def transactions_by_summary(path: Path) -> Transactions | None:
+    """The transactions of a file; None if the table has to be read."""
+    history = summarized(path)
+    return None if history is None else by_summary.transactions_by_summary(history)
 
 
 def meaning(found: Transactions) -> list[Any]:

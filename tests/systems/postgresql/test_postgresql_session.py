@@ -55,6 +55,19 @@ def test_a_set_grows_and_takes_no_element_twice(postgresql: Running) -> None:
     in_session(postgresql, check)
 
 
+def test_objects_of_a_universe_are_changed_and_selected_by_predicates(postgresql: Running) -> None:
+    async def check(session: PostgresqlSession) -> None:
+        steps = [["insert", "a", 1], ["insert", "b", 2], ["w", "a", 4], ["delete", "b", None], ["insert", "c", 5]]
+        reads = [["rp", "true", None], ["rp", ["=", 4], None], ["rp", ["mod", 2, 1], None], ["r", "b", None]]
+        found = (await session.in_universe("u", [*steps, *reads])).value
+        assert [value for *_, value in found[len(steps) :]] == [{"a": 4, "c": 5}, {"a": 4}, {"c": 5}, None]
+        assert (await session.in_universe("v", [["rp", "true", None]])).value == [["rp", "true", {}]]
+        with pytest.raises(DefiniteError, match="there is no step"):
+            await session.in_universe("u", [["insert", "d", 1], ["x", "d", 1]])
+
+    in_session(postgresql, check)
+
+
 def test_a_counter_adds_up_and_a_lock_has_growing_tokens(postgresql: Running) -> None:
     async def check(session: PostgresqlSession) -> None:
         assert (await session.read_counter("c")).value is None
