@@ -217,7 +217,8 @@ def judge_tables(
 
     with Confined(work, limits) as by:
         found = judged(by, _Inherited(), progress)
-    assert isinstance(found, Judged)
+    if isinstance(found, Stopped):  # it died before it began
+        return [engine.stopped(spec.name, found.why, found.details, None) for spec in specs]
     return found.verdicts
 
 
