@@ -341,7 +341,7 @@ def _settle(wire: Wire, life: int) -> None:
     gc.freeze()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     keep = {0, 1, 2, null, life, *wire.descriptors}
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir("/dev/fd"):
         # Replaced, not closed: an object that still has the number must not close a file that gets it later.
         if int(name) not in keep:
             with contextlib.suppress(OSError):  # the one that lists the folder
