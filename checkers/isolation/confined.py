@@ -31,11 +31,13 @@ import msgspec
 from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.isolation.watched import Watched, signal_name
 from splitbrain.checkers.isolation.wire import Wire, pair
+from splitbrain.results.errors import EngineError
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
-_TICK_S: Final = 0.5
+_PATIENCE_S: Final = 0.5
+"""How long a process may take to end whose pipe is at its end."""
 _SPARE_S: Final = 2.0
 """The kernel counts whole seconds and ends the process without a word: this process should be first."""
 
@@ -126,31 +128,31 @@ class Confined(Generic[Task, Answer]):
             stepped: called with the name of every step.
 
         Raises:
-            OSError: no process can be forked.
+            EngineError: no process can be forked.
         """
-        child = self._with(task)
+        used = self._child is not None
+        ended = self._done(task, found, stepped)
+        if used and isinstance(ended, Stopped) and not ended.step:  # it had died, or was dying, before it began
+            self.close()
+            return self._done(task, found, stepped)
+        return ended
+
+    def _done(self, task: Task, found: Callable[[Any], None], stepped: Callable[[str], None]) -> Done[Answer] | Stopped:
+        if self._child is None:
+            self._child = _Child(self._work, self._limits)
         finished = False
         try:
-            ended = self._followed(child, found, stepped)
+            try:
+                self._child.wire.send(task)
+                ended = self._followed(self._child, found, stepped)
+            except BrokenPipeError:
+                self.close()
+                ended = Stopped("", "died before it began")
             finished = True
             return ended
         finally:
             if not finished:  # an interrupt: nobody will read what the process says next
                 self.close()
-
-    def _with(self, task: Task) -> _Child:
-        """A process that has begun with a task; one that died while it had nothing to do is replaced."""
-        message = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
-        for _ in range(2):
-            if self._child is None:
-                self._child = _Child(self._work, self._limits)
-            try:
-                self._child.wire.send_pickle(message)
-            except OSError:
-                self.close()
-            else:
-                return self._child
-        raise OSError("a forked process dies before its first task")
 
     def _followed(
         self, child: _Child, found: Callable[[Any], None], stepped: Callable[[str], None]
@@ -196,6 +198,14 @@ class _End(msgspec.Struct, frozen=True):
     spent: bool
 
 
+class _OverError(Exception):
+    """A process is given up."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class _Child:
     """The process, seen from the one that forked it."""
 
@@ -215,10 +225,14 @@ class _Child:
                 pid = os.fork()
             if pid == 0:
                 _live(work, limits, theirs, life)
+        except OSError as error:
+            self.wire.close()
+            os.close(self._life)
+            raise EngineError(f"no process can be started to judge in: {error.strerror}.") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
-        os.close(life)
+            theirs.close()
+            os.close(life)
         self._watched = Watched(pid)
         self._base_bytes = self._watched.resident_bytes()
         self._began_cpu_s = 0.0
@@ -233,28 +247,29 @@ class _Child:
 
     def heard(self) -> _Step | _Found | _Printed | _End | str:
         """The next message; or what ended the process, in words that can follow the name of what it did."""
-        why = None
-        while why is None and not self.wire.waits(_TICK_S):
-            why = self._over()
-        if why is not None:
-            return why
         try:
-            return self.wire.receive()
+            return self.wire.receive(self._look)
+        except _OverError as over:
+            return over.why
         except Exception:  # the end of the pipe, or half a message
-            return self._how_it_ended(_TICK_S)
+            return self._how_it_ended(_PATIENCE_S)
 
-    def _over(self) -> str | None:
-        """Why the step is given up; None if it is not."""
+    def _look(self) -> None:
+        """Look after a process that says nothing.
+
+        Raises:
+            _OverError: it is not to be waited for any longer.
+        """
         limits, watched = self._limits, self._watched
         if self._waited(0):
-            return self._how_it_ended(0)  # what it has started has its pipe still
-        if watched.cpu_s() - self._began_cpu_s > limits.cpu_s:
-            return _out_of_time(limits)
-        if watched.resident_bytes() - self._base_bytes > limits.memory_bytes:
-            return f"needed more memory than its limit of {limits.memory_bytes >> 20} MB and was stopped"
-        if watched.still_s() > limits.stuck_s:
-            return f"used no processor for {limits.stuck_s:g} s and was stopped"
-        return None
+            if not self.wire.waits(0):  # what it has started holds the pipe
+                raise _OverError(self._how_it_ended(0))
+        elif watched.cpu_s() - self._began_cpu_s > limits.cpu_s:
+            raise _OverError(_out_of_time(limits))
+        elif watched.resident_bytes() - self._base_bytes > limits.memory_bytes:
+            raise _OverError(f"needed more memory than its limit of {limits.memory_bytes >> 20} MB and was stopped")
+        elif watched.still_s() > limits.stuck_s:
+            raise _OverError(f"used no processor for {limits.stuck_s:g} s and was stopped")
 
     def _how_it_ended(self, patience_s: float) -> str:
         """What ended the process; one whose pipe is at its end is about to say so."""
@@ -326,7 +341,7 @@ def _settle(wire: Wire, life: int) -> None:
     gc.freeze()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     keep = {0, 1, 2, null, life, *wire.descriptors}
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir("/dev/fd"):
         # Replaced, not closed: an object that still has the number must not close a file that gets it later.
         if int(name) not in keep:
             with contextlib.suppress(OSError):  # the one that lists the folder

@@ -227,6 +227,8 @@ def judge_recorded(
         found = judged(by, _Inherited(), progress)
     if isinstance(found, Carried):
         raise found.error()
+    if isinstance(found, Stopped):  # it died before it began
+        return [engine.stopped(spec.name, found.why, found.details, None) for spec in specs]
     assert isinstance(found, Judged)
     return found.verdicts
 

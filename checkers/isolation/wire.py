@@ -10,10 +10,12 @@ import os
 import pickle
 import select
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 _LENGTH: Final = struct.Struct("<Q")
 _PIECE_BYTES: Final = 1 << 20
+_TICK_S: Final = 0.5
 
 
 class Wire:
@@ -43,17 +45,22 @@ class Wire:
         while view:
             view = view[os.write(self.descriptors[1], view) :]
 
-    def receive(self) -> Any:
+    def receive(self, idle: Callable[[], None] | None = None) -> Any:
         """The next message.
+
+        Args:
+            idle: called twice a second as long as nothing comes, also within a message; it may raise.
 
         Raises:
             EOFError: the other end is gone, perhaps within a message.
         """
-        return pickle.loads(self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0]))
+        return pickle.loads(self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size, idle))[0], idle))
 
-    def _exactly(self, count: int) -> bytearray:
+    def _exactly(self, count: int, idle: Callable[[], None] | None) -> bytearray:
         content = bytearray()
         while len(content) < count:
+            while idle is not None and not self.waits(_TICK_S):
+                idle()
             piece = os.read(self.descriptors[0], min(count - len(content), _PIECE_BYTES))
             if not piece:
                 raise EOFError

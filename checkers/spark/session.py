@@ -175,11 +175,17 @@ def _session(
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:  # pyright: ignore[reportPrivateUsage]
         raise EngineError("this process runs a Spark session already: end it first.")
     _sweep()
-    work = Path(tempfile.mkdtemp(prefix=f"{_WORK_PREFIX}{os.getpid()}-"))
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f"{_WORK_PREFIX}{os.getpid()}-"))
+    except OSError as error:
+        raise _no_room(error) from error
     try:
         started = time.perf_counter()
-        install_shim(java, work / "java")
-        (work / "log4j2.properties").write_text(_LOG4J)
+        try:
+            install_shim(java, work / "java")
+            (work / "log4j2.properties").write_text(_LOG4J)
+        except OSError as error:
+            raise _no_room(error) from error
         properties = {**_properties(master, work, flags), **options}
         launch = Launch(properties, _environment(master, work), work / "spark.log", stop_s)
         with without_py4js_log(), launch:
@@ -187,6 +193,13 @@ def _session(
     finally:
         with interrupts_put_off():
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _no_room(error: OSError) -> EngineError:
+    folder = tempfile.gettempdir()
+    return EngineError(
+        f"Spark does not start: it cannot write to {folder} ({error.strerror}): make room there, or set TMPDIR."
+    )
 
 
 # --- settings -------------------------------------------------------------------------------------------------------

@@ -16,18 +16,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Final, Generic, TypeVar
+
+from splitbrain.checkers.isolation.watched import STUCK_S, Watched, signal_name
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 STOP_S: Final = 2.0
 """How long a worker that is asked to end may take before it is killed."""
-
-STUCK_S: Final = 300.0
-"""A task is given up that waits, and used less than `STIRS_S` of processor time in so many seconds of real time."""
-STIRS_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -189,21 +186,9 @@ class _Worker:
     connection: Connection
     is_ready: bool = False
 
-    def cpu_s(self) -> float:
-        """CPU seconds of the process since it began; 0 once it is gone."""
-        pid = self.process.pid
-        try:
-            return 0.0 if pid is None else time.clock_gettime(_cpu_clock(pid))
-        except OSError:
-            return 0.0
-
-    def sleeps(self) -> bool:
-        """Whether it waits for something. One that gets no processor from a busy machine, or was stopped, does not."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text()
-        except OSError:
-            return False
-        return fields.rpartition(") ")[2][:1] in ("S", "D")
+    def watched(self) -> Watched:
+        """The process as it is seen from here, from now on."""
+        return Watched(self.process.pid or 0)
 
     def bury(self) -> str:
         """Wait until the process has ended, and kill it if necessary; returns how it ended."""
@@ -215,14 +200,7 @@ class _Worker:
         code = self.process.exitcode or 0
         if code >= 0:
             return f"its worker process ended with exit code {code}."
-        name = signal.Signals(-code).name
-        memory = " (the kernel does that when memory runs out)" if name == "SIGKILL" else ""
-        return f"its worker process was ended by {name}{memory}."
-
-
-def _cpu_clock(pid: int) -> int:
-    """The clock of a process's CPU time, as clock_getcpuclockid(3) makes it on Linux, which Python does not offer."""
-    return (~pid << 3) | 2
+        return f"its worker process was ended by {signal_name(-code)}."
 
 
 class _Busy(Generic[Task]):
@@ -231,11 +209,10 @@ class _Busy(Generic[Task]):
     def __init__(self, worker: _Worker, task: Task) -> None:
         self.worker = worker
         self.task = task
+        self._watched = worker.watched()
         self._began_cpu_s: float | None = None
-        self._stirred_cpu_s = worker.cpu_s()
-        self._stirred_at_s = time.monotonic()
         if worker.is_ready:
-            self.begins(self._stirred_cpu_s)
+            self.begins(self._watched.cpu_s())
 
     def begins(self, cpu_s: float) -> None:
         """The worker is ready, after so many CPU seconds of its own."""
@@ -244,14 +221,11 @@ class _Busy(Generic[Task]):
 
     def used_s(self) -> float:
         """CPU seconds of the task until now."""
-        return 0.0 if self._began_cpu_s is None else max(0.0, self.worker.cpu_s() - self._began_cpu_s)
+        return 0.0 if self._began_cpu_s is None else max(0.0, self._watched.cpu_s() - self._began_cpu_s)
 
     def still_s(self) -> float:
         """Seconds of real time since it was last seen to use the processor, or to want it."""
-        now_s, cpu_s = time.monotonic(), self.worker.cpu_s()
-        if cpu_s - self._stirred_cpu_s > STIRS_S or not self.worker.sleeps():
-            self._stirred_cpu_s, self._stirred_at_s = cpu_s, now_s
-        return now_s - self._stirred_at_s
+        return self._watched.still_s()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from splitbrain.harness.cli import options, parsing
-from splitbrain.results.errors import RunNotFoundError, UsageError
+from splitbrain.results.errors import EngineError, RunNotFoundError, UsageError
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
@@ -64,10 +64,11 @@ def command(
     options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
+    may_fall_back = engine == "auto"
     engine = options.engine_for(engine, len(chosen))
     limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
     with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where])):
-        judged = _judge(chosen, engine, master, limits)
+        judged = _judge(chosen, engine, master, limits, may_fall_back=may_fall_back)
     if as_json:
         _print_json(judged)
     else:
@@ -120,8 +121,11 @@ def _standing(run: RunDir) -> str:
     return "empty" if began is False else "over"
 
 
-def _judge(runs: list[RunDir], engine: str, master: str, limits: Limits) -> list[Judged]:
-    from splitbrain.harness.campaigns.many import judge_in_batches, judge_one_by_one, page_writers
+def _judge(
+    runs: list[RunDir], engine: str, master: str, limits: Limits, *, may_fall_back: bool = False
+) -> list[Judged]:
+    """Judge runs; if Spark does not start, and was not asked for, without it."""
+    from splitbrain.harness.campaigns.many import alone_with, judge_in_batches, judge_one_by_one, page_writers
     from splitbrain.harness.campaigns.planned import cores
     from splitbrain.harness.cli.steps import Steps
 
@@ -145,7 +149,13 @@ def _judge(runs: list[RunDir], engine: str, master: str, limits: Limits) -> list
         click.echo(f"starting Spark ({master}) for {counted(len(runs), 'run')}", err=True)
         stack.enter_context(steps).describe("starting Spark")
         pages = stack.enter_context(page_writers(len(runs), cores(None)))
-        spark = stack.enter_context(session(master))
+        try:
+            spark = stack.enter_context(session(master))
+        except EngineError as error:
+            if not may_fall_back:
+                raise
+            _warn(f"{error} The runs are judged one by one, without Spark.")
+            return judge_one_by_one(runs, show, _warn, limits=alone_with(limits))
         with steps.aside():
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         steps.describe("judging runs")

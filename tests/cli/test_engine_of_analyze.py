@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,28 @@ def test_a_master_or_the_engine_itself_gives_spark(
     done = CliRunner().invoke(splitbrain, ["analyze", "--store", str(tmp_path), *given])
     assert (said in done.stderr) if said else done.exit_code in (0, 2)
     assert isinstance(done.exception, AssertionError) == bool(said)
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_a_spark_that_does_not_start_for_want_of_room_keeps_no_run_from_its_verdict_if_it_was_not_asked_for(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "SPARK_RUNS", 1)
+    monkeypatch.setattr(tempfile, "mkdtemp", _no_room)
+    run = stored(Store(tmp_path), "set", 1, set_history(5), SET)
+    done = CliRunner().invoke(splitbrain, ["analyze", "--store", str(tmp_path), "--engine", engine])
+    said = f"{done.stderr} {done.exception}"
+    assert "Spark does not start: it cannot write to" in said
+    assert (run.read_verdicts() is not None) == (engine == "auto")
+
+
+_mkdtemp = tempfile.mkdtemp
+
+
+def _no_room(prefix: str = "", **given: Any) -> str:
+    if prefix.startswith("splitbrain-spark-"):
+        raise OSError(28, "No space left on device")
+    return _mkdtemp(prefix=prefix, **given)
 
 
 def test_the_limits_of_checkers_reach_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from splitbrain.checkers.isolation.confined import Confined, Done, Say, Stopped
 from splitbrain.checkers.isolation.limits import Limits
 from splitbrain.checkers.isolation.watched import signal_name
 from splitbrain.results.arrow import read_parquet, write_parquet
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import EngineError, UsageError
 
 TIGHT = Limits(cpu_s=1.0, memory_mb=256, stuck_s=2.0)
 
@@ -208,6 +208,40 @@ def test_what_was_found_before_the_end_is_kept() -> None:
         ended = by.do(None, found.append)
     assert isinstance(ended, Stopped)
     assert found == list(range(1000))
+
+
+def test_a_process_that_dies_within_a_message_is_noticed_though_its_child_holds_the_pipe() -> None:
+    def cut_off(_: None, say: Say) -> None:
+        say.step("sending")
+        if os.fork() == 0:
+            time.sleep(5)
+            os._exit(0)
+        [writes] = [each for each in os.listdir("/proc/self/fd") if _is_pipe_to_write(each)]
+        os.write(int(writes), (1 << 20).to_bytes(8, "little") + b"not a megabyte")
+        os._exit(4)
+
+    with Confined(cut_off, TIGHT) as by:
+        assert by.do(None) == Stopped("sending", "ended its process with exit code 4")
+
+
+def _is_pipe_to_write(name: str) -> bool:
+    file = Path(f"/proc/self/fd/{name}")
+    try:
+        flags = int(Path(f"/proc/self/fdinfo/{name}").read_text().split("flags:")[1].split()[0], 8)
+        return os.readlink(file).startswith("pipe:") and int(name) > 2 and flags & os.O_ACCMODE == os.O_WRONLY
+    except OSError:
+        return False
+
+
+def test_that_no_process_can_be_forked_is_an_error_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    before = len(os.listdir("/proc/self/fd"))
+    with Confined(work, TIGHT) as by, pytest.raises(EngineError, match="no process can be started to judge in"):
+        by.do("pid")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_is_printed_there_is_no_part_of_the_answer(capfd: pytest.CaptureFixture[str]) -> None:
