@@ -69,14 +69,14 @@ def flat_mops(column: Any, rows: Ints, source: str) -> Flat:
     key_code, key_names = codes(_concat(key).take(array(mops)))
     written = _joined([numbers(each, null=_NIL) for each in value])[mops]
     refuse_empty_writes(kind, written, start, rows, source)
-    list_start, list_length, elements = _lists(values)
+    list_start, list_length, elements = _lists(values, mops)
     return Flat(
         start=start,
         kind=kind,
         key=key_code,
         value=written,
-        list_start=list_start[mops],
-        list_length=list_length[mops],
+        list_start=list_start,
+        list_length=list_length,
         elements=elements,
         key_names=tuple(map(str, key_names)),
         value_names=None,
@@ -91,8 +91,10 @@ def _concat(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else _arrow.concat_arrays(parts or [pa.nulls(0, pa.string())])
 
 
-def _lists(columns: list[Any]) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
-    """Start and length of the list of every micro-operation, and all elements."""
+def _lists(columns: list[Any], mops: Ints) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
+    """Start and length of the list of each of these micro-operations, and all elements."""
+    if all(column.null_count == len(column) for column in columns):  # registers have none
+        return np.zeros(len(mops), np.int64), np.full(len(mops), _NO_LIST, np.int32), np.zeros(0, np.int64)
     starts: list[Ints] = []
     lengths: list[Ints] = []
     elements: list[Ints] = []
@@ -103,7 +105,7 @@ def _lists(columns: list[Any]) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
         lengths.append(np.where(valid(column), np.diff(offsets), _NO_LIST))
         elements.append(numbers(column.values, null=_NIL))
         shift += len(column.values)
-    return _joined(starts), _joined(lengths).astype(np.int32), _joined(elements)
+    return _joined(starts)[mops], _joined(lengths)[mops].astype(np.int32), _joined(elements)
 
 
 def _kinds(f: Any, start: Ints, rows: Ints, source: str) -> npt.NDArray[np.uint8]:
