@@ -62,7 +62,7 @@ SERIALIZABLE = ("--workload", "list-append", "--isolation", "serializable", "--n
 
 
 def keeps_its_register(done: Any) -> None:
-    """A node alone may be down for half of a run, which then proves too little; what it answers is right nevertheless."""
+    """A node alone may be down for half of a run, which then proves too little; its answers are right even so."""
     found = answer(done)
     verdicts = {verdict["checker"]: verdict for verdict in found["verdicts"]}
     assert found["harness_error"] is None
