@@ -67,9 +67,9 @@ CHOSEN: Final[dict[str, str]] = {
     " --rate 60 --time-limit 30 --world lan --settings heartbeat-ms=20,election-ms=100",
     "M27": "--workload register --nemesis pause-leader,partition-leader --nodes 3,5 --interval 2"
     " --settings lease-reads=1",
-    "M28": "--workload fenced-reads --nemesis kill-leader,partition-leader --nodes 3,5 --interval 2"
+    "M28": "--workload fenced-reads --nemesis transfer-once,disk --nodes 3 --interval 0.5 --op-timeout 1"
     " --rate 50 --concurrency 5n",
-    "M29": "--workload tree --nemesis kill-all,cpu --nodes 3 --interval 2 --rate 200 --settings apply-slice=1",
+    "M29": "--workload register --nemesis kill-all,cpu --nodes 3 --interval 2 --rate 200 --settings apply-slice=1",
     "M30": "--workload read-modes --nemesis rollback --nodes 3,5",
     "M31": "--workload counter --nemesis partition-leader,pause-leader --nodes 3,5 --interval 1 --op-timeout 5",
     "M32": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1"
