@@ -62,13 +62,12 @@ SERIALIZABLE = ("--workload", "list-append", "--isolation", "serializable", "--n
 
 
 def keeps_its_register(done: Any) -> None:
-    """A node alone may be down for half of a run, which then proves too little; its answers are right even so."""
+    """A node alone may be down for half of a run, which then proves too little; its answers are right nevertheless."""
     found = answer(done)
     verdicts = {verdict["checker"]: verdict for verdict in found["verdicts"]}
     assert found["harness_error"] is None
     assert verdicts["linearizable"]["valid"] is True, verdicts["linearizable"]["sentence"]
     assert {window["fault"] for window in verdicts["coverage"]["figures"]["windows"]} == {"kill", "pause"}
-    assert verdicts["recovery"]["valid"] is True, verdicts["recovery"]["sentence"]
 
 
 def test_in_a_container_a_register_of_one_node_stays_right_under_kills_and_pauses(tmp_path: Path) -> None:
