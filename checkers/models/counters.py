@@ -10,7 +10,7 @@ from splitbrain.results.errors import UsageError
 
 
 class Counter(AdditiveModel):
-    """A number to which amounts are added; an increment returns the sum.
+    """A number that amounts are added to; increment returns it.
 
     It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
     is a number. A `read-runs` says what changes triggered, and nothing of the sum.
