@@ -143,8 +143,9 @@ class _Beside(msgspec.Struct, frozen=True):
         return self if main is self.main and other is self.other else _Beside(main, other)
 
     def idle_until(self) -> int:
-        """Until one of the two has something to do."""
-        return min(idle_until(self.main), idle_until(self.other))
+        """Until one of the two has something to do; an end of the first, which ends both, is something to do."""
+        main = idle_until(self.main)
+        return main if self.other is NOTHING else min(main, idle_until(self.other))
 
 
 def beside(main: Source, other: Source) -> Generator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -115,10 +114,6 @@ class _Nothing(msgspec.Struct, frozen=True):
 
     def update(self, ctx: Context, event: Op) -> Generator:
         return self
-
-    def idle_until(self) -> int:
-        """For ever."""
-        return sys.maxsize
 
 
 NOTHING: Final = _Nothing()

@@ -298,6 +298,14 @@ def test_an_op_that_gets_no_answer_is_info_and_does_not_hold_up_the_others() -> 
     assert summary.ok > 60
 
 
+@pytest.mark.parametrize("last", [once(invoke("last")), limit(2, each(lambda ctx: invoke("last"))), sequence()])
+def test_the_final_phase_ends_with_its_last_op_and_not_at_its_limit(last: Generator) -> None:
+    clock = VirtualClock()
+    begun_ns = clock.now_ns()
+    run(make_test(FakeClient(answer_ok), final=last, time_limit_s=0.2), clock=clock)
+    assert clock.now_ns() - begun_ns < 5e9, "the limit is a minute"
+
+
 def test_an_op_of_several_requests_has_as_many_times_the_op_timeout() -> None:
     test = make_test(
         FakeClient(never), op_timeout_s=0.1, time_limit_s=3.0, generator=mix(READ, each(lambda ctx: invoke("write")))
