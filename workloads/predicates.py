@@ -34,7 +34,7 @@ from splitbrain.harness.generators import (
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.groups import FINAL_READS, keys_used, threads_per_key
+from splitbrain.workloads.groups import final_reads, keys_used, threads_per_key
 from splitbrain.workloads.sessions import SessionClient
 
 INIT: Final = "init"
@@ -152,7 +152,7 @@ def predicates(
         name="predicates",
         client=PredicatesClient(),
         generator=concurrent_keys(threads_per_key(concurrency, len(nodes)), itertools.count(), of_universe),
-        final_generator=_final(keys_used(rate, time_limit_s, OPS_PER_UNIVERSE + 1)),
+        final_generator=final_reads(keys_used(rate, time_limit_s, OPS_PER_UNIVERSE + 1), TXN, [["rp", "true", None]]),
         checkers=(
             CheckerSpec("predicates", {"consistency_models": isolation.split(",")}),
             CheckerSpec("stats"),
@@ -165,10 +165,3 @@ def predicates(
             TXN: OpShape(keyed=True, value=list[tuple[str, Any, Any]]),
         },
     )
-
-
-def _final(universes: int) -> Generator:
-    """Reads of all objects of the universes after all faults, or of many universes an evenly spaced share."""
-    count = min(universes, FINAL_READS)
-    keys = [str(universes - 1 - place * universes // count) for place in range(count)]
-    return sequence(*(invoke(TXN, [["rp", "true", None]], key=key) for key in keys))

@@ -73,13 +73,13 @@ class Say:
         self._limits = limits
 
     def step(self, name: str) -> None:
-        """Begin a step: it has all the time of a step, whatever was used before."""
+        """Begin a step. Its time begins anew: what earlier steps used does not count."""
         soft = math.ceil(time.process_time() + self._limits.cpu_s + _SPARE_S)
         _limit(resource.RLIMIT_CPU, soft)
         self._send(_Step(name))
 
     def found(self, value: Any) -> None:
-        """Pass on what was found: it is kept, whatever becomes of the rest."""
+        """Pass on what was found: it is kept, even if the task comes to no answer."""
         self._send(_Found(value))
 
 
@@ -151,7 +151,7 @@ class Confined(Generic[Task, Answer]):
             finished = True
             return ended
         finally:
-            if not finished:  # an interrupt: nobody will read what the process says next
+            if not finished:  # an interrupt: what the process says next is not read
                 self.close()
 
     def _followed(
@@ -214,7 +214,7 @@ class _Child:
         self.wire, theirs = pair()
         life, self._life = os.pipe()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # a closed one, or one of somebody else's making
+            with contextlib.suppress(Exception):  # a stream that is closed, or that is no file
                 stream.flush()
         everything = signal.valid_signals()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, everything)  # no handler of ours runs in the other process

@@ -1,4 +1,4 @@
-"""Every checker of a run has its say in a process of its own, and gets a verdict whatever becomes of that process.
+"""A separate process runs every checker of a run. Each checker gets a verdict, even if that process ends.
 
 What is judged is opened there, then each checker answers. If the process dies, the checker that was at work has broken
 (`splitbrain.checkers.engine.stopped`), what the others found is kept, and a new process goes on behind it.

@@ -35,7 +35,7 @@ class Wire:
         """Send a message.
 
         Raises:
-            OSError: nobody reads.
+            OSError: the other end is closed.
         """
         self.send_pickle(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 

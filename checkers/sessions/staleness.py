@@ -1,7 +1,7 @@
 """How old were the states that reads showed? A figure for each kind of reads, in seconds and in writes.
 
-A read that was invoked at time b shows the value of one write, until the next write of its key took effect. When that
-was nobody saw, but it lies between two times, and so does the age of what was shown, at the moment of the question:
+A read that was invoked at time b shows the value of one write. Its state was over when the next write of the key took
+effect. No history has that moment, but it lies between two times, and so does the age of the state at time b:
 
     at least   since a write had been acknowledged by b that was invoked after the shown one had been acknowledged
     at most    since the first moment at which another write can have taken effect after the shown one: not before it
@@ -142,7 +142,7 @@ def _age(each: list[tuple[str, float, float, int, int]]) -> Age:
 
 
 def _add_writes(reading: Reading, keys: dict[int, _Key]) -> None:
-    """All writes that may have happened, also those that crashed and that nobody saw."""
+    """All writes that may have happened, also those that crashed and that no read showed."""
     table = reading.table
     calls = client_calls(table)
     of_f, names = codes(table.column("f"))

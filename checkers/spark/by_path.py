@@ -253,7 +253,7 @@ class _Surveyed(Opened):
         self.specs = each.specs
 
     def answers(self, position: int) -> Iterator[Verdict]:
-        """That a checker can be loaded is "true"; of one that is unknown, whoever judges says so."""
+        """ "true" if the checker can be loaded. An unknown one is named when the run is judged."""
         name = self.specs[position].name
         with contextlib.suppress(UsageError):
             checker(name)

@@ -369,7 +369,7 @@ def _arrow(schema: str) -> pa.Schema:
 
 
 def _apart(limits: of_steps.Limits, step: str, work: Callable[..., bytes], *args: Any) -> bytes:
-    """The pickle that some work gives in a process of its own: models are anybody's code."""
+    """The pickle that some work gives in a separate process: a model may be a user's own code."""
     ended = called(lasting(limits), step, work, *args)
     if isinstance(ended, Done):
         return ended.answer

@@ -252,7 +252,7 @@ class _Run:
         if op.error.partition(":")[0] != "resource_locked":
             return
         if any(other.f == CLAIM and other.type == "info" and other.asked == op.asked for other in self.ops):
-            return  # whose it is nobody knows
+            return  # a claim without an answer may have made the queue: its owner is unknown
         interval = np.array([op.invoke]), np.array([op.complete])
         queues = [made for made in self.made if made[0] == "exclusive" and list(made[1:3]) == list(op.asked)]
         begun = [queue for queue in queues if min(call.invoke for call in self.made[queue]) < op.complete]
@@ -316,7 +316,7 @@ class _Run:
         return [call for each in (entity, *all_needs(entity)) for call in self._removed.get(each, ())]
 
     def _unknown_claims(self, entity: Id) -> list[Call]:
-        """The claims that may have made a queue of a connection, since nobody knows whose it became."""
+        """The claims without an answer that may have made a queue of a connection."""
         if entity[0] != "exclusive":
             return []
         return [

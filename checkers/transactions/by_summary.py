@@ -39,7 +39,8 @@ def transactions_by_summary(history: SummarizedHistory) -> Transactions | None:
     """The transactions of a stored history: what `transactions_of` makes of its table, but that lists are shared.
 
     Returns:
-        None if a transaction has no typed micro-operations: then read the table.
+        None if a transaction has no typed micro-operations, or a list is not as long as its summary says: then read the
+        table.
 
     Raises:
         HistoryFormatError: the file is damaged, or as `transactions_of`.
@@ -57,6 +58,8 @@ def transactions_by_summary(history: SummarizedHistory) -> Transactions | None:
     rank[order] = np.arange(len(order))
     committed = np.repeat(pairs.status[order] == COMMITTED, np.diff(found.start))
     shared = _shared(path, found, committed)
+    if shared is None:
+        return None
     return assembled(pairs, _in_order(found, shared, rank))
 
 
@@ -176,11 +179,13 @@ def _in_order(found: _Found, shared: _Shared, rank: Ints) -> Flat:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def _shared(path: Path, found: _Found, committed: npt.NDArray[np.bool_]) -> _Shared:
-    """Decode the longest list of each key, and every list that is no prefix of it."""
+def _shared(path: Path, found: _Found, committed: npt.NDArray[np.bool_]) -> _Shared | None:
+    """Decode the longest list of each key, and every list that is no prefix of it; None if a length is wrong."""
     reads = np.flatnonzero(committed & (found.length > 0))
     longest = _longest(found, reads)
     elements, offsets = _lists(path, found.place[longest])
+    if not np.array_equal(np.diff(offsets), found.length[longest]):
+        return None
     begin = np.zeros(len(found.key_names) + 1, np.int64)
     begin[found.key[longest]] = offsets[:-1]
     start = np.zeros(len(found.key), np.int64)
@@ -190,6 +195,8 @@ def _shared(path: Path, found: _Found, committed: npt.NDArray[np.bool_]) -> _Sha
     other = reads[~agrees]
     if len(other):
         further, bounds = _lists(path, found.place[other])
+        if not np.array_equal(np.diff(bounds), found.length[other]):
+            return None
         start[other] = bounds[:-1] + len(elements)
         elements = np.concatenate([elements, further])
     return _Shared(elements, start)

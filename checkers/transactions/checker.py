@@ -13,7 +13,7 @@ from splitbrain.checkers.kernels import cpu_s
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.graph import DERIVED, PROCESS, RW, RWP, WR, WRP, parts
 from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
-from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS
+from splitbrain.checkers.transactions.models import EMPTY_GRAPH, EXISTS, refuse_untestable
 from splitbrain.checkers.transactions.report import Judged, judged, judged_by_summary
 from splitbrain.checkers.transactions.universes import merged
 from splitbrain.checkers.transactions.weak import is_weak
@@ -144,12 +144,14 @@ def _options(checker: str, options: Mapping[str, Any]) -> Options:
     """The options.
 
     Raises:
-        UsageError: one is unknown, or of the wrong type.
+        UsageError: one is unknown, or of the wrong type; or every history satisfies the models.
     """
     try:
-        return msgspec.convert(dict(options), Options)
+        chosen = msgspec.convert(dict(options), Options)
     except msgspec.ValidationError as error:
         raise UsageError(f"checker {checker}: {error}; it takes {', '.join(Options.__struct_fields__)}.") from error
+    refuse_untestable(chosen.consistency_models, chosen.anomalies)
+    return chosen
 
 
 def _verdict(name: str, found: Judged, expected: Expected, seconds: float) -> Verdict:
@@ -208,6 +210,13 @@ def _untested(found: Judged, bad: list[str]) -> Iterable[Reason]:
         yield Reason(Code.UNDECIDED, f"A violation was found, but could not be verified: {found.unverified[0]}.")
     if found.undecided:
         yield Reason(Code.UNDECIDED, f"Not judged: {found.undecided[0]}")
+    repeated = found.findings.inference.figures.get("repeated_writes", 0)
+    if repeated:
+        yield Reason(
+            Code.UNDECIDED,
+            f"Not judged: which of several transactions was read, of {counted(repeated, 'write')} of equal values.",
+            "Let every transaction write values that no other one writes to the key.",
+        )
     if not kinds["wr"]:
         yield Reason(
             Code.READS_SAW_NOTHING,

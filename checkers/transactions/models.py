@@ -13,7 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from splitbrain.results.errors import UnknownNameError
+from splitbrain.results.errors import UnknownNameError, UsageError
 
 
 def _table(text: str) -> Mapping[str, tuple[str, ...]]:
@@ -259,6 +259,24 @@ def proscribed_by(models: Iterable[str], anomalies: Iterable[str] = ()) -> froze
     implied = _reached(IMPLIED_MODELS, map(canonical, models))
     direct = [each for model in implied for each in _proscribed(model)]
     return frozenset(_reached(_IMPLYING_ANOMALIES, [*direct, *further]))
+
+
+def refuse_untestable(models: Collection[str], anomalies: Collection[str] = ()) -> None:
+    """Refuse what every history would satisfy.
+
+    Raises:
+        UnknownNameError: there is no such model or anomaly.
+        UsageError: nothing is asked for, or a model that no anomaly here rules out.
+    """
+    if not models and not anomalies:
+        raise UsageError("no consistency model is given: name one, such as serializable.")
+    for model in models:
+        if not proscribed_by([model]):
+            raise UsageError(
+                f"consistency model {model}: transactions cannot be judged by it, as no anomaly that is looked for "
+                "rules it out. Name another one, such as serializable or strict-serializable."
+            )
+    proscribed_by(models, anomalies)
 
 
 def implied_anomalies(anomalies: Iterable[str]) -> frozenset[str]:

@@ -28,11 +28,12 @@ from splitbrain.checkers.transactions.predicates import (
     universe_of,
 )
 from splitbrain.checkers.transactions.verify import problems_of
-from splitbrain.checkers.transactions.weak import weak_shown
+from splitbrain.checkers.transactions.weak import is_weak, weak_shown
 from splitbrain.checkers.transactions.witness import Witnesses
 from splitbrain.results.columns import numbers
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats.rows import knows_realtime
+from splitbrain.results.quantities import counted
 from splitbrain.results.summarized import SummarizedHistory
 
 
@@ -44,7 +45,7 @@ class Judged:
         findings: what it shows.
         witnesses: by type of anomaly, the worst first; up to `inference.CASES` of each.
         unverified: what `verify` found wrong with witnesses; those are left out.
-        undecided: weak levels that were not judged, and why.
+        undecided: what was not judged, and why.
     """
 
     findings: Findings
@@ -78,12 +79,29 @@ def judged(
     make = Witnesses(findings.inference, findings.derivation, _index(history))
     witnesses, unverified = _verified(_shown(findings, make), history, problems_of)
     if workload == "list-append":
-        return Judged(findings, witnesses, tuple(unverified))
+        return Judged(findings, witnesses, tuple(unverified), _not_of_lists(expected))
     weak = weak_shown(history, transactions, expected.models, source)
     for each in weak.witnesses:
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
-    return Judged(findings, witnesses, (*unverified, *weak.unverified), weak.undecided)
+    undecided = (*weak.undecided, *_left_open(findings))
+    return Judged(findings, witnesses, (*unverified, *weak.unverified), undecided)
+
+
+def _not_of_lists(expected: Expected) -> tuple[str, ...]:
+    """What of weak models is not looked for in lists and predicates."""
+    if not is_weak(expected.models):
+        return ()
+    return (f"{' and '.join(expected.models)} by sessions and reads, which is done for registers (rw-register) only.",)
+
+
+def _left_open(findings: Findings) -> tuple[str, ...]:
+    """That the order of versions was not worked out as far as it follows."""
+    if not findings.derivation.saturated.spent:
+        return ()
+    keys = counted(len(findings.inference.open_keys), "key")
+    left = f"the order of versions of {keys}, which may follow from more than was looked at: the allowance was spent. "
+    return (left + "Use shorter histories, or more keys with fewer writes of each.",)
 
 
 def judged_by_summary(history: SummarizedHistory, expected: Expected) -> Judged | None:
@@ -109,7 +127,7 @@ def judged_by_summary(history: SummarizedHistory, expected: Expected) -> Judged 
         witnesses, unverified = _verified(shown, history.with_ops(cited) if cited else history.frame, problems_of)
     except (HistoryFormatError, UnicodeDecodeError):
         return None
-    return None if unverified else Judged(findings, witnesses, ())
+    return None if unverified else Judged(findings, witnesses, (), _not_of_lists(expected))
 
 
 def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realtime: bool) -> Judged:
@@ -117,7 +135,7 @@ def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realti
     findings = judge_inference(infer_predicates(universe), expected, realtime=realtime)
     make = PredicateWitnesses(universe, findings.inference, findings.derivation, _index(history))
     witnesses, unverified = _verified(_shown(findings, make), history, predicate_problems)
-    return Judged(findings, witnesses, tuple(unverified))
+    return Judged(findings, witnesses, tuple(unverified), _not_of_lists(expected))
 
 
 def _index(history: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -99,11 +99,13 @@ class Saturated:
         premises: edges in the order in which they were found, each with its premise.
         work: nodes and edges that were looked at.
         closed: numbers of the keys of whose versions the whole order is known now.
+        spent: whether the allowance ended it before nothing new followed.
     """
 
     premises: dict[Edge, Premise] = field(default_factory=dict[Edge, Premise])
     work: int = 0
     closed: list[int] = field(default_factory=list[int])
+    spent: bool = False
 
     @property
     def edges(self) -> Edges:
@@ -133,6 +135,7 @@ def saturate(transactions: int, nodes: int, edges: Sequence[Edges], keys: Sequen
         again = False
         for level, each in passes:
             again |= _pass(transactions, nodes, edges, keys, level, each, found)
+    found.spent |= again
     return found
 
 
@@ -166,6 +169,7 @@ def _pass(
     found.closed = []
     for key in keys:
         if found.work >= WORK:
+            found.spent = True
             break
         masks = _masks(key, order, place, backward, found)
         if len({masks.get(writer, 0).bit_count() for _, writer in key.writes}) == len(key.writes):

@@ -314,13 +314,12 @@ def _isolation(consistency_model: str, assume: str | None) -> dict[str, Any]:
     """The options of a checker of transactions.
 
     Raises:
-        UsageError: a model or an assumption has an unknown name.
+        UsageError: a model or an assumption has an unknown name, or transactions cannot be judged by the models.
     """
-    from splitbrain.checkers.transactions.models import canonical
+    from splitbrain.checkers.transactions.models import refuse_untestable
 
     names = [each.strip() for each in consistency_model.split(",") if each.strip()]
-    for each in names:
-        canonical(each)
+    refuse_untestable(names)
     assumed = [each.strip() for each in (assume or "").split(",") if each.strip()]
     for each in assumed:
         if each not in ASSUMPTIONS:
@@ -427,6 +426,9 @@ def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> 
     click.echo(f"{words[verdict.valid]:8}{file}  ({verdict.seconds:.3f} s{algorithm})")
     if verdict.sentence and verdict.valid != "true":
         click.echo(f"        {verdict.sentence}")
+    if verdict.valid == "true":
+        for reason in verdict.inconclusive:
+            click.echo(f"        inconclusive: {reason.sentence}")
     if picture is not None:
         click.echo(f"        picture: {picture}")
     elif not asked and counterexample.is_drawable(verdict):

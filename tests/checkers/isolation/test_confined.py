@@ -1,4 +1,4 @@
-"""A confined process: whatever it does, its task has an end with a reason, and the next task is done."""
+"""A confined process may do anything: its task has an end with a reason, and the next task is done."""
 
 from __future__ import annotations
 

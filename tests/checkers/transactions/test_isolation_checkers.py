@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.transactions import saturation
 from splitbrain.checkers.transactions.columns import transactions_of
 from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, outcome
@@ -365,3 +366,90 @@ def test_the_findings_of_a_cycle_and_of_a_single_read_name_the_ops_of_their_tran
     assert (skew.rule, skew.ops) == ("G2-item", [0, 1])
     [aborted] = [each for each in findings_of(judge(CASES["G1a"]).evidence) if each.rule == "G1a"]
     assert aborted.ops == [2, 0]
+
+
+UNTESTABLE = [
+    "linearizable",
+    "sequential",
+    "1SR",
+    "view-serializable",
+    "session-serializable",
+    "PRAM",
+    "monotonic-reads",
+]
+"""Models in the lattice that no anomaly rules out: every history would satisfy them."""
+
+
+@pytest.mark.parametrize("model", UNTESTABLE)
+@pytest.mark.parametrize("checker", ["list-append", "rw-register", "closed-predicate"])
+def test_a_model_that_every_history_would_satisfy_is_refused(model: str, checker: str) -> None:
+    with pytest.raises(UsageError, match=f"consistency model {model}: transactions cannot be judged by it"):
+        engine.judge(history(SKEW), [CheckerSpec(checker, {"consistency_models": ["serializable", model]})])
+
+
+def test_no_model_and_no_anomaly_is_refused() -> None:
+    with pytest.raises(UsageError, match="no consistency model is given"):
+        engine.judge(history(SKEW), [CheckerSpec("list-append", {"consistency_models": []})])
+    assert judge(SKEW, consistency_models=[], anomalies=["G2-item"]).valid == "false"
+
+
+def reasons(found: Verdict) -> str:
+    return " ".join(reason.sentence for reason in found.inconclusive)
+
+
+def test_lists_are_not_said_to_satisfy_a_level_that_is_judged_of_registers_only() -> None:
+    fractured = """
+    0 invoke [[:append :x 1] [:append :y 1]]
+    0 ok     [[:append :x 1] [:append :y 1]]
+    1 invoke [[:r :x nil] [:r :y nil]]
+    1 ok     [[:r :x [1]] [:r :y []]]
+    """
+    found = judge(fractured, consistency_models=["read-atomic"])
+    assert found.valid == "true"
+    assert outcome([found]) is Outcome.INCONCLUSIVE
+    assert "Not judged: read-atomic by sessions and reads" in reasons(found)
+    assert judge(fractured, consistency_models=["consistent-view"]).valid == "false"
+    assert "Not judged" not in reasons(judge(STALE, consistency_models=["snapshot-isolation"]))
+
+
+def test_a_history_in_which_equal_values_were_written_twice_is_inconclusive() -> None:
+    twice = """
+    0 invoke [[:append :x 1]]
+    0 ok     [[:append :x 1]]
+    1 invoke [[:append :x 1]]
+    1 ok     [[:append :x 1]]
+    0 invoke [[:r :x nil]]
+    0 ok     [[:r :x [1]]]
+    1 invoke [[:r :x nil]]
+    1 ok     [[:r :x nil]]
+    """
+    found = judge(twice)
+    assert found.valid == "true"
+    assert outcome([found]) is Outcome.INCONCLUSIVE
+    assert "of 2 writes of equal values" in reasons(found)
+
+
+REREAD = """
+0 invoke [[:w :z 1]]
+0 ok     [[:w :z 1]]
+0 invoke [[:w :z 2]]
+0 ok     [[:w :z 2]]
+1 invoke [[:r :z nil]]
+1 ok     [[:r :z 1]]
+"""
+
+
+def test_a_spent_allowance_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judge(REREAD, "rw-register").anomalies == ("G-single-item-realtime",)
+    monkeypatch.setattr(saturation, "WORK", 0)
+    found = judge(REREAD, "rw-register")
+    assert found.valid == "true"
+    assert outcome([found]) is Outcome.INCONCLUSIVE
+    assert "the order of versions of 1 key, which may follow from more than was looked at" in reasons(found)
+
+
+def test_an_allowance_that_suffices_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saturation, "WORK", 1)
+    assert "more than was looked at" in reasons(judge(REREAD.replace(":r :z 1", ":r :z 2"), "rw-register"))
+    monkeypatch.undo()
+    assert "more than was looked at" not in reasons(judge(REREAD.replace(":r :z 1", ":r :z 2"), "rw-register"))

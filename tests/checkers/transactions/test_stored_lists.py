@@ -26,7 +26,6 @@ from splitbrain.harness.campaigns.many import judge_one_by_one
 from splitbrain.harness.cli.main import splitbrain
 from splitbrain.results import arrow, soundness, summarized
 from splitbrain.results.arrow import PLAIN_MOPS
-from splitbrain.results.columns import array
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Mop, Op
 from splitbrain.results.store import RunDir, Store
@@ -178,8 +177,12 @@ def test_check_judges_a_folder_and_a_file_of_it_by_summaries(tmp_path: Path, mon
         assert ours == {name: value for name, value in theirs.items() if name not in ("file", "seconds", "picture")}
 
 
-def test_a_summary_that_lies_is_found_out_by_the_witness(tmp_path: Path) -> None:
-    """A read of [1, 3] has the summary of [1, 2]: the witness that rests on it does not hold, and the table decides."""
+LIST, HASH, LAST = 4, 5, 6
+"""Fields of a micro-operation, by position: the length, the hash and the last element of a list that was read."""
+
+
+def with_summaries(path: Path, changes: dict[tuple[int, int], Any]) -> Any:
+    """A stored history in which parts of summaries are changed: by field, and by place among the reads of a list."""
     transactions = (
         (Mop("append", "x", 1), Mop("append", "x", 2), Mop("append", "y", 5)),
         (Mop("append", "x", 3),),
@@ -195,18 +198,35 @@ def test_a_summary_that_lies_is_found_out_by_the_witness(tmp_path: Path) -> None
         ops.append(Op(index=at + 1, time=at + 1, process=process, type="ok", f="txn", mops=mops))
     table = arrow.to_table(ops)
     mops: Any = table.column("mops").combine_chunks()
-    parts = mops.values.flatten()
-    *_, odd, _, even = (at for at, each in enumerate(parts[4].to_pylist()) if each is not None)
-    hashes, lasts = (parts[place].to_pylist() for place in (5, 6))
-    hashes[odd], lasts[odd] = hashes[even], lasts[even]
-    fields = list(arrow.MOPS.value_type)
-    struct: Any = pa.StructArray.from_arrays([*parts[:5], array(hashes), array(lasts)], fields=fields)
-    lying: Any = pa.Array.from_buffers(arrow.MOPS, len(mops), mops.buffers()[:2], children=[struct])
-    path = tmp_path / "history.parquet"
-    arrow.write_parquet(table.set_column(table.schema.get_field_index("mops"), "mops", lying), path)
+    parts = list(mops.values.flatten())
+    reads = [at for at, each in enumerate(parts[LIST].to_pylist()) if each is not None]
+    for (field, place), value in changes.items():
+        column = parts[field].to_pylist()
+        column[reads[place]] = column[reads[value[0]]] if isinstance(value, tuple) else value
+        parts[field] = pa.array(column, parts[field].type)
+    struct: Any = pa.StructArray.from_arrays(parts, fields=list(arrow.MOPS.value_type))
+    changed: Any = pa.Array.from_buffers(arrow.MOPS, len(mops), mops.buffers()[:2], children=[struct])
+    arrow.write_parquet(table.set_column(table.schema.get_field_index("mops"), "mops", changed), path)
     found = summarized.summarized(path)
     assert found is not None
-    assert ListAppend().check_summarized(found, {"consistency_models": ["serializable"]}) is None
+    return ListAppend().check_summarized(found, {"consistency_models": ["serializable"]})
+
+
+def test_a_summary_that_lies_is_found_out_by_the_witness(tmp_path: Path) -> None:
+    """A read of [1, 3] has the summary of [1, 2]: the witness that rests on it does not hold, and the table decides."""
+    path = tmp_path / "history.parquet"
+    assert with_summaries(path, {(HASH, 1): (3,), (LAST, 1): (3,)}) is None
+    ours, theirs = by_both(path)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("length", [1, 4, 99, 1 << 30])
+def test_a_summary_with_another_length_than_its_list_lets_the_table_decide(
+    tmp_path: Path, place: int, length: int
+) -> None:
+    path = tmp_path / "history.parquet"
+    assert with_summaries(path, {(LIST, place): length}) is None
     ours, theirs = by_both(path)
     assert ours == theirs
 
