@@ -1,14 +1,17 @@
 """What changes of counters triggered: each of them at least once, in order, and at rest all of it (KH-13). O(n log n).
 
-    lost         at rest a procedure had run for fewer changes than there were
+    lost         at rest a procedure had run for fewer changes than there were, and `STILL_S` later for no more
     unasked      it had run for more of them than there were
     early        it ran before the change that triggered it was there to be seen
     out-of-order an event was carried out after a later one, without having been before
     priority     of a change "second" ran before "first"
     taken-back   what one answer showed is not what a later one begins with
 
-An event that is carried out again counts once: "at least once" allows that. Where nothing at all was ever triggered in
-a run, triggers were not tested, and the verdict is unknown.
+An answer at rest alone does not show that an event is lost: a leader on a slow disk may be about to carry it out. The
+last one of a counter does, if an earlier one had the change already, and no event of the counter was carried out since.
+
+An event that is carried out again counts once: "at least once" allows that. Where no procedure ran, and
+no answer at rest shows a change either, triggers were not tested, and the verdict is unknown.
 """
 
 from __future__ import annotations
@@ -24,12 +27,16 @@ from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.calls import cell, client_calls
+from splitbrain.results.columns import numbers
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 TRIGGERS: Final = ("first", "second")
 """In the order in which they run."""
+
+STILL_S: Final = 8.0
+"""Seconds after which an event that is still to be carried out, while nothing of its kind is, counts as lost."""
 
 _JUDGE: Final = by_key.Judge("triggers", "events in order")
 
@@ -91,9 +98,9 @@ class Triggers:
         return _JUDGE.key(key, history, findings, _praise(figures), figures, exercised=exercised)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """The run: broken keys first; unknown if nothing was triggered for any key."""
+        """The run: broken keys first; unknown if nothing was triggered for any key, and nothing is lost."""
         run = _JUDGE.run(verdicts, lambda _, totals: _praise(totals))
-        if run.figures.get("events"):
+        if run.valid == "false" or run.figures.get("events"):
             return run
         sentence = (
             f"No procedure ever ran, although counters changed {counted(run.figures.get('changes', 0), 'time')}: "
@@ -128,6 +135,20 @@ def _reads(history: pa.Table, f: str) -> Iterator[_Read]:
         yield _Read(invoke, complete, cell(history, "value", invoke) is True, found)
 
 
+def _events(read: _Read) -> int:
+    """How many events had been carried out."""
+    return len({event for event, *_ in read.found.runs})
+
+
+def _times(read: _Read, trigger: str) -> int:
+    """For how many changes a procedure had run."""
+    return len({event for event, name, _ in read.found.runs if name == trigger})
+
+
+def _so_many(read: _Read, trigger: str, times: int) -> str:
+    return f"{counted(read.found.changes, 'change')}, and {trigger!r} run for {times} of them"
+
+
 class _Judging:
     """One key, in rows of its table: row order is real-time order."""
 
@@ -140,6 +161,7 @@ class _Judging:
         """All anomalies."""
         for read in self._reads:
             yield from self._in_one(read)
+        yield from self._lost()
         yield from self._taken_back()
 
     def _in_one(self, read: _Read) -> Iterator[Finding]:
@@ -161,11 +183,22 @@ class _Judging:
                 yield self._finding("early", read, what)
             last = max(last, event)
         for trigger, times in ran.items():
-            said = f"{counted(read.found.changes, 'change')}, and {trigger!r} run for {times} of them"
             if times > read.found.changes:
-                yield self._finding("unasked", read, said)
-            elif read.at_rest and times < read.found.changes:
-                yield self._finding("lost", read, said + ", at rest")
+                yield self._finding("unasked", read, _so_many(read, trigger, times))
+
+    def _lost(self) -> Iterator[Finding]:
+        time = numbers(self._table.column("time"))
+        at_rest = sorted((read for read in self._reads if read.at_rest), key=lambda read: read.complete)
+        for trigger in TRIGGERS if at_rest else ():
+            last = at_rest[-1]
+            times = _times(last, trigger)
+            for read in at_rest[:-1]:
+                waited_s = (int(time[last.invoke]) - int(time[read.complete])) / 1e9
+                stood_still = waited_s >= STILL_S and _events(last) <= _events(read)
+                if stood_still and times < read.found.changes:
+                    what = f"{_so_many(last, trigger, times)}, at rest, and as many {waited_s:.1f} s before"
+                    yield self._finding("lost", last, what)
+                    break
 
     def _taken_back(self) -> Iterator[Finding]:
         for earlier, later in pairwise(sorted(self._reads, key=lambda read: read.complete)):

@@ -5,7 +5,8 @@ it shows in the sums that others are answered. So amounts vary: hardly two sets 
 
 Where the system has triggers (operations `triggers`), each change of a counter also triggers two procedures, which
 write down that they ran: at least once, the one of the higher priority first, and under the next leader if not before.
-What was written down is read now and then, and of each counter at the end, at rest.
+What was written down is read now and then, and of each counter twice at the end, at rest, with reads in between: what
+was not carried out by then is lost.
 """
 
 from __future__ import annotations
@@ -26,7 +27,18 @@ from splitbrain.harness.contract.sessions import (
     Triggers,
 )
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix, sequence
+from splitbrain.harness.generators import (
+    Context,
+    Generator,
+    concurrent_keys,
+    each,
+    invoke,
+    limit,
+    mix,
+    sequence,
+    time_limit,
+)
+from splitbrain.harness.generators import rate as pace
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
@@ -37,11 +49,16 @@ AMOUNTS: Final = 1_000_000
 
 OPS_PER_KEY: Final = 200
 
-
 RUNS: Final = "read-runs"
 
 RUNS_SHARE: Final = 0.1
 """Of the ops of clients that write, how many read what was triggered: an answer has all of it."""
+
+REST_S: Final = 12.0
+"""Between the two answers at rest: longer than the checker's `STILL_S`, as an answer takes some of it."""
+
+
+READS_HZ: Final = 150.0
 
 
 class CounterClient(SessionClient[Counters]):
@@ -94,6 +111,11 @@ def _increment(ctx: Context) -> Op:
     return invoke("increment", 1 + ctx.rng.below(AMOUNTS))
 
 
+def _meanwhile(keys: int) -> Generator:
+    """Reads between the two answers at rest: a silent phase would show nothing of how the system answers."""
+    return time_limit(REST_S, pace(READS_HZ, each(lambda ctx: invoke("read", key=str(ctx.rng.below(keys))))))
+
+
 def counter(
     *,
     nodes: Sequence[NodeId],
@@ -114,32 +136,33 @@ def counter(
         operations: of the system; changes trigger something if "triggers" is among them.
     """
     threads = threads_per_key(concurrency, len(nodes))
-    triggers = TRIGGERS.name in operations
-    fs = ("increment", "read", *([RUNS] if triggers else []))
+    has_triggers = TRIGGERS.name in operations
+    fs = ("increment", "read", *([RUNS] if has_triggers else []))
 
     def of_key(_: str) -> Generator:
         reads = each(lambda _: invoke("read"))
         writes = mix(_increment, _increment, reads)
-        if triggers:
+        if has_triggers:
             writes = mix(writes, each(lambda _: invoke(RUNS, False)), weights=[1 - RUNS_SHARE, RUNS_SHARE])
         return limit(ops_per_key, readers_apart(threads, len(nodes), reads, writes))
 
     keys = keys_used(rate, time_limit_s, ops_per_key)
     at_rest = final_reads(keys, RUNS, True)
+    at_the_end = (at_rest, _meanwhile(keys), at_rest) if has_triggers else ()
     shapes: dict[str, Any] = {"increment": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)}
     return Workload(
         name="counter",
-        client=TriggersClient() if triggers else CounterClient(),
+        client=TriggersClient() if has_triggers else CounterClient(),
         generator=concurrent_keys(threads, itertools.count(), of_key),
-        final_generator=sequence(final_reads(keys), at_rest) if triggers else final_reads(keys),
+        final_generator=sequence(final_reads(keys), *at_the_end),
         checkers=(
             CheckerSpec("linearizable", {"model": "counter"}),
             CheckerSpec("counter"),
-            *([CheckerSpec("triggers")] if triggers else []),
+            *([CheckerSpec("triggers")] if has_triggers else []),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": list(fs)}),
         ),
         fs=fs,
-        needs=frozenset({COUNTERS.name, TRIGGERS.name} if triggers else {COUNTERS.name}),
-        shapes=shapes | ({RUNS: OpShape(keyed=True, value=bool)} if triggers else {}),
+        needs=frozenset({COUNTERS.name, TRIGGERS.name} if has_triggers else {COUNTERS.name}),
+        shapes=shapes | ({RUNS: OpShape(keyed=True, value=bool)} if has_triggers else {}),
     )

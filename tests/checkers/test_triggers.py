@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers.triggers import Triggers
+from splitbrain.checkers.triggers import STILL_S, Triggers
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.errors import UsageError
 from tests.checkers.support import Script
@@ -17,11 +17,13 @@ ONE: list[Run] = [[1, "first", 1], [2, "second", 1]]
 TWO: list[Run] = [*ONE, [5, "first", 2], [6, "second", 2]]
 
 
-def judged(*answers: tuple[bool, int, list[Run]], key: str = "7") -> Verdict:
+def judged(*answers: tuple[bool, int, list[Run]], key: str = "7", apart_s: float = STILL_S + 0.2) -> Verdict:
     """What it says of these answers: whether at rest, changes, and runs."""
     script = Script()
-    for at_rest, changes, runs in answers:
-        script.call(0, "read-runs", at_rest, {"changes": changes, "runs": runs}, key=key)
+    for number, (at_rest, changes, runs) in enumerate(answers):
+        found = {"changes": changes, "runs": runs}
+        script.event(0, "invoke", "read-runs", at_rest, key=key, time_s=number * apart_s)
+        script.event(0, "ok", "read-runs", found, key=key, time_s=number * apart_s + 0.1)
     return Triggers().check(script.table(), {})
 
 
@@ -41,9 +43,11 @@ def test_an_event_that_a_next_leader_carried_out_again_counts_once() -> None:
 
 
 WRONG: list[tuple[str, list[tuple[bool, int, list[Run]]]]] = [
-    ("lost", [(True, 2, ONE)]),
-    ("lost", [(True, 2, TWO[:3])]),
-    ("lost", [(True, 1, [])]),
+    ("lost", [(True, 2, ONE), (True, 2, ONE)]),
+    ("lost", [(True, 2, ONE), (True, 3, ONE)]),
+    ("lost", [(True, 2, TWO[:3]), (True, 2, TWO[:3])]),
+    ("lost", [(True, 1, []), (True, 1, [])]),
+    ("lost", [(True, 1, []), (True, 1, ONE[:1]), (True, 1, ONE[:1])]),
     ("unasked", [(False, 1, TWO[:3])]),
     ("early", [(True, 2, [*ONE, [5, "first", 1], [6, "second", 2]])]),
     ("out-of-order", [(True, 2, [[5, "first", 2], [6, "second", 2], *ONE])]),
@@ -70,15 +74,39 @@ def test_answers_that_were_under_way_together_may_come_in_any_order() -> None:
     assert Triggers().check(script.table(), {}).valid == "unknown", "nothing was read at rest, and nothing is wrong"
 
 
-def test_a_run_in_which_nothing_was_ever_triggered_is_unknown_and_not_a_pass_nor_a_violation() -> None:
-    found = of_run(judged((True, 3, []), key="1"), judged((False, 1, []), key="2"))
+WAITING: list[list[tuple[bool, int, list[Run]]]] = [
+    [(True, 2, ONE)],
+    [(True, 2, ONE), (True, 2, TWO[:3])],
+    [(True, 2, ONE), (True, 2, TWO)],
+    [(True, 1, ONE), (True, 2, ONE)],
+    [(False, 2, ONE), (True, 2, ONE)],
+]
+"""One answer alone; progress; all of it; a change since; and a first answer that was not given at rest."""
+
+
+@pytest.mark.parametrize("answers", WAITING)
+def test_an_event_that_may_still_be_carried_out_is_not_lost(answers: list[tuple[bool, int, list[Run]]]) -> None:
+    assert judged(*answers).valid != "false"
+
+
+def test_nothing_is_lost_between_two_answers_that_are_close_together() -> None:
+    assert judged((True, 2, ONE), (True, 2, ONE), apart_s=STILL_S).valid != "false"
+
+
+def test_a_run_in_which_no_procedure_ran_for_changes_that_are_there_at_rest_is_a_violation() -> None:
+    found = of_run(judged((True, 3, []), (True, 3, []), key="1"), judged((False, 1, []), key="2"))
+    assert (found.valid, found.anomalies) == ("false", ("lost",))
+
+
+def test_a_run_in_which_nothing_was_ever_triggered_is_unknown_and_not_a_pass() -> None:
+    found = of_run(judged((True, 0, []), key="1"), judged((False, 1, []), key="2"))
     assert (found.valid, found.anomalies) == ("unknown", ())
     assert "No procedure ever ran" in found.sentence
     assert found.inconclusive
 
 
 def test_a_run_in_which_all_keys_but_one_were_triggered_is_a_violation() -> None:
-    found = of_run(judged((True, 2, TWO), key="1"), judged((True, 1, []), key="2"))
+    found = of_run(judged((True, 2, TWO), key="1"), judged((True, 1, []), (True, 1, []), key="2"))
     assert (found.valid, found.anomalies) == ("false", ("lost",))
     assert "'2'" in found.sentence
 
