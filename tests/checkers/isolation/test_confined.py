@@ -272,6 +272,20 @@ def test_an_interrupt_ends_the_process_and_stays_an_interrupt() -> None:
         assert isinstance(by.do("pid"), Done)
 
 
+def test_a_process_that_holds_much_of_its_memory_after_a_task_is_replaced() -> None:
+    held: list[bytearray] = []
+
+    def holds(count_mb: int, say: Say) -> int:
+        held.append(bytearray(count_mb << 20))
+        return os.getpid()
+
+    with Confined(holds, TIGHT) as by:
+        first, second, third = (by.do(count_mb) for count_mb in (1, 200, 1))
+    assert all(isinstance(each, Done) for each in (first, second, third)), "else the third would have had too little"
+    assert first == second
+    assert second != third
+
+
 @pytest.mark.slow
 def test_the_process_ends_with_the_one_that_forked_it() -> None:
     program = """
