@@ -18,15 +18,20 @@ from splitbrain.harness.backends.agent import programs
 from splitbrain.harness.backends.agent.tools import AgentError
 from splitbrain.harness.backends.shared import faketime
 from splitbrain.harness.backends.shared.faketime import FakeClock, Measured
+from splitbrain.harness.contract.realtime import wall_offset_ns
 from splitbrain.results.errors import BackendError, FaultNotSupportedError
 from tests.backends.elf import elf
 from tests.backends.support import missing
 
 CHILD = """
 import sys, time
+def look():
+    before = time.monotonic_ns(); shown = time.time_ns(); after = time.monotonic_ns()
+    return after - before, before, shown
 for line in sys.stdin:
-    print(time.monotonic_ns(), time.time_ns(), flush=True)
+    print(*min(look() for _ in range(50))[1:], flush=True)
 """
+"""Of fifty looks the quickest counts: in the others the scheduler may have stopped it between the two clocks."""
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def child_ahead_ms(clock: FakeClock, library: str, tmp_path: Path) -> Generator[
         child.stdin.write("\n")
         child.stdin.flush()
         monotonic_ns, shown_ns = map(int, child.stdout.readline().split())
-        return (shown_ns - monotonic_ns - (time.time_ns() - time.monotonic_ns())) / 1e6
+        return (shown_ns - monotonic_ns - wall_offset_ns()) / 1e6
 
     yield ahead_ms
     child.communicate()
@@ -83,12 +88,15 @@ def test_a_drift_begins_without_a_jump_and_what_it_gained_stays(
     clock: FakeClock, child_ahead_ms: Callable[[], float]
 ) -> None:
     time.sleep(0.5)  # the longer the process has run, the more its clock would jump
+    before = time.monotonic()
     clock.set(offset_ms=0, drift_ppm=100_000)
     began = time.monotonic()
-    assert child_ahead_ms() == pytest.approx(0, abs=10)
+    at_once = child_ahead_ms()
+    assert -5 <= at_once <= 100 * (time.monotonic() - before) + 5
     time.sleep(0.5)
-    gained = 100 * (time.monotonic() - began)
-    assert child_ahead_ms() == pytest.approx(gained, abs=30)
+    least = 100 * (time.monotonic() - began)
+    gained = child_ahead_ms()
+    assert least - 5 <= gained <= 100 * (time.monotonic() - before) + 5
     clock.set(offset_ms=0, drift_ppm=0)
     left = child_ahead_ms()
     assert left == pytest.approx(clock.offset_ms(), abs=10)
@@ -156,7 +164,7 @@ def test_a_restarted_process_finds_its_clock_where_it_would_be(clock: FakeClock,
         check=True,
     )
     monotonic_ns, shown_ns = map(int, done.stdout.split())
-    ahead_ms = (shown_ns - monotonic_ns - (time.time_ns() - time.monotonic_ns())) / 1e6
+    ahead_ms = (shown_ns - monotonic_ns - wall_offset_ns()) / 1e6
     expected = 1000 + 50 + 100 * (monotonic_ns / 1e9 - asked)
     assert ahead_ms == pytest.approx(expected, abs=20)
 

@@ -99,7 +99,7 @@ def test_a_node_that_ignores_the_request_to_stop_is_killed_at_the_close(links: L
             began = time.monotonic()
         return time.monotonic() - began
 
-    assert 1.0 <= asyncio.run(run()) < 4.0
+    assert 1.0 <= asyncio.run(run()) < 50.0, "it would have ended by itself after a minute"
 
 
 # --- proxies ------------------------------------------------------------------------------------------------------

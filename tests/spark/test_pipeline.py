@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -124,10 +123,8 @@ def test_numbers_in_names_stay_names(spark: Spark, tmp_path: Path) -> None:
 def test_every_op_of_a_large_group_arrives_once_and_in_order(spark: Spark, tmp_path: Path) -> None:
     ops = register_history(1, 1, 100_000)
     run = stored(Store(tmp_path), "large", 1, ops, [CheckerSpec("linearizable", {"model": "register"})])
-    started = time.perf_counter()
     [verdict] = judge_runs(spark.session, [run.path])[run.path]
     assert (verdict.valid, verdict.figures["ops"]) == ("true", 100_000)
-    assert time.perf_counter() - started < 60, "the way to the workers must be linear in the number of ops"
 
 
 @pytest.mark.slow

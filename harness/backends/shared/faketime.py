@@ -30,6 +30,7 @@ from splitbrain.harness.backends.agent.tools import AgentError
 from splitbrain.harness.backends.shared import faketime
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.faults import ClockFault
+from splitbrain.harness.contract.realtime import wall_offset_ns
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, FaultNotSupportedError
 
@@ -182,7 +183,7 @@ class FakeClock:
         The probe's own process began later than the node's: what the rate made of the time between is added.
         """
         (first_at, first_shown), (last_at, last_shown) = json.loads(answer)
-        real_ns = time.time_ns() - time.monotonic_ns()
+        real_ns = wall_offset_ns()
         ahead_ns = [shown - at - real_ns for at, shown in ((first_at, first_shown), (last_at, last_shown))]
         drift = (ahead_ns[1] - ahead_ns[0]) / (last_at - first_at)
         offset_ms = ahead_ns[1] / 1e6

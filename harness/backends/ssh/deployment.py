@@ -29,6 +29,7 @@ from splitbrain.harness.backends.ssh.machine import RemoteAgent, agent_command
 from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.nodes import Address, ClockOffset, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.offsets import EXCHANGES, Exchange, estimate
+from splitbrain.harness.contract.realtime import wall_offset_ns
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, FaultNotSupportedError, NodeStartError
 
@@ -273,7 +274,7 @@ async def host_clock(agent: RemoteAgent, library: str, home: str, file: Path, pr
         seen = await agent.ask("look_at_clock", argv=probe, env=dict(variables))
         # Both clocks of the host as this machine's show the same moments: what is measured is not how the two differ.
         monotonic_ns = time.monotonic_ns() - seen["monotonic_ns"]
-        wall_ns = monotonic_ns + (time.time_ns() - time.monotonic_ns()) - seen["real_ns"]
+        wall_ns = monotonic_ns + wall_offset_ns() - seen["real_ns"]
         try:
             here = [[at + monotonic_ns, shown + wall_ns] for at, shown in json.loads(seen["said"])]
             return clock.measured(json.dumps(here), asked_s)
@@ -297,4 +298,4 @@ async def estimated(agent: Asked) -> ClockOffset:
         asked_ns = time.monotonic_ns()
         seen = await agent.ask("clocks")
         exchanges.append(Exchange(asked_ns, seen["mono_ns"], seen["wall_ns"], time.monotonic_ns()))
-    return estimate(exchanges, time.time_ns() - time.monotonic_ns())
+    return estimate(exchanges, wall_offset_ns())
