@@ -113,6 +113,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:RemovedMembers",
             "nothing that a removed member says changes term or leader of the others",
         ),
+        "commit-majority": (
+            "splitbrain.checkers.consensus:CommitMajority",
+            "a leader commits only what a majority of the voters acknowledged as durable",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

@@ -487,6 +487,8 @@ class Group:
 
     def _committed(self, effect: fx.CommitAdvanced) -> None:
         self._storage.committed(effect.index)
+        if effect.counted:
+            self._telemetry.counted = effect
         if self._raft.is_outdated and not self._said_outdated:
             self._said_outdated = True
             reached("member is outdated")

@@ -3,7 +3,8 @@
     {"wall": ns since the epoch, "mono": ns, "group": "metadata", "event": "role", "term": 3, "role": "leader",
      "leader": "n1", "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
      "last": null, "projection": "hex", "projected": "hex", "count": 17, "log_index": 18, "log_term": 3, "log": "hex",
-     "raised_by": "n3", "members": ["n1", "n2#1", "n3"]}
+     "raised_by": "n3", "members": ["n1", "n2#1", "n3"], "counted_index": 17,
+     "counted": {"n1": 17, "n2#1": 17, "n3": 12}}
 
 `group` is the address of the group, which tells it from a former one of its name (`splitbrain.cluster.groupnames`).
 `mono` is the monotonic clock: a reader that knows its offset to the host's can place the line in time, although the
@@ -16,7 +17,9 @@ the node's projections hold, `projected` that of what they should hold by its tr
 it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint",
 "snapshot", "members", "cut", "stop", "delete" and "end", as far as they are known at no great cost; where nothing
 else is said, of the last entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
-and learners, in lines of events "start", "role" and "members".
+and learners, in lines of events "start", "role" and "members". `counted` is what a leader counted when it last
+committed, in lines of event "commit": the last entry that each voter had acknowledged as durable, and the leader itself
+has on its disk, for the commit of `counted_index`.
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -58,6 +61,7 @@ import msgspec
 
 from splitbrain.cluster.chain import LogChain, Point
 from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
@@ -99,6 +103,8 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
     log: str | None = None
     raised_by: NodeId | None = None
     members: tuple[NodeId, ...] | None = None
+    counted_index: int | None = None
+    counted: dict[NodeId, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,7 @@ class _About:
     point: Point | None = None
     raised_by: NodeId | None = None
     names_members: bool = False
+    counted: CommitAdvanced | None = None
 
 
 class Telemetry:
@@ -138,10 +145,12 @@ class Telemetry:
 
     Attributes:
         durable: the index up to which the node has said that its log is durable.
+        counted: the newest commit of this node as a leader, until a line reports it.
     """
 
     def __init__(self, runtime: Runtime, group: str, sources: Sources) -> None:
         self.durable = 0
+        self.counted: CommitAdvanced | None = None
         self._runtime = runtime
         self._group = group
         self._sources = sources
@@ -189,6 +198,8 @@ class Telemetry:
             log=point.chain if point else None,
             raised_by=about.raised_by,
             members=sources.members() if about.names_members else None,
+            counted_index=about.counted.index if about.counted else None,
+            counted=dict(about.counted.counted) if about.counted else None,
         )
         return self._encoder.encode(line)
 
@@ -203,6 +214,7 @@ class Telemetry:
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
+        self.counted = None  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
         self._write(_About("role", last=inherited, point=point, raised_by=raised_by, names_members=True))
@@ -303,7 +315,8 @@ class Telemetry:
     def commit_advanced(self) -> None:
         """Write a line now, or when the last one about a commit is 100 ms old."""
         if self._timer is None:
-            self.event("commit")
+            self._write(_About("commit", last=self.durable, counted=self.counted))
+            self.counted = None
             self._timer = self._runtime.clock.call_later(COMMIT_INTERVAL_NS, self._interval_over)
         else:
             self._commit_is_news = True

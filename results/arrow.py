@@ -85,6 +85,8 @@ TELEMETRY_SCHEMA: Final = pa.schema(
         pa.field("log_hash", pa.string()),
         pa.field("raised_by", pa.string()),
         pa.field("members", pa.string()),
+        pa.field("counted_index", pa.int64()),
+        pa.field("counted", pa.string()),
     ]
 )
 """The columns of the nodes' telemetry (`splitbrain.results.telemetry`); `time` is in ns since the test began."""

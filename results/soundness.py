@@ -36,6 +36,8 @@ _LATER: Final = frozenset(
         "log_hash",
         "raised_by",
         "members",
+        "counted_index",
+        "counted",
     }
 )
 """Columns that runs of earlier versions lack. Every run has the others, also those that may be null: a history without

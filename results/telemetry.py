@@ -2,7 +2,7 @@
 
 A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `mono`, `at`,
 `group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`, `projection`, `projected`,
-`count`, `log_index`, `log_term`, `log`, `raised_by`, `members`.
+`count`, `log_index`, `log_term`, `log`, `raised_by`, `members`, `counted_index`, `counted`.
 In an event "vote" `leader` is the node that it voted for in `term`. In the event "role" of a new leader `last` is the
 index at which its log ended when it was elected, before it appended anything; in the event "start" that at which the
 log ends which the node recovered (and `leader` its vote in `term`); in any other event that up to which the node has
@@ -13,7 +13,9 @@ said that its log is durable. `projection` is a hash of what the node holds in t
 `chain` once the entry is applied. In the event "cut" that entry is the last one of those that were taken out of the
 log, in "first" it is the first of its term in the log, and in "checkpoint" and "snapshot" the one for which a state
 stands that was written down or taken over. `raised_by` is the member (not the node) whose message raised the term, in
-an event "role", and `members` are those in force, in the table with blanks between them.
+an event "role", and `members` are those in force, in the table with blanks between them. `counted` is what a leader
+counted when it committed the entry at `counted_index`: for each voter the last entry that it had acknowledged as
+durable, in the table `n1=17 n2=17 n3=12`.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -51,6 +53,7 @@ TRACE_CHECKERS: Final = (
     "commit-monotonic",
     "durability",
     "removed-members",
+    "commit-majority",
 )
 """The checkers that judge it."""
 
@@ -90,6 +93,8 @@ class _Raw(msgspec.Struct, frozen=True):
     log: str | None = None
     raised_by: str | None = None
     members: tuple[str, ...] | None = None
+    counted_index: _Int64 | None = None
+    counted: dict[str, _Int64] | None = None
 
 
 class _Row(NamedTuple):
@@ -253,10 +258,16 @@ def _table(unordered: list[_Row]) -> pa.Table:
         [row.raw.log for row in rows],
         [row.raw.raised_by for row in rows],
         [None if row.raw.members is None else " ".join(row.raw.members) for row in rows],
+        [row.raw.counted_index for row in rows],
+        [None if row.raw.counted is None else _pairs(row.raw.counted) for row in rows],
     ]
     fields = cast("Iterable[Any]", TELEMETRY_SCHEMA)
     arrays = [array(column, field.type) for column, field in zip(columns, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=TELEMETRY_SCHEMA)
+
+
+def _pairs(of_voters: Mapping[str, int]) -> str:
+    return " ".join(f"{voter}={index}" for voter, index in of_voters.items())
 
 
 def _text(value: str | int | None) -> str | None:

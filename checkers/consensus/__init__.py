@@ -10,11 +10,13 @@ from splitbrain.checkers.consensus.agreement import ReplicaAgreement
 from splitbrain.checkers.consensus.completeness import LeaderCompleteness
 from splitbrain.checkers.consensus.durability import Durability
 from splitbrain.checkers.consensus.election import ElectionSafety
+from splitbrain.checkers.consensus.majority import CommitMajority
 from splitbrain.checkers.consensus.matching import LogMatching
 from splitbrain.checkers.consensus.progress import CommitMonotonic
 from splitbrain.checkers.consensus.removed import RemovedMembers
 
 __all__ = [
+    "CommitMajority",
     "CommitMonotonic",
     "Durability",
     "ElectionSafety",

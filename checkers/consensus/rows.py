@@ -41,6 +41,8 @@ class Row(NamedTuple):
     log_hash: str | None = None
     raised_by: str | None = None
     members: str | None = None
+    counted_index: int | None = None
+    counted: str | None = None
 
     @property
     def at(self) -> str:

@@ -233,9 +233,15 @@ class MembersChanged(msgspec.Struct, frozen=True):
 
 
 class CommitAdvanced(msgspec.Struct, frozen=True, gc=False):
-    """The commit index rose; comes before the Apply of what was committed."""
+    """The commit index rose; comes before the Apply of what was committed.
+
+    Attributes:
+        index: of the last entry that is committed.
+        counted: of a leader, for telemetry: each voter, and the last entry that it had acknowledged as durable.
+    """
 
     index: int
+    counted: tuple[tuple[NodeId, int], ...] = ()
 
 
 class Rebuild(msgspec.Struct, frozen=True):

@@ -420,11 +420,19 @@ class Leadership:
             return
         if state.commit < self._noop_index:
             reached("no-op committed")
-        state.advance_commit(index, self._refs)
+        state.advance_commit(index, self._refs, self._counted())
         self.over = not state.votes and index >= state.configurations.index
         if self._early_reads:
             reads, self._early_reads = self._early_reads, []
             self._add_reads(reads)
+
+    def _counted(self) -> tuple[tuple[NodeId, int], ...]:
+        """How much of the log each voter of the configuration has acknowledged as durable, for telemetry."""
+        state, followers = self._state, self._followers
+        return tuple(
+            (voter, state.written if voter == state.node else followers[voter].match)
+            for voter in state.configurations.current.voters
+        )
 
     def _add_reads(self, reads: Sequence[Read]) -> None:
         begun = False

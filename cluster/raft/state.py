@@ -223,14 +223,19 @@ class State:
         self.written = event.index
         return True
 
-    def advance_commit(self, index: int, refs: dict[int, Ref] | None = None) -> None:
-        """Commit up to `index` and apply. `refs` are the proposals that wait here; those that are applied leave it."""
+    def advance_commit(
+        self, index: int, refs: dict[int, Ref] | None = None, counted: tuple[tuple[NodeId, int], ...] = ()
+    ) -> None:
+        """Commit up to `index` and apply. `refs` are the proposals that wait here; those that are applied leave it.
+
+        `counted` is what a leader counted, as in `CommitAdvanced`.
+        """
         if index > self.log.last_index:
             raise InvariantError(f"{self.node} would commit {index}, its log ends at {self.log.last_index}.")
         if index < self.commit:
             raise InvariantError(f"{self.node} would lower its commit index from {self.commit} to {index}.")
         self.commit = index
-        self.out.append(CommitAdvanced(index))
+        self.out.append(CommitAdvanced(index, counted))
         self.apply_to(index, refs)
 
     def apply_to(self, index: int, refs: dict[int, Ref] | None = None) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from splitbrain.cluster.chain import EMPTY, LogChain, chained
 from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.log import Log
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.telemetry import Sources, Telemetry
@@ -232,6 +233,19 @@ def test_commits_are_said_at_once_and_then_every_100_ms_at_most() -> None:
     assert (len(node.lines), len(node.timers)) == (2, 0), "there was nothing new"
     node.telemetry.commit_advanced()
     assert len(node.lines) == 3
+
+
+def test_what_a_leader_counted_is_said_once_with_the_commit_and_not_in_a_later_term() -> None:
+    node = Node()
+    node.telemetry.counted = CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 1)))
+    node.telemetry.commit_advanced()
+    assert node.said("commit", "counted_index", "counted") == [(3, {"n1": 3, "n2#1": 3, "n3": 1})]
+    node.timers[0][1]()
+    node.telemetry.commit_advanced()
+    assert node.said("commit", "counted_index", "counted")[1:] == [(None, None)]
+    node.telemetry.counted = CommitAdvanced(4, (("n1", 4),))
+    node.telemetry.role(None, None)
+    assert node.telemetry.counted is None
 
 
 def test_a_line_that_was_written_anyway_says_what_was_committed_too() -> None:

@@ -92,6 +92,8 @@ def test_the_columns_are_those_of_the_format() -> None:
         "log_hash",
         "raised_by",
         "members",
+        "counted_index",
+        "counted",
     ]
 
 

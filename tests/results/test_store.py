@@ -456,7 +456,7 @@ def test_a_history_without_a_column_that_every_run_has_is_damaged(tmp_path: Path
 
 LATER = [
     *("last_index", "projection_hash", "projected_hash", "applied_count"),
-    *("log_index", "log_term", "log_hash", "raised_by", "members"),
+    *("log_index", "log_term", "log_hash", "raised_by", "members", "counted_index", "counted"),
 ]
 
 

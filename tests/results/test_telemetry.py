@@ -40,6 +40,8 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
                     log="l0",
                     raised_by="n3#1",
                     members=["n1", "n2", "n3#1"],
+                    counted_index=7,
+                    counted={"n1": 7, "n2": 6, "n3#1": 8},
                 ),
                 b"",
             ]
@@ -78,6 +80,8 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
         "log_hash": "l0",
         "raised_by": "n3#1",
         "members": "n1 n2 n3#1",
+        "counted_index": 7,
+        "counted": "n1=7 n2=6 n3#1=8",
     }
 
 

@@ -243,7 +243,8 @@ def test_ra12_a_leader_may_commit_what_it_has_not_written_itself() -> None:
         raft.handle(Received(peer, reply(1, 1)))
     effects = raft.handle(Received("n4", reply(1, 1)))
     assert raft.written_index == 0
-    assert only(CommitAdvanced, effects) == [CommitAdvanced(1)]
+    counted = (("n1", 0), ("n2", 1), ("n3", 1), ("n4", 1), ("n5", 0))
+    assert only(CommitAdvanced, effects) == [CommitAdvanced(1, counted)]
 
 
 def test_ra12_entries_of_earlier_terms_are_committed_only_by_one_of_this_term() -> None:
@@ -266,7 +267,8 @@ def test_a_proposal_is_answered_where_it_was_made_when_it_is_committed() -> None
     assert only(Apply, written(raft, effects)) == []
     assert only(Apply, raft.handle(Received("n2", reply(2, 3)))) == []
     effects = raft.handle(Received("n3", reply(2, 3)))
-    assert effects[:2] == [CommitAdvanced(3), Apply((entry,), {3: "ref"})]
+    counted = (("n1", 3), ("n2", 3), ("n3", 3), ("n4", 2), ("n5", 2))
+    assert effects[:2] == [CommitAdvanced(3, counted), Apply((entry,), {3: "ref"})]
 
 
 def test_a_node_that_does_not_lead_rejects_and_names_the_leader() -> None:

@@ -1,0 +1,114 @@
+"""Commit by majority: what a leader commits, a majority of the voters had acknowledged as durable (Raft, 5.3).
+
+    committed-without-majority  a leader committed an entry, and by its own count too few voters had acknowledged it
+
+A leader that commits too early is seldom found out by its clients: replication brings the entry to the others a moment
+later, and it is lost only if a fault comes in between. By what the leader itself counted each early commit shows at
+once: learners that count as voters, a leader that counts itself before its own sync, half of an even number that passes
+for a majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.arrow import array
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.quantities import counted
+
+
+class CommitMajority:
+    """Judges every row with a `counted_index`. No options.
+
+    Such a row names, in `counted`, each voter of the configuration that was in force when the leader committed that
+    index, and how much of the log it had acknowledged: `n1=17 n2=17 n3=12`, the leader itself as far as its own log is
+    durable. The figures: `commits` judged, `closest` (the least number of voters beyond a majority in any of them, None
+    without commits), and `broken`.
+    """
+
+    name = "commit-majority"
+    partition: Partition = "telemetry"
+
+    def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the telemetry of one run.
+
+        Raises:
+            HistoryFormatError: a row does not say what was counted in the form above.
+        """
+        refuse_options(self.name, options)
+        reported = telemetry.filter(array(telemetry.column("counted_index").is_valid()))
+        commits = [_Commit.of(row) for row in rows(reported)]
+        found = [_finding(commit) for commit in commits if commit.surplus < 0]
+        return Verdict(
+            checker=self.name,
+            valid="false" if found else "true",
+            algorithm="row by row",
+            sentence=_sentence(found, len(commits)),
+            anomalies=("committed-without-majority",) if found else (),
+            evidence={"findings": found[:LISTED]} if found else {},
+            figures={
+                "commits": len(commits),
+                "closest": min((commit.surplus for commit in commits), default=None),
+                "broken": len(found),
+            },
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+class _Commit(NamedTuple):
+    """What a leader counted when it committed an index."""
+
+    row: Row
+    index: int
+    acknowledged: dict[str, int]
+
+    @classmethod
+    def of(cls, row: Row) -> _Commit:
+        said = {voter: index for voter, _, index in (each.rpartition("=") for each in (row.counted or "").split())}
+        if not all(voter and index.isascii() and index.isdigit() for voter, index in said.items()):
+            raise HistoryFormatError(
+                "telemetry.parquet", f"column 'counted' holds {row.counted!r} {row.at}, expected n1=17 n2=12 and so on"
+            )
+        return cls(row, row.counted_index or 0, {voter: int(index) for voter, index in said.items()})
+
+    @property
+    def holders(self) -> list[str]:
+        """The voters that had acknowledged it."""
+        return [voter for voter, index in self.acknowledged.items() if index >= self.index]
+
+    @property
+    def surplus(self) -> int:
+        """How many more voters had acknowledged it than a majority; negative if it was none."""
+        return len(self.holders) - (len(self.acknowledged) // 2 + 1)
+
+
+def _finding(commit: _Commit) -> dict[str, Any]:
+    row, holders = commit.row, commit.holders
+    by = f"only {', '.join(holders)}" if holders else "no voter"
+    return {
+        "anomaly": "committed-without-majority",
+        "sentence": (
+            f"Committed without a majority: {row.node}{of_group(row.group)} committed entry {commit.index} in term "
+            f"{row.term} ({row.at}), and {by} of the voters {', '.join(commit.acknowledged)} had acknowledged it."
+        ),
+        "by": row.node,
+        "row": row.shown(),
+    }
+
+
+def _sentence(found: list[dict[str, Any]], commits: int) -> str:
+    if found:
+        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
+        return f"{found[0]['sentence']}{more}"
+    if not commits:
+        return "Nothing was judged: no leader reported what it counted for a commit."
+    return f"{counted(commits, 'commit')} of leaders had been acknowledged by a majority of the voters."

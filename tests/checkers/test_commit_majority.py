@@ -1,0 +1,70 @@
+"""A leader commits only what a majority of the voters acknowledged as durable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitbrain.checkers.consensus import CommitMajority
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from tests.checkers.telemetry import row, told
+
+
+def judge(*rows: dict[str, Any]) -> Verdict:
+    return CommitMajority().check(told(*rows), {})
+
+
+def commit(time_s: float, index: int | None, counted: str | None) -> dict[str, Any]:
+    return row(time_s, "n1", role="leader", term=3, commit_index=index, counted_index=index, counted=counted)
+
+
+def test_a_commit_that_too_few_voters_acknowledged_is_found() -> None:
+    verdict = judge(commit(1, 7, "n1=7 n2=7 n3=0"), commit(2, 9, "n1=8 n2=9 n3=8"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("committed-without-majority",))
+    assert verdict.sentence == (
+        "Committed without a majority: n1 of group 'g' committed entry 9 in term 3 (at 2.000 s in life 1), and only n2 "
+        "of the voters n1, n2, n3 had acknowledged it."
+    )
+    assert verdict.figures == {"commits": 2, "closest": -1, "broken": 1}
+
+
+@pytest.mark.parametrize(("counted", "valid"), [("n1=5 n2=5 n3=4 n4=4", "false"), ("n1=5 n2=5 n3=5 n4=4", "true")])
+def test_half_of_an_even_number_is_no_majority(counted: str, valid: str) -> None:
+    assert judge(commit(1, 5, counted)).valid == valid
+
+
+def test_a_leader_that_is_no_voter_any_more_needs_a_majority_of_the_others() -> None:
+    assert judge(commit(1, 5, "n2=5 n3=5 n4=0")).valid == "true"
+    assert judge(commit(1, 5, "n2=5 n3=0 n4=0")).valid == "false"
+
+
+def test_a_commit_that_no_voter_acknowledged_is_said_as_such() -> None:
+    assert "and no voter of the voters n1#1, n2 had" in judge(commit(1, 5, "n1#1=4 n2=0")).sentence
+
+
+def test_rows_without_a_count_are_not_judged() -> None:
+    verdict = judge(row(1, "n2", role="follower", term=3, commit_index=9), commit(2, None, None))
+    assert (verdict.valid, verdict.figures) == ("true", {"commits": 0, "closest": None, "broken": 0})
+    assert verdict.sentence == "Nothing was judged: no leader reported what it counted for a commit."
+
+
+@given(st.integers(1, 9), st.dictionaries(st.sampled_from(["n1", "n2", "n3#1", "n4", "n5"]), st.integers(0, 9)))
+def test_the_rule_is_that_of_raft(index: int, acknowledged: dict[str, int]) -> None:
+    counted = " ".join(f"{voter}={value}" for voter, value in acknowledged.items())
+    majority = 2 * sum(value >= index for value in acknowledged.values()) > len(acknowledged)
+    assert (judge(commit(1, index, counted)).valid == "true") == majority
+
+
+@pytest.mark.parametrize("counted", ["n1", "n1=", "=7", "n1=x", "n1=-3 n2=1"])
+def test_a_damaged_count_is_named(counted: str) -> None:
+    with pytest.raises(HistoryFormatError, match="column 'counted' holds"):
+        judge(commit(1, 7, counted))
+
+
+def test_it_has_no_options() -> None:
+    with pytest.raises(UsageError, match="commit-majority takes no options"):
+        CommitMajority().check(told(), {"x": 1})
