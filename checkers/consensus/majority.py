@@ -68,7 +68,7 @@ class _Commit(NamedTuple):
     """What a leader counted when it committed an index."""
 
     row: Row
-    index: int
+    entry: int
     acknowledged: dict[str, int]
 
     @classmethod
@@ -83,7 +83,7 @@ class _Commit(NamedTuple):
     @property
     def holders(self) -> list[str]:
         """The voters that had acknowledged it."""
-        return [voter for voter, index in self.acknowledged.items() if index >= self.index]
+        return [voter for voter, index in self.acknowledged.items() if index >= self.entry]
 
     @property
     def surplus(self) -> int:
@@ -97,7 +97,7 @@ def _finding(commit: _Commit) -> dict[str, Any]:
     return {
         "anomaly": "committed-without-majority",
         "sentence": (
-            f"Committed without a majority: {row.node}{of_group(row.group)} committed entry {commit.index} in term "
+            f"Committed without a majority: {row.node}{of_group(row.group)} committed entry {commit.entry} in term "
             f"{row.term} ({row.at}), and {by} of the voters {', '.join(commit.acknowledged)} had acknowledged it."
         ),
         "by": row.node,
