@@ -82,6 +82,23 @@ def test_a_volume_is_swept_wherever_it_is_mounted(leave: Callable[[str, str], Pa
     assert volumes.sweep(is_mine) == []
 
 
+def test_a_device_that_another_mount_namespace_keeps_is_no_second_volume(leave: Callable[[str, str], Path]) -> None:
+    """A node that starts meanwhile has a copy of the mounts, and with it the device."""
+    data = leave("kept", mine())
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"\n"
+            assert len(volumes.sweep(is_mine, dry_run=True)) == 1
+            assert len(volumes.sweep(is_mine)) == 1
+            assert any(image.startswith(str(data.parent)) for image in loops.images().values())
+            assert volumes.sweep(is_mine, dry_run=True) == []
+            assert volumes.sweep(is_mine) == []
+        finally:
+            other.kill()
+
+
 @pytest.mark.slow
 def test_sweeps_of_the_same_volume_do_not_disturb_each_other(leave: Callable[[str, str], Path]) -> None:
     with ThreadPoolExecutor(4) as pool:

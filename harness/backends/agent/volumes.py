@@ -411,7 +411,9 @@ def problem() -> str | None:
 def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list[str]:
     """Unmount volumes whose owner is gone, and remove their images; a line for each. Only root's sweep does so.
 
-    Images that are removed meanwhile are no error, and a device that serves another image by then is not touched.
+    Images that are removed meanwhile are no error, and a device that serves another image by then is not touched. The
+    kernel may keep a device for a while after its last mount here is gone (another mount namespace has a copy of it):
+    then there is nothing left to remove, and no line.
 
     Args:
         is_left_over: whether the owner of an image is gone, by its name.
@@ -420,26 +422,35 @@ def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list
     if os.geteuid() != 0:
         return []
     left = {device: image for device, image in loops.images().items() if is_left_over(os.path.basename(image))}
+    images = {device: image for device, image in left.items() if not drives.is_outer(image)}
     if dry_run:
-        return [
-            f"would unmount {image} of a controller that is gone"
-            for image in dict.fromkeys(left.values())
-            if not drives.is_outer(image)
-        ]
-    removed: list[str] = []
-    for device, image in left.items():
-        if not drives.is_outer(image) and _still_serves(device, image):
+        mounted = {os.path.basename(image) for device, image in left.items() if _places(device)}
+        there = {os.path.basename(image) for image in images.values() if os.path.exists(image)}
+        return _lines("would unmount", images, mounted | there)
+    removed: set[str] = set()
+    for device, image in images.items():
+        if _still_serves(device, image):
             with _unless_let_go():
                 loops.limit(device, 0)  # unblock processes that wait for it
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(image)
-            removed.append(f"unmounted {image} of a controller that is gone")
+                removed.add(os.path.basename(image))
     for device, image in left.items():
         for place in reversed(_places(device)):
             if _still_serves(device, image):
                 with _unless_let_go():
                     syscalls.unmount(place, syscalls.MNT_DETACH)
-    return removed
+                    removed.add(os.path.basename(image))
+    return _lines("unmounted", images, removed)
+
+
+def _lines(did: str, images: Mapping[str, str], names: set[str]) -> list[str]:
+    """A line for each image of these names: the device that is mounted has its name as well (see `drives`)."""
+    return [
+        f"{did} {image} of a controller that is gone"
+        for image in dict.fromkeys(images.values())
+        if os.path.basename(image) in names
+    ]
 
 
 @contextlib.contextmanager
