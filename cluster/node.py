@@ -157,8 +157,7 @@ class Node:
                     group.link_changed(node)
 
     async def _change_groups(self, name: str, body: wire.StartGroup | wire.DeleteGroup, answer: Answering) -> None:
-        """Begin a group here, or forget it; durable before it is answered."""
-        self._changing[name] = None
+        """Begin a group here, or forget it; durable before it is answered. The name is among those being changed."""
         try:
             if isinstance(body, wire.DeleteGroup):
                 if name in self._groups:
@@ -194,7 +193,7 @@ class Node:
             return f"group {name} is here as incarnation {there}, not {body.incarnation}: delete it first"
         if body.incarnation < 0:
             return f"the incarnation of a group is 0 or more, not {body.incarnation}"
-        if len(self._groups) >= MAX_GROUPS:
+        if len({*self._groups, *self._changing} - {name}) >= MAX_GROUPS:
             return f"a node has at most {MAX_GROUPS} groups"
         strangers = [member for member in body.founders if member != self._config.member and not self._is_peer(member)]
         if strangers or not body.founders or len(set(body.founders)) != len(body.founders):
@@ -360,6 +359,7 @@ class Node:
             if problem is not None:
                 answer(0, _invalid(problem), 0)
             else:
+                self._changing[request.group] = None  # at once: the next request is to see it
                 changed = self._change_groups(request.group, change, answer)
                 self._runtime.spawn(changed, f"change of group {request.group}")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from splitbrain.cluster import node as node_module
 from splitbrain.cluster import storage
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.bugs import M36, M45, Bugs
@@ -172,6 +173,40 @@ def test_a_member_of_fewer_nodes_than_there_are() -> None:
         await client.of_group("alone").put("/x", 1)
         assert await number(client, "alone") == 1
         assert await (await world.client("n1")).groups() == ("metadata",)
+
+    in_cluster(world(), check)
+
+
+def test_of_two_requests_to_start_a_group_at_the_same_moment_one_is_refused() -> None:
+    """Both come before the first has begun anything."""
+
+    async def check(world: World) -> None:
+        client = await world.client("n2")
+        both = (client.start_group("alone", ["n2"]), client.start_group("alone", ["n2"]))
+        answers = await asyncio.gather(*both, return_exceptions=True)
+        (refusal,) = (each for each in answers if isinstance(each, BaseException))
+        assert isinstance(refusal, InvalidRequestError)
+        assert "is being changed already" in str(refusal)
+        assert await client.start_group("alone", ["n2"]) == ("metadata", "alone")
+        assert world.failures == []
+
+    in_cluster(world(), check)
+
+
+def test_groups_that_are_being_made_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_module, "MAX_GROUPS", 3)
+
+    async def check(world: World) -> None:
+        client = await world.client("n2")
+        asked = [client.start_group(f"q{number}", ["n2"]) for number in range(5)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(each, InvalidRequestError) for each in answers) == 3
+        assert len(await client.groups()) == 3
+        name = (await client.groups())[1]
+        assert await client.start_group(name, ["n2"]) == await client.groups(), "one that is there is no new one"
+        await client.delete_group(name)
+        assert name not in await client.groups()
+        assert "q9" in await client.start_group("q9", ["n2"])
 
     in_cluster(world(), check)
 
