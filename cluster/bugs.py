@@ -127,7 +127,7 @@ M16: Final = Bug(
     "M16",
     "a checkpoint holds entries that are not durable in the log: after a crash the log ends before it",
     "ra ffe3016a",
-    ("crashes", "recovery"),
+    ("durability", "crashes", "recovery"),
 )
 M17: Final = Bug(
     "M17",
@@ -283,19 +283,19 @@ M40: Final = Bug(
     "M40",
     "a checkpoint lets the log go, though a loss of power may take it: the node then has neither, and does not start",
     "S004; Ra pull request 415",
-    ("crashes", "recovery"),
+    ("durability", "crashes", "recovery"),
 )
 M41: Final = Bug(
     "M41",
     "a checkpoint is renamed to be the snapshot before it is synced",
     "ra_snapshot's order of promotion",
-    ("crashes", "recovery"),
+    ("durability", "crashes", "recovery"),
 )
 M42: Final = Bug(
     "M42",
     "a checkpoint that is not whole after a loss of power is not skipped: the node does not start",
     "ra find_checkpoints",
-    ("crashes", "recovery"),
+    ("durability", "crashes", "recovery"),
 )
 M43: Final = Bug(
     "M43",

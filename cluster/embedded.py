@@ -9,7 +9,8 @@ own.
     node.stopped()
 
 `MARKS` are the states that a node may reach (see `splitbrain.cluster.marks`), `counted` counts them in all nodes of
-this process, `heard` reports each of them at once.
+this process, `heard` reports each of them at once. `recoverable` says what a node would
+find on a disk.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from splitbrain.cluster.marks import MARKS, MARKS_VARIABLE, counted, heard
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH, MAX_PENDING, MAX_PIPELINE
+from splitbrain.cluster.recoverable import recoverable
 from splitbrain.cluster.registered import known as known_functions
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
@@ -58,6 +60,7 @@ __all__ = [
     "counted",
     "heard",
     "known_functions",
+    "recoverable",
     "start",
 ]
 

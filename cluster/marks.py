@@ -152,6 +152,17 @@ def heard(hear: Callable[[str], None]) -> Generator[None]:
 
 
 @contextmanager
+def unnoticed() -> Generator[None]:
+    """Neither count marks nor let them be heard while the context lasts: what is done in it is no node's own doing."""
+    global _counts, _hear
+    kept, (_counts, _hear) = (_counts, _hear), (None, None)
+    try:
+        yield
+    finally:
+        _counts, _hear = kept
+
+
+@contextmanager
 def counted() -> Generator[Mapping[str, int]]:
     """Count while the context lasts; yields the counts of all marks, zeros included. Cannot be nested."""
     global _counts

@@ -1,9 +1,10 @@
-"""Durability: what a node said is durable, and the vote that it gave, are there when it starts again.
+"""Durability: what a node said is durable, and the vote that it gave, are there when it starts again, or would.
 
     log-forgotten    a node recovered a log that ends before an index which it had said is durable
     entry-forgotten  a node recovered a log that ends in an earlier term than an entry which it had said is durable
     vote-forgotten   a node recovered an earlier term than that of its last vote, or that term without the vote
     strange-entries  a node recovered a log that ends in a later term than the term that it recovered
+    unrecoverable    a node would not have started after a loss of power, with what was on its disk at that moment
 
 A node makes a term durable before it appends an entry of it. Entries of a later term are not its own: they are what a
 former group of the same name left behind, or its term is lost.
@@ -12,6 +13,9 @@ Replication repairs a log that is too short, so that clients seldom see it: it t
 vote that was forgotten matters only in the next election. The node itself shows both at its next start. A log is also
 shorter when another leader's entries took the place of its own, which the node reports before it cuts them off, and
 when its disk lost data, which nemesis ops say.
+
+A simulation also asks, while a node runs, what it would recover if it lost its power at that moment (rows of events
+"recoverable" and "unrecoverable", `splitbrain.harness.simulation.images`). They are judged as a start would be.
 """
 
 from __future__ import annotations
@@ -20,9 +24,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from splitbrain.checkers.consensus.rows import (
+    LISTED,
+    WOULD_NOT_START,
+    WOULD_START,
+    Row,
+    every_row,
+    of_group,
+    refuse_options,
+)
 from splitbrain.checkers.verdict import Verdict, Whole
 from splitbrain.results.arrow import array
 from splitbrain.results.calls import is_equal
@@ -34,7 +47,7 @@ _LOSSES: Final = ("truncate", "rot", "wipe")
 
 
 class _Restart(NamedTuple):
-    """A start, and what the node had said before it."""
+    """A start, or what it would have been, and what the node had said before it."""
 
     start: Row
     said: Row | None
@@ -44,7 +57,7 @@ class _Restart(NamedTuple):
 
 
 class Durability:
-    """Judges every row of event "start". No options.
+    """Judges every row of events "start", "recoverable" and "unrecoverable". No options.
 
     Its `log_term` is compared with its `term`; and of one with a `last_index` behind the first of a node its
     `last_index` is compared with the newest one of the node's life before, in a row of any event but "role" and
@@ -52,8 +65,9 @@ class Durability:
     it was not cut off (terms never fall along a log, so that a log with that entry ends in its term or a later one);
     its term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A
     node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that
-    left and came back as another member. The figures: `restarts` judged, `excused`, `highest` index that was said to
-    be durable, `votes` compared, and findings (`broken`).
+    left and came back as another member. Rows of "recoverable" are compared likewise, as long as the member has started
+    and not ended. The figures: `restarts` judged, `images` (rows of what would have been recovered) judged, `excused`,
+    `highest` index that was said to be durable, `votes` compared, and findings (`broken`).
     """
 
     name = "durability"
@@ -63,22 +77,26 @@ class Durability:
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops, and the telemetry of its nodes."""
         refuse_options(self.name, options)
-        restarts = list(_restarts(rows(telemetry)))
         losses = [op for op in run_events(history).fault_ops if _loses(op)]
-        judged = [each for each in restarts if not _is_excused(each.start, losses)]
-        starts = telemetry.filter(array(is_equal(telemetry, "event", "start")))
-        strange = [row for row in rows(starts) if _is_strange(row) and not _is_excused(row, losses)]
-        found = [finding for each in judged for finding in _findings(each)] + [_strange(row) for row in strange]
+        all_of_them = list(_restarts(every_row(telemetry)))
+        judged = [each for each in all_of_them if not _is_excused(each.start, losses)]
+        starts = [each for each in judged if each.start.event == "start"]
+        excused = sum(each.start.event == "start" for each in all_of_them) - len(starts)
+        recovered = [row for row in _recovered(telemetry) if not _is_excused(row, losses)]
+        found = [finding for each in judged for finding in _findings(each)]
+        found += [_strange(row) for row in recovered if _is_strange(row)]
+        found += [_unrecoverable(row) for row in recovered if row.event == WOULD_NOT_START]
         return Verdict(
             checker=self.name,
             valid="false" if found else "true",
             algorithm="start by start",
-            sentence=_sentence(found, len(judged), len(restarts) - len(judged)),
+            sentence=_sentence(found, len(starts), len(judged) - len(starts), excused),
             anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
             evidence={"findings": found[:LISTED]} if found else {},
             figures={
-                "restarts": len(judged),
-                "excused": len(restarts) - len(judged),
+                "restarts": len(starts),
+                "images": len(judged) - len(starts),
+                "excused": excused,
                 "highest": max((_last(each.said) for each in judged), default=0),
                 "votes": sum(each.vote is not None for each in judged),
                 "broken": len(found),
@@ -91,8 +109,14 @@ class Durability:
         return verdict
 
 
+def _recovered(telemetry: pa.Table) -> Iterator[Row]:
+    """The rows that say what a node recovered, or would have."""
+    events = [is_equal(telemetry, "event", event) for event in ("start", WOULD_START, WOULD_NOT_START)]
+    return every_row(telemetry.filter(array(np.logical_or.reduce(events))))
+
+
 def _restarts(table: Iterable[Row]) -> Iterator[_Restart]:
-    """What each node had said before each of its starts but the first."""
+    """What each node had said before each start but its first, and before it was asked what it would recover."""
     members: dict[tuple[str | None, str], _Member] = {}
     for row in table:
         restart = members.setdefault((row.group, row.node), _Member()).take(row)
@@ -108,9 +132,13 @@ class _Member:
         self._vote: Row | None = None
         self._firsts = deque[Row]()
         self._durable: Row | None = None
+        self._is_here = False
 
     def take(self, row: Row) -> _Restart | None:
         """Take the next row; a start behind something that was said is a restart."""
+        if row.event == WOULD_START:
+            # Before it has started in this life it has not said whether it is still the member that it was.
+            return self._restart(row) if self._is_here else None
         if row.event in ("new-member", "cut", "snapshot"):
             self._forget_entries()  # what stays of the log is not certain to have them
         if row.event == "new-member":
@@ -121,13 +149,21 @@ class _Member:
             self._vote = row
         elif row.event != "role" and row.last_index is not None:
             self._says(row, row.last_index)
+        if row.event in ("end", "stop", "delete"):
+            self._is_here = False
         if row.event == "first" and row.log_index is not None and row.log_term is not None:
             self._firsts.append(row)
         return None
 
-    def _starts(self, row: Row) -> _Restart | None:
+    def _restart(self, row: Row) -> _Restart | None:
         known = row.last_index is not None and (self._said is not None or self._vote is not None)
-        restart = _Restart(row, self._said, self._vote, self._durable) if known else None
+        return _Restart(row, self._said, self._vote, self._durable) if known else None
+
+    def _starts(self, row: Row) -> _Restart | None:
+        restart = self._restart(row)
+        self._is_here = True
+        if row.leader is not None and row.term is not None:
+            self._vote = row  # it goes on with this vote
         self._said = None if row.last_index is None else row
         self._forget_entries()
         return restart
@@ -150,7 +186,7 @@ def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
             "anomaly": "log-forgotten",
             "sentence": (
                 f"Log forgotten: {who} had said that its log is durable up to entry {_last(said)} ({said.at}), and "
-                f"recovered a log that ends at {_last(start)} ({start.at})."
+                f"{_recovers(start)} a log that ends at {_last(start)} ({start.at})."
             ),
             "missing": [_last(start) + 1, _last(said)],
             "said": said.shown(),
@@ -161,8 +197,8 @@ def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
             "anomaly": "entry-forgotten",
             "sentence": (
                 f"Entry forgotten: {who} had got entry {first.log_index} of term {first.log_term} ({first.at}) and "
-                f"said that it is durable, and recovered a log that ends with entry {start.log_index} of term "
-                f"{start.log_term} ({start.at})."
+                f"said that it is durable, and {_recovers(start)} a log that ends with entry {start.log_index} of "
+                f"term {start.log_term} ({start.at})."
             ),
             "first": first.shown(),
             "start": start.shown(),
@@ -172,8 +208,8 @@ def _findings(restart: _Restart) -> Iterator[dict[str, Any]]:
         yield {
             "anomaly": "vote-forgotten",
             "sentence": (
-                f"Vote forgotten: {who} had voted for {vote.leader} in term {vote.term} ({vote.at}), and recovered "
-                f"{recovered} ({start.at})."
+                f"Vote forgotten: {who} had voted for {vote.leader} in term {vote.term} ({vote.at}), and "
+                f"{_recovers(start)} {recovered} ({start.at})."
             ),
             "vote": vote.shown(),
             "start": start.shown(),
@@ -188,11 +224,25 @@ def _strange(start: Row) -> dict[str, Any]:
     return {
         "anomaly": "strange-entries",
         "sentence": (
-            f"Strange entries: {start.node}{of_group(start.group)} recovered term {start.term} and a log that ends "
-            f"with entry {start.log_index} of term {start.log_term}, in which it never was ({start.at})."
+            f"Strange entries: {start.node}{of_group(start.group)} {_recovers(start)} term {start.term} and a log that "
+            f"ends with entry {start.log_index} of term {start.log_term}, in which it never was ({start.at})."
         ),
         "start": start.shown(),
     }
+
+
+def _unrecoverable(row: Row) -> dict[str, Any]:
+    return {
+        "anomaly": "unrecoverable",
+        "sentence": (
+            f"Unrecoverable: had {row.node} lost its power {row.at}, it would not have started again; its log says why."
+        ),
+        "start": row.shown(),
+    }
+
+
+def _recovers(row: Row) -> str:
+    return "recovered" if row.event == "start" else "would have recovered after a loss of power"
 
 
 def _is_forgotten(vote: Row, start: Row) -> bool:
@@ -223,11 +273,14 @@ def _last(row: Row | None) -> int:
     return 0 if row is None else row.last_index or 0
 
 
-def _sentence(found: list[dict[str, Any]], judged: int, excused: int) -> str:
+def _sentence(found: list[dict[str, Any]], starts: int, images: int, excused: int) -> str:
     left_out = f" ({counted(excused, 'restart')} on disks that had lost data left out.)" if excused else ""
     if found:
         more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}"
-    if not judged:
-        return f"No node that says what is durable was restarted.{left_out}"
-    return f"After {counted(judged, 'restart')} each node had all that it had said is durable.{left_out}"
+    losses = f"{counted(images, 'loss', 'losses')} of power that was only looked at" if images else ""
+    if not starts:
+        would = f" It would have had all that it had said is durable after {losses}." if images else ""
+        return f"No node that says what is durable was restarted.{would}{left_out}"
+    also = f", and would have had it after {losses}" if images else ""
+    return f"After {counted(starts, 'restart')} each node had all that it had said is durable{also}.{left_out}"

@@ -55,7 +55,17 @@ class Row(NamedTuple):
         return {"time_s": seconds(self.time), **columns}
 
 
+WOULD_START: Final = "recoverable"
+WOULD_NOT_START: Final = "unrecoverable"
+"""Events of rows that say what a node would recover after a loss of power at that moment: it has said nothing there."""
+
+
 def rows(telemetry: pa.Table) -> Iterator[Row]:
+    """The rows of a table, in its order, without those of what a node would recover."""
+    return (row for row in every_row(telemetry) if row.event not in (WOULD_START, WOULD_NOT_START))
+
+
+def every_row(telemetry: pa.Table) -> Iterator[Row]:
     """The rows of a table, in its order."""
     columns = [telemetry.column(name).to_pylist() for name in Row._fields]
     return map(Row._make, zip(*columns, strict=True))

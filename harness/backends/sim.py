@@ -7,6 +7,7 @@ A deployment lives inside a running `splitbrain.harness.simulation.loop.SimLoop`
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,10 @@ class SimDeployment:
             node: SimHost(loop, node, self._network, runtime.streams, nature, outputs, trace, process)
             for node in test.nodes
         }
+        self._recovery = test.system.capabilities.recovery
+        if self._recovery is not None:
+            for host in self._hosts.values():
+                host.watch_disk()
         self._listener = None if marks is None else Listener(loop, self._hosts, marks)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -177,6 +182,8 @@ class SimDeployment:
             return host.status()
         process, world = host.boot()
         command = self._test.system.command(self._test, self._place(node))
+        if host.images is not None and self._recovery is not None:
+            host.images.begins(functools.partial(self._recovery.recover, command))
         await process.run(self._simulation.embed(command, world), "start")
         if not process.alive():
             reason = host.status().evidence.get("exit", "it was killed")

@@ -19,7 +19,7 @@ from splitbrain.harness.contract.transfer import Transfer
 from splitbrain.harness.contract.upgrades import Upgrades
 
 if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
-    from splitbrain.harness.contract.embedding import Embeddable
+    from splitbrain.harness.contract.embedding import Embeddable, Recoverable
     from splitbrain.harness.contract.observing import Observable
 
 STRICT_SERIALIZABLE: Final = "strict-serializable"
@@ -62,6 +62,7 @@ class Capabilities:
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.
+        recovery: says what a simulated node would recover from its disk after a loss of power; None if it cannot.
         observation: polls nodes for telemetry; None if they write it themselves, or have none.
         count_marks: counts which of the system's own states simulated nodes reach while the context lasts, zeros
             included; None if it counts none.
@@ -88,6 +89,7 @@ class Capabilities:
     immune: Mapping[FaultKind, str] = field(default_factory=dict[FaultKind, str])
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     simulation: Embeddable | None = None
+    recovery: Recoverable | None = None
     observation: Observable | None = None
     count_marks: CountMarks | None = None
     marks: SystemMarks | None = None

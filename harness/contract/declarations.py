@@ -218,6 +218,9 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "simulation": _Rule(
         _none_or(_with("embed")), "None, or have embed (splitbrain.harness.contract.embedding.Embeddable)"
     ),
+    "recovery": _Rule(
+        _none_or(_with("recover")), "None, or have recover (splitbrain.harness.contract.embedding.Recoverable)"
+    ),
     "observation": _Rule(
         _none_or(_with("observe")), "None, or have observe (splitbrain.harness.contract.observing.Observable)"
     ),

@@ -7,7 +7,7 @@ or a socket of the operating system, cannot be simulated.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from splitbrain.cluster.embedded import Clock, Disk, Network, Rng
@@ -85,5 +85,25 @@ class Embeddable(Protocol):
 
         Raises:
             Exception: the node cannot start; the message is for the person who runs the test.
+        """
+        ...
+
+
+class Recoverable(Protocol):
+    """Says what a node of a system would recover from a disk (`Capabilities.recovery`); usually the system itself.
+
+    A simulation asks now and then, while the node runs, with a copy of its disk as a loss of power would leave it.
+    """
+
+    def recover(self, command: NodeCommand, disk: Disk, rng: Rng) -> Sequence[Mapping[str, Any]]:
+        """What the node that `command` starts would find there, as lines of telemetry without their clocks.
+
+        The disk is a copy: it may be changed, and nothing of it waits. A node that would refuse to start says so in a
+        line of event "unrecoverable", whose `problem` goes into its log.
+
+        Args:
+            command: the system's own, with which the node runs.
+            disk: what would be left.
+            rng: for what a start leaves to chance.
         """
         ...

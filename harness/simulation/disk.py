@@ -67,6 +67,7 @@ class SimDisk:
         counters: what happened to it since it was made: refused_writes (on a full or read-only disk), failed_syncs,
             dropped_bytes (by failed syncs), slowed_syncs, rotten_reads (sectors), failed_reads, failed_writes,
             bytes_lost, sectors_torn and names_lost (by losses of power).
+        watch: is called behind each change, and each sync, with its kind: what it was, and of which sort of file.
     """
 
     def __init__(self, rng: Rng, latency: DiskLatency, *, sector: int = 512) -> None:
@@ -80,6 +81,7 @@ class SimDisk:
         self._rotten: list[Inode] = []
         self._before_fault: dict[str, int] = {}
         self._slowed: dict[asyncio.Future[None], None] = {}
+        self.watch: Callable[[str], None] = _unwatched
         self.counters: dict[str, int] = dict.fromkeys((*_BY_FAULTS, *_BY_POWER_LOSSES), 0)
 
     def mount(self, sleep: Sleep, alive: Callable[[], bool]) -> MountedDisk:
@@ -121,6 +123,16 @@ class SimDisk:
         for what, count in outcome.items():
             self.counters[what] += count
         return outcome
+
+    def image(self, rng: Rng, *, harsh: bool) -> dict[str, bytearray]:
+        """The files as a loss of power would leave them now, by name; the disk stays as it is.
+
+        Args:
+            rng: decides what is left, from a stream that is not the disk's own.
+            harsh: leave nothing that is not durable; otherwise parts of it are drawn, as in `power_loss`.
+        """
+        left = self._directory.image(None if harsh else rng)
+        return {name: left[name].harshest() if harsh else left[name].image(rng) for name in sorted(left)}
 
     def give(self, fault: DiskFault | None) -> dict[str, Any]:
         """Give it this fault instead of the one that it has; None for none.
@@ -198,7 +210,7 @@ class SimDisk:
 
     def names(self) -> list[str]:
         """See `MountedDisk.names`."""
-        return sorted(name for name in self._directory.names if not _is_scratch(name))
+        return sorted(name for name in self._directory.names if not is_scratch(name))
 
     def read(self, name: str) -> bytes | None:
         """See `MountedDisk.read`."""
@@ -224,18 +236,21 @@ class SimDisk:
             self._require_writable(name)
             inode = Inode(self._sector)
             self._directory.change(((name, inode),))
+            self.watch(f"create {_sort(name)}")
         return inode
 
     def rename(self, source: str, target: str) -> None:
         """Name a file otherwise; one that had that name loses it."""
         self._require_writable(source)
         self._directory.change(((source, None), (target, self._directory.names[source])))
+        self.watch(f"rename {_sort(target)}")
 
     def remove(self, name: str) -> None:
         """Remove a name; no harm if there is none."""
         if name in self._directory.names:
             self._require_writable(name)
             self._directory.change(((name, None),))
+            self.watch(f"remove {_sort(name)}")
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
@@ -254,6 +269,7 @@ class SimDisk:
         """Cut to `size` bytes."""
         self._require_writable(name)
         inode.truncate(size)
+        self.watch(f"truncate {_sort(name)}")
 
     async def sync(self, name: str, inode: Inode, mounted: MountedDisk) -> None:
         """Make durable what the file holds now."""
@@ -271,6 +287,7 @@ class SimDisk:
             done = True
         finally:
             inode.end_sync(version, done=done)
+            self.watch(f"sync {_sort(name)}")
 
     def sync_at_once(self, name: str, inode: Inode) -> int:
         """`sync` for a process that is blocked meanwhile: its duration in nanoseconds."""
@@ -279,12 +296,14 @@ class SimDisk:
             inode.end_sync(version, done=False)
             self._fail_sync(name, inode)
         inode.end_sync(version, done=True)
+        self.watch(f"sync {_sort(name)}")
         return self._takes_ns()
 
     def sync_names_at_once(self) -> int:
         """`sync_names` for a process that is blocked meanwhile: its duration in nanoseconds."""
         self._require_sound()
         self._directory.sync(self._directory.extent())
+        self.watch("sync of names")
         return self._takes_ns()
 
     def _takes_ns(self) -> int:
@@ -308,6 +327,7 @@ class SimDisk:
         mounted.require_alive(".")
         self._require_sound()
         self._directory.sync(extent)
+        self.watch("sync of names")
 
     def _fails(self) -> bool:
         return self._fault is not None and self._fault.fails
@@ -513,6 +533,15 @@ class SimFile:
             raise OSError(errno.EBADF, "Bad file descriptor", self._name)
 
 
+def _unwatched(what: str) -> None:
+    """The watch of a disk that nobody looks at."""
+
+
+def _sort(name: str) -> str:
+    """The sort of a file: what comes before numbers, as in `segment-00000001`."""
+    return name.partition("-")[0]
+
+
 def _resolve(over: asyncio.Future[None]) -> None:
     if not over.done():
         over.set_result(None)
@@ -522,5 +551,6 @@ def _io_error(name: str) -> OSError:
     return OSError(errno.EIO, "Input/output error", name)
 
 
-def _is_scratch(name: str) -> bool:
+def is_scratch(name: str) -> bool:
+    """Whether this is the place aside of a replacement."""
     return name.endswith(_SCRATCH_SUFFIX)

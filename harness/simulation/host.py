@@ -14,6 +14,7 @@ from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.simulation.clock import EPOCH_NS, Oscillator
 from splitbrain.harness.simulation.cpu import CpuLimit
 from splitbrain.harness.simulation.disk import MountedDisk, SimDisk
+from splitbrain.harness.simulation.images import CrashImages
 from splitbrain.harness.simulation.network import ProcessNetwork, SimNetwork
 from splitbrain.harness.simulation.process import ProcessClock, SimProcess
 from splitbrain.harness.simulation.worlds import Costs, World
@@ -66,6 +67,7 @@ class SimHost:
         process: the process that runs on it, or ran last; None before the first.
         oscillator: its clock.
         disk: its disk.
+        images: looks at what would be left of the disk; None unless `watch_disk` was called.
     """
 
     def __init__(
@@ -99,6 +101,20 @@ class SimHost:
         self.process: SimProcess | None = None
         self.oscillator = Oscillator(loop, drift_ppm, offset_ns)
         self.disk = SimDisk(streams[f"disk/{node}"], world.disk)
+        self.images: CrashImages | None = None
+
+    def watch_disk(self) -> CrashImages:
+        """Let what would be left of the disk be looked at, in each life from `CrashImages.begins` on."""
+        images = self.images = CrashImages(
+            self.disk,
+            self._streams[f"images/{self.node}"],
+            lambda: self._loop.now_ns,
+            self.oscillator.wall_ns,
+            self._tell,
+            self._say,
+        )
+        self.disk.watch = images.passed
+        return images
 
     def boot(self) -> tuple[SimProcess, ProcessWorld]:
         """A new process, and its world; the one before must have ended."""
@@ -110,9 +126,13 @@ class SimHost:
         self._note("process", f"start {life}")
         clock = ProcessClock(self._loop, self.oscillator, process)
 
+        images = self.images
+
         def telemetry(line: bytes) -> None:
             if process.alive():
-                self._outputs.telemetry(self.node, self._loop.now_ns, line)
+                self._tell(line)
+                if images is not None:
+                    images.line()
 
         def log(line: str) -> None:
             if process.alive():
@@ -225,6 +245,8 @@ class SimHost:
     def _ended(self) -> None:
         process = self.process
         assert process is not None, "a process ended that never began"
+        if self.images is not None:
+            self.images.ends()
         if process.failure is not None:
             self._say(f"stops: {type(process.failure).__name__}: {process.failure}")
         # What the rest of the step adds is not said: nothing that it does has an effect.
@@ -239,7 +261,10 @@ class SimHost:
 
     def _say_at_the_end(self, words: Sequence[Callable[[], bytes]]) -> None:
         for each in words:
-            self._outputs.telemetry(self.node, self._loop.now_ns, each())
+            self._tell(each())
+
+    def _tell(self, line: bytes) -> None:
+        self._outputs.telemetry(self.node, self._loop.now_ns, line)
 
     def _say(self, line: str) -> None:
         self._last_line = line

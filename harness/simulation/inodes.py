@@ -149,6 +149,19 @@ class Inode:
         self.durable = Version(len(self.data))
         return lost, torn
 
+    def harshest(self) -> bytearray:
+        """What would be left if nothing were written that no sync made durable."""
+        return self.data[: self.durable.shared] + self.durable.tail
+
+    def image(self, rng: Rng) -> bytearray:
+        """What a loss of power might leave; nothing is lost."""
+        copy = Inode(self._sector)
+        copy.data = bytearray(self.data)
+        copy.durable = Version(self.durable.shared)
+        copy.durable.tail = self.durable.tail
+        copy.power_loss(rng)
+        return copy.data
+
     def _forget_rot(self, start: int) -> None:
         """Remove the rot at offsets from `start` on: the data there is rewritten, or cut off."""
         for sector in [sector for sector, (offset, _) in self.rot.items() if offset >= start]:
@@ -222,6 +235,14 @@ class Directory:
         self._pending.clear()
         self.names = dict(self.durable)
         return pending - kept
+
+    def image(self, rng: Rng | None) -> dict[str, Inode]:
+        """Which files would be left: the durable names, and with `rng` some of the changes since."""
+        left = dict(self.durable)
+        if rng is not None and self._pending:
+            for change in self._pending[: rng.between(0, len(self._pending))]:
+                _apply(left, change)
+        return left
 
 
 def _apply(names: dict[str, Inode], change: Change) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 from splitbrain import cluster
 from splitbrain.cluster.client import (
@@ -25,9 +27,12 @@ from splitbrain.cluster.client import (
 from splitbrain.cluster.embedded import (
     MARKS,
     MARKS_VARIABLE,
+    Disk,
+    Rng,
     Runtime,
     counted,
     heard,
+    recoverable,
     start,
 )
 from splitbrain.harness.contract.capabilities import Capabilities
@@ -349,6 +354,7 @@ class Metadata:
             imports=("msgspec",),
             settings=SETTINGS,
             simulation=self,
+            recovery=self,
             count_marks=counted,
             marks=SystemMarks(MARKS, heard, MARKS_VARIABLE),
         )
@@ -396,6 +402,10 @@ class Metadata:
             resume=world.resume,
         )
         await start(command.argv[1 + len(RUN_NODE) :], runtime)
+
+    def recover(self, command: NodeCommand, disk: Disk, rng: Rng) -> Sequence[Mapping[str, Any]]:
+        """What the node of `command` would find on a disk, a line for each of its groups."""
+        return [msgspec.to_builtins(line) for line in recoverable(command.argv[1 + len(RUN_NODE) :], disk, rng)]
 
     async def connect(self, deployment: Deployment, node: NodeId) -> MetadataSession:
         """A session with one node.

@@ -43,7 +43,7 @@ def test_a_log_that_ends_before_what_was_said_is_durable_is_named_with_both_rows
         "recovered a log that ends at 45 (at 3.000 s in life 2)."
     )
     assert verdict.evidence["findings"][0]["missing"] == [46, 47]
-    assert verdict.figures == {"restarts": 1, "excused": 0, "highest": 47, "votes": 0, "broken": 1}
+    assert verdict.figures == {"restarts": 1, "images": 0, "excused": 0, "highest": 47, "votes": 0, "broken": 1}
 
 
 @pytest.mark.parametrize("recovered", [47, 50])
@@ -221,7 +221,7 @@ def test_only_nodes_that_an_op_names_are_excused_and_from_the_moment_at_which_it
 def test_nodes_that_are_left_out_count_in_no_figure() -> None:
     rows = [row(1, "n2", "vote", term=4, leader="n1", last_index=99), row(3, "n2", "start", life=2, last_index=0)]
     verdict = judge(*rows, said(1, 7), start(3, 7), script=disk_op(2, "n2", wipe=True))
-    assert verdict.figures == {"restarts": 1, "excused": 1, "highest": 7, "votes": 0, "broken": 0}
+    assert verdict.figures == {"restarts": 1, "images": 0, "excused": 1, "highest": 7, "votes": 0, "broken": 0}
 
 
 def test_what_two_nodes_forgot_are_two_findings() -> None:
@@ -250,3 +250,71 @@ def test_ra33_m45_a_log_that_ends_in_a_later_term_than_the_recovered_one_is_not_
 def test_a_log_of_which_the_disk_lost_data_is_excused_whatever_it_holds() -> None:
     script = disk_op(0, "n1", rot=1)
     assert judge(row(1, "n1", "start", term=1, log_term=3, log_index=20), script=script).valid == "true"
+
+
+# --- what a node would recover ----------------------------------------------------------------------------------------
+
+
+def would(time_s: float, index: int, life: int = 1, **columns: Any) -> dict[str, Any]:
+    return row(time_s, "n1", "recoverable", life=life, last_index=index, **columns)
+
+
+def test_what_a_loss_of_power_would_have_left_is_judged_as_a_start() -> None:
+    verdict = judge(start(0, 0, life=1), said(1, 47), would(1, 46))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("log-forgotten",))
+    assert verdict.sentence == (
+        "Log forgotten: n1 of group 'g' had said that its log is durable up to entry 47 (at 1.000 s in life 1), and "
+        "would have recovered after a loss of power a log that ends at 46 (at 1.000 s in life 1)."
+    )
+    assert (verdict.figures["restarts"], verdict.figures["images"]) == (0, 1)
+
+
+def test_a_look_says_nothing_itself_and_ends_no_life() -> None:
+    verdict = judge(start(0, 0, life=1), said(1, 47), would(1, 60), said(2, 50), would(2, 50), start(3, 50))
+    assert verdict.valid == "true", "entries that a look found, and that were not said to be durable, may be lost"
+    assert verdict.sentence == (
+        "After 1 restart each node had all that it had said is durable, and would have had it after 2 losses of power "
+        "that was only looked at."
+    )
+
+
+def test_without_any_restart_looks_are_judged() -> None:
+    verdict = judge(start(0, 0, life=1), said(1, 47), would(1, 47))
+    assert verdict.valid == "true"
+    assert verdict.sentence == (
+        "No node that says what is durable was restarted. It would have had all that it had said is durable after 1 "
+        "loss of power that was only looked at."
+    )
+
+
+@pytest.mark.parametrize("last_word", ["end", "stop", "delete"])
+def test_looks_before_the_start_of_a_member_are_not_compared(last_word: str) -> None:
+    """It may have lost its data between two lives, and says so only when it has started."""
+    before = [start(0, 0, life=1), said(1, 47), said(2, 47, event=last_word)]
+    assert judge(*before, would(3, 0, life=2), row(4, "n1", "new-member", life=2), start(4, 0)).valid == "true"
+    assert judge(*before, start(3, 47), would(3, 0, life=2)).valid == "false"
+
+
+def test_a_vote_that_would_be_lost_is_named_also_if_it_was_recovered() -> None:
+    vote = row(1, "n1", "vote", leader="n2", term=3)
+    begin = row(0, "n1", "start", life=1, last_index=0, term=2)
+    kept, lost = would(1.1, 0, term=3, leader="n2"), would(1.1, 0, term=3)
+    assert judge(begin, vote, kept).valid == "true"
+    assert judge(begin, vote, lost).anomalies == ("vote-forgotten",)
+    again = row(2, "n1", "start", life=2, last_index=0, term=3, leader="n2")
+    assert judge(again, would(2, 0, life=2, term=2, leader="n2")).anomalies == ("vote-forgotten",)
+
+
+def test_a_node_that_would_not_start_is_named_unless_its_disk_lost_data() -> None:
+    refuses = row(2, "n1", "unrecoverable", group="metadata")
+    verdict = judge(start(0, 0, life=1), refuses)
+    assert verdict.anomalies == ("unrecoverable",)
+    assert verdict.sentence == (
+        "Unrecoverable: had n1 lost its power at 2.000 s in life 1, it would not have started again; its log says why."
+    )
+    assert judge(start(0, 0, life=1), refuses, script=disk_op(1, "n1", rot=3)).valid == "true"
+    assert judge(start(0, 0, life=1), refuses, script=disk_op(1, "n2", rot=3)).valid == "false"
+
+
+def test_strange_entries_in_a_look_are_named() -> None:
+    assert judge(would(1, 5, term=2, log_index=5, log_term=3)).anomalies == ("strange-entries",)

@@ -182,8 +182,8 @@ def test_of_two_requests_to_start_a_group_at_the_same_moment_one_is_refused() ->
 
     async def check(world: World) -> None:
         client = await world.client("n2")
-        both = (client.start_group("alone", ["n2"]), client.start_group("alone", ["n2"]))
-        answers = await asyncio.gather(*both, return_exceptions=True)
+        asked = [client.start_group("alone", ["n2"]) for _ in range(2)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         (refusal,) = (each for each in answers if isinstance(each, BaseException))
         assert isinstance(refusal, InvalidRequestError)
         assert "is being changed already" in str(refusal)

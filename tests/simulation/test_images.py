@@ -1,0 +1,245 @@
+"""What a loss of power would leave is what one leaves; looking changes nothing, and shows promises that are none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitbrain.checkers.consensus import Durability
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.log.nodelog import open_node_log
+from splitbrain.cluster.marks import counted, heard, reached, unnoticed
+from splitbrain.cluster.recoverable import recoverable
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.harness.simulation import images
+from splitbrain.harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
+from splitbrain.harness.simulation.images import ImageDisk
+
+LATENCY = DiskLatency(1_000, 9_000)
+NAMES = ("wal-1", "vote-1", "node")
+ARGUMENTS = ["--node", "n1", "--listen", "n1:1", "--peer", "n2=n2:1", "--data", "-"]
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.sampled_from(NAMES), st.binary(min_size=1, max_size=60)),
+        st.tuples(st.just("truncate"), st.sampled_from(NAMES), st.integers(0, 50)),
+        st.tuples(st.just("sync"), st.sampled_from(NAMES), st.none()),
+        st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("remove"), st.sampled_from(NAMES), st.none()),
+        st.tuples(st.just("replace"), st.sampled_from(NAMES), st.binary(max_size=60)),
+        st.tuples(st.just("names"), st.just(""), st.none()),
+    ),
+    max_size=30,
+)
+
+
+async def at_once(_: int) -> None:
+    pass
+
+
+def mounted(disk: SimDisk) -> MountedDisk:
+    return disk.mount(at_once, lambda: True)
+
+
+async def change(disk: MountedDisk, what: str, name: str, value: Any) -> None:
+    if what == "names":
+        await disk.sync_names()
+    elif what == "remove":
+        disk.remove(name)
+    elif what == "rename" and name in disk.every_name() and name != value:
+        disk.rename(name, value)
+    elif what == "replace":
+        await disk.replace(name, value)
+    elif what in ("append", "truncate", "sync"):
+        with disk.open(name) as file:
+            if what == "append":
+                file.append(value)
+            elif what == "truncate":
+                file.truncate(min(value, file.size()))
+            else:
+                await file.sync()
+
+
+def changed(changes: list[tuple[str, str, Any]], seed: int) -> SimDisk:
+    disk = SimDisk(Rng(seed), LATENCY, sector=16)
+
+    async def work() -> None:
+        for each in changes:
+            await change(mounted(disk), *each)
+
+    asyncio.run(work())
+    return disk
+
+
+def content(disk: SimDisk) -> dict[str, bytes]:
+    view = mounted(disk)
+    return {name: view.read(name) or b"" for name in view.every_name()}
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHANGES, st.integers(0, 1000))
+def test_an_image_is_what_a_loss_of_power_with_the_same_luck_leaves(
+    changes: list[tuple[str, str, Any]], seed: int
+) -> None:
+    disk, same = changed(changes, 1), changed(changes, 1)
+    before = content(disk)
+    luck = Rng(seed)
+    image = disk.image(luck, harsh=False)
+    assert content(disk) == before
+    same._rng = Rng(seed)  # pyright: ignore[reportPrivateUsage]
+    disk._rng = Rng(seed)  # pyright: ignore[reportPrivateUsage]
+    same.power_loss()
+    assert {name: bytes(data) for name, data in image.items()} == content(same)
+    disk.power_loss()
+    assert content(disk) == content(same), "the image had no part of the disk's own files"
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHANGES)
+def test_the_harshest_image_has_what_is_durable_and_nothing_else(changes: list[tuple[str, str, Any]]) -> None:
+    disk = changed(changes, 1)
+    harsh = disk.image(Rng(0), harsh=True)
+
+    async def all_durable() -> None:
+        view = mounted(disk)
+        await view.sync_names()
+        for name in view.every_name():
+            with view.open(name) as file:
+                await file.sync()
+
+    asyncio.run(all_durable())
+    assert {name: bytes(data) for name, data in disk.image(Rng(0), harsh=True).items()} == content(disk)
+    assert set(harsh) <= set(NAMES) | {f"{name}.new" for name in NAMES}
+    disk.power_loss()
+    assert {name: bytes(data) for name, data in disk.image(Rng(5), harsh=False).items()} == content(disk)
+
+
+def test_without_any_sync_the_harshest_image_is_empty() -> None:
+    disk = changed([("append", "node", b"abc"), ("append", "wal-1", b"x")], 1)
+    assert disk.image(Rng(0), harsh=True) == {}
+    disk = changed([("append", "node", b"abc"), ("names", "", None), ("append", "node", b"x")], 1)
+    assert disk.image(Rng(0), harsh=True) == {"node": bytearray()}
+
+
+def test_a_copy_can_be_changed_as_a_disk_and_nothing_waits() -> None:
+    async def work(disk: ImageDisk) -> None:
+        file = disk.open("a")
+        file.append(b"12345")
+        file.truncate(3)
+        await file.sync()
+        file.truncate(4)
+        file.close()
+        await disk.replace("b", b"new")
+        disk.rename("a", "c")
+        disk.remove("missing")
+        await disk.sync_names()
+
+    disk = ImageDisk({"gone": bytearray(b"x"), "a.new": bytearray()})
+    disk.remove("gone")
+    with pytest.raises(StopIteration):
+        work(disk).send(None)
+    assert {name: disk.read(name) for name in disk.names()} == {"b": b"new", "c": b"123\0"}
+    assert disk.read("gone") is None
+    with pytest.raises(FileNotFoundError):
+        disk.rename("missing", "d")
+
+
+# --- what the cluster says of one -------------------------------------------------------------------------------------
+
+
+def test_a_node_says_of_an_empty_disk_that_it_has_no_group_and_of_a_broken_one_that_it_would_not_start() -> None:
+    assert recoverable(ARGUMENTS, ImageDisk({}), Rng(1)) == []
+    (line,) = recoverable(ARGUMENTS, ImageDisk({"node": bytearray(b"nonsense")}), Rng(1))
+    assert (line.event, line.group) == ("unrecoverable", "metadata")
+    assert line.problem is not None
+    assert "node" in line.problem
+
+
+def test_a_node_says_which_term_vote_and_log_it_would_find() -> None:
+    disk = ImageDisk({})
+
+    async def make() -> None:
+        log = await open_node_log(disk, parse(ARGUMENTS)[0].member, Rng(1), lambda _: None)
+        await log.create("metadata", ["n1", "n2"])
+        await log.create("q1", ["n1"], 2)
+
+    with pytest.raises(StopIteration):
+        make().send(None)
+    found = recoverable(ARGUMENTS, disk, Rng(1))
+    assert [(line.event, line.group, line.term, line.last, line.log_term) for line in found] == [
+        ("recoverable", "metadata", 0, 0, 0),
+        ("recoverable", "q1#2", 0, 0, 0),
+    ]
+
+
+def test_marks_that_are_passed_meanwhile_do_not_count() -> None:
+    seen: list[str] = []
+    with counted() as counts, heard(seen.append):
+        with unnoticed():
+            reached("segment written")
+        assert (counts["segment written"], seen) == (0, [])
+        reached("segment written")
+        assert (counts["segment written"], seen) == (1, ["segment written"])
+
+
+# --- in a run ---------------------------------------------------------------------------------------------------------
+
+OPTIONS: dict[str, Any] = {
+    "workload": "register",
+    "nemesis": "none",
+    "interval": 4.0,
+    "op_timeout": 1.0,
+    "recovery": 20.0,
+    "system": "metadata",
+    "backend": "sim",
+    "nodes": "3",
+    "concurrency": "2n",
+    "rate": 100.0,
+    "time_limit": 5.0,
+    "world": "lan",
+    "settings": "snapshot-interval=16,checkpoint-interval=8",
+    "seed": 1,
+}
+
+
+def run(bug: str = "", **options: Any) -> tuple[list[dict[str, Any]], Verdict, str]:
+    left = simulate(compose(RunOptions.of(**(OPTIONS | options), bug=bug)))
+    assert left.failure is None
+    rows = left.telemetry.to_pylist()
+    return rows, Durability().check(left.history, left.telemetry, {}), left.history_hash
+
+
+def test_each_node_is_looked_at_and_would_have_kept_its_promises() -> None:
+    rows, verdict, _ = run()
+    looks = [row for row in rows if row["event"] == "recoverable"]
+    assert {row["node"] for row in looks} == {"n1", "n2", "n3"}
+    assert max(row["last_index"] for row in looks) > 100
+    assert verdict.valid == "true"
+    assert verdict.figures["images"] >= 30
+
+
+def test_looking_changes_nothing_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _, history = run(nemesis="power,kill", interval=1.0)
+    monkeypatch.setattr(images, "AT_ONCE", -1000)
+    plain, _, same = run(nemesis="power,kill", interval=1.0)
+    assert history == same
+    assert [row for row in rows if "recoverable" not in row["event"]] == plain
+
+
+@pytest.mark.parametrize(("bug", "anomaly"), [("M15", "log-forgotten"), ("M01", "vote-forgotten")])
+def test_a_promise_before_the_sync_is_seen_without_any_fault(bug: str, anomaly: str) -> None:
+    _, verdict, _ = run(bug)
+    assert verdict.anomalies == (anomaly,)
+
+
+def test_a_checkpoint_that_takes_the_log_s_place_before_its_sync_is_seen_without_any_fault() -> None:
+    rows, verdict, _ = run("M41")
+    assert "unrecoverable" in verdict.anomalies
+    assert any(row["event"] == "unrecoverable" for row in rows)
