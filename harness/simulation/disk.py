@@ -256,6 +256,7 @@ class SimDisk:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
         if self._fault is None:
             inode.append(data)
+            self.watch(f"append {_sort(name)}")
             return
         self._require_writable(name)
         if data and self._fault.full:
