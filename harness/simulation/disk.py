@@ -18,7 +18,7 @@ import asyncio
 import errno
 from asyncio import Lock
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,8 @@ from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.simulation.inodes import Directory, Inode
 
 Sleep: TypeAlias = Callable[[int], Awaitable[None]]
+Left: TypeAlias = Literal["nothing", "drawn", "all but a gap"]
+"""What a loss of power leaves of what is not durable."""
 
 _NS_PER_MS: Final = 1_000_000
 _SCRATCH_SUFFIX: Final = ".new"
@@ -124,15 +126,20 @@ class SimDisk:
             self.counters[what] += count
         return outcome
 
-    def image(self, rng: Rng, *, harsh: bool) -> dict[str, bytearray]:
-        """The files as a loss of power would leave them now, by name; the disk stays as it is.
+    def image(self, rng: Rng, left: Left) -> dict[str, bytearray]:
+        """The files as a loss of power could leave them now, by name; the disk stays as it is.
 
         Args:
             rng: decides what is left, from a stream that is not the disk's own.
-            harsh: leave nothing that is not durable; otherwise parts of it are drawn, as in `power_loss`.
+            left: of what is not durable: "nothing"; what is "drawn", as in `power_loss`; or "all but a gap" of one
+                sector in each file, as if later writes had overtaken it.
         """
-        left = self._directory.image(None if harsh else rng)
-        return {name: left[name].harshest() if harsh else left[name].image(rng) for name in sorted(left)}
+        directory = self._directory
+        if left == "nothing":
+            return {name: inode.harshest() for name, inode in sorted(directory.durable.items())}
+        if left == "drawn":
+            return {name: inode.image(rng) for name, inode in sorted(directory.image(rng).items())}
+        return {name: inode.with_gap(rng) for name, inode in sorted(directory.names.items())}
 
     def give(self, fault: DiskFault | None) -> dict[str, Any]:
         """Give it this fault instead of the one that it has; None for none.

@@ -19,16 +19,17 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation.disk import SimDisk, is_scratch
+from splitbrain.harness.simulation.disk import Left, SimDisk, is_scratch
 
-AT_ONCE: Final = 12
-EVERY_NS: Final = 2_000_000_000
+AT_ONCE: Final = 8
+EVERY_NS: Final = 1_500_000_000
 """Copies in a life of a node: so many at its beginning, and one more after each such time (to recover from one takes a
 millisecond or two)."""
 
 _LINE: Final = "line"
-_HARSH: Final = 0.5
-"""Of the copies, how many lose all that is not durable, and nothing else: with the others, parts of it are left."""
+_OFTEN: Final[Mapping[str, int]] = {_LINE: 4}
+"""What is looked at so many times as often as the rest: a promise is made in lines."""
+_KINDS: Final[tuple[Left, ...]] = ("nothing", "nothing", "drawn", "drawn", "all but a gap")
 
 Recover: TypeAlias = Callable[["ImageDisk", Rng], Sequence[Mapping[str, Any]]]
 
@@ -89,7 +90,7 @@ class CrashImages:
         if recover is None or not self._spoke:
             return
         times = self._times[what] = self._times.get(what, 0) + 1
-        if self._rng.random() * times < 1.0 and self._looks < self._allowed():
+        if self._rng.random() * times < _OFTEN.get(what, 1) and self._looks < self._allowed():
             self._looks += 1
             self._look(recover)
 
@@ -97,7 +98,7 @@ class CrashImages:
         return AT_ONCE + (self._now_ns() - self._began_ns) // EVERY_NS
 
     def _look(self, recover: Recover) -> None:
-        image = ImageDisk(self._disk.image(self._rng, harsh=self._rng.random() < _HARSH))
+        image = ImageDisk(self._disk.image(self._rng, self._rng.choice(_KINDS)))
         for found in recover(image, self._rng):
             problem = found.get("problem")
             if problem is not None:

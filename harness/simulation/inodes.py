@@ -162,6 +162,18 @@ class Inode:
         copy.power_loss(rng)
         return copy.data
 
+    def with_gap(self, rng: Rng) -> bytearray:
+        """What would be left if all were written but one sector of those that are not durable."""
+        left = bytearray(self.data)
+        begin = self.durable.shared
+        dirty = range(begin // self._sector * self._sector, len(left), self._sector)
+        if dirty:
+            at = rng.choice(dirty)
+            first, last = max(at, begin), min(at + self._sector, len(left))
+            before = self.durable.tail[first - begin : last - begin]
+            left[first:last] = before + bytes(last - first - len(before))
+        return left
+
     def _forget_rot(self, start: int) -> None:
         """Remove the rot at offsets from `start` on: the data there is rewritten, or cut off."""
         for sector in [sector for sector, (offset, _) in self.rot.items() if offset >= start]:
@@ -236,10 +248,10 @@ class Directory:
         self.names = dict(self.durable)
         return pending - kept
 
-    def image(self, rng: Rng | None) -> dict[str, Inode]:
-        """Which files would be left: the durable names, and with `rng` some of the changes since."""
+    def image(self, rng: Rng) -> dict[str, Inode]:
+        """Which files a loss of power might leave; nothing is lost."""
         left = dict(self.durable)
-        if rng is not None and self._pending:
+        if self._pending:
             for change in self._pending[: rng.between(0, len(self._pending))]:
                 _apply(left, change)
         return left
