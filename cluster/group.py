@@ -35,9 +35,10 @@ from splitbrain.cluster.projection import CatchingUp
 from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
 from splitbrain.cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.readfacts import ReadFacts
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -118,6 +119,13 @@ class Group:
                 projections=self.projections,
                 log=LogChain(self._raft.log, lambda: self._store.chain),
             ),
+        )
+        self._read_facts = ReadFacts(
+            self._raft,
+            self._raft.configuration.voters,
+            clock.monotonic_ns,
+            raft.lease_ns if raft.lease_reads else None,
+            self._telemetry.read,
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
         self.requests = Requests(self._name, place, self, self._waits)
@@ -225,7 +233,12 @@ class Group:
                 self._effects = None
                 return None
             event = inbox.next()
-            self._sender = event.sender if type(event) is Received else None
+            self._sender = None
+            if type(event) is Received:
+                self._sender = event.sender
+                self._read_facts.received(event)
+            elif type(event) is Read:
+                event.ref.arrival = self._read_facts.arrived(event)
             effects = None if event is None else iter(raft.handle(event))
 
     def _take_turn(self) -> None:
@@ -431,7 +444,7 @@ class Group:
             fx.Send: self._send,
             fx.SendChunk: self._send_chunk,
             fx.Apply: self._store_work.apply,
-            fx.ReadReady: self._store_work.add if M29 not in self._config.bugs else self._read,
+            fx.ReadReady: self._read_ready,
             fx.Appended: requests.appended,
             fx.Rejected: requests.rejected,
             fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
@@ -462,10 +475,12 @@ class Group:
         # Followers in step are sent the very same message.
         sent, message = self._sent, effect.message
         if sent is None or sent[0] is not message:
+            self._read_facts.sent(message)
             sent = self._sent = (message, wire.encode_peer(message, self._name))
         self._links.send(effect.to, sent[1])
 
     def _send_chunk(self, effect: fx.SendChunk) -> None:
+        self._read_facts.round_sent(effect.term, effect.round)
         self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect), self._name))
 
     async def _install(self, effect: fx.InstallSnapshot) -> None:
@@ -545,6 +560,15 @@ class Group:
             # Of a large state that is not due a checkpoint may be promoted; nothing is written.
             self._snapshots.applied(last, self._store.dump)
 
+    def _read_ready(self, effect: fx.ReadReady) -> None:
+        if effect.ref.arrival is not None:
+            # Now, and not when the store comes to it: answers that come until then do not speak for the read.
+            self._read_facts.ready(effect, effect.ref.arrival)
+        if M29 in self._config.bugs:
+            self._read(effect)
+        else:
+            self._store_work.add(effect)
+
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
         assert is_current, "a read would miss what was committed before it"
@@ -569,6 +593,7 @@ class Group:
         voters = f"members {', '.join(effect.configuration.voters)}"
         self._log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
         self._links.open(effect.configuration.members)
+        self._read_facts.voters_changed(effect.configuration.voters)
         self._telemetry.members()
 
     def _rebuild(self) -> None:
