@@ -120,18 +120,18 @@ class Group:
                 log=LogChain(self._raft.log, lambda: self._store.chain),
             ),
         )
-        self._read_facts = ReadFacts(
-            self._raft,
-            self._raft.configuration.voters,
-            clock.monotonic_ns,
-            raft.lease_ns if raft.lease_reads else None,
-            self._telemetry.read,
-        )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
         self.requests = Requests(self._name, place, self, self._waits)
         self._low = LowCommands()
         self._notices = Notices()
         self._inbox = Inbox(self._low)
+        self._read_facts = ReadFacts(
+            self._raft,
+            self._raft.configuration.voters,
+            clock.monotonic_ns,
+            raft.election_min_ms if raft.lease_reads else None,
+            self._telemetry.read,
+        )
         self._store_work = StoreWork(lambda: self._store, self._use_store, self._inbox.wake, config.apply_slice)
         self._snapshots = Snapshotting(
             self._storage,

@@ -13,8 +13,9 @@ answered (for the leader itself, that one), and by names that no member can have
     #commit    the leader's commit index when the read came
     #sent      the newest round of this term that was sent to anyone
     #unsent    how many answers of this term were to a round that had not been sent
-    #lease     of a read that a lease may answer: how long a lease lasts, in ns, and with it:
-    #age:n2    how long before the read came the newest round that n2 answered was first sent, in ns; of the leader 0
+    #lease     of a read that a lease may answer: how long a lease may last, in ns, and with it:
+    #age:n2    how long before the read came the newest round that n2 answered was first sent, in ns; of the leader the
+               time of the answer counts, which is negative: it is told nothing, and promises until now
     #left      how long the leader took its lease to last when the read came, in ns; missing if it took it for none
     #changed   for how long the voters had been these when the read came, in ns; missing if they never were others
     #handed    1 if the leader had asked another member to take over in this term, else 0
@@ -41,6 +42,9 @@ from splitbrain.cluster.raft.messages import (
 
 INTERVAL_NS: Final = 100_000_000
 """In this time only one of several reads for which the same speaks is reported."""
+
+LEASE_NS_PER_MS: Final = 750_000
+"""A lease is three quarters of the shortest election timeout. Not taken from `Config.lease_ns`, which may be wrong."""
 
 REMEMBERED: Final = 4096
 """Rounds whose times of sending are remembered; a leader that hears no majority for so many heartbeats steps down."""
@@ -73,7 +77,8 @@ class ReadFacts:
         raft: the member. Only its term, its commit index and what it takes its lease for are asked.
         voters: with which it begins.
         clock: monotonic, in ns.
-        lease_ns: how long a lease lasts; None if there are none.
+        election_min_ms: the shortest time after which a member that hears no leader stands for election; None if there
+            are no leases.
         report: takes the round that a read needed, and what is known of it: `counted_index` and `counted`, see above.
     """
 
@@ -82,13 +87,13 @@ class ReadFacts:
         raft: Raft,
         voters: Sequence[NodeId],
         clock: Callable[[], int],
-        lease_ns: int | None,
+        election_min_ms: int | None,
         report: Callable[[int, dict[str, int]], None],
     ) -> None:
         self._raft = raft
         self._voters = tuple(voters)
         self._clock = clock
-        self._lease_ns = lease_ns
+        self._lease_ns = None if election_min_ms is None else election_min_ms * LEASE_NS_PER_MS
         self._report = report
         self._changed_ns: int | None = None
         self._kinds: set[tuple[object, ...]] = set()
@@ -166,16 +171,16 @@ class ReadFacts:
         """A read is to be answered: report what speaks for it, if nothing like that was reported just now."""
         # Of an earlier term, all rounds of this one began after it.
         needed = arrival.needed if arrival.term == self._term else 1
-        kind = self._kind(effect, arrival, needed)
         now_ns = self._clock()
+        kind = self._kind(effect, arrival, needed, now_ns)
         if now_ns >= self._next_ns:
             self._next_ns = now_ns + INTERVAL_NS
             self._kinds.clear()
         if kind not in self._kinds:
             self._kinds.add(kind)
-            self._report(needed, self._facts(effect, arrival, needed))
+            self._report(needed, self._facts(effect, arrival, needed, now_ns))
 
-    def _kind(self, effect: ReadReady, arrival: Arrival, needed: int) -> tuple[object, ...]:
+    def _kind(self, effect: ReadReady, arrival: Arrival, needed: int, now_ns: int) -> tuple[object, ...]:
         """What distinguishes reads that are worth a line each."""
         answered, own = self._answered, self._raft.node
         holders = sum([voter == own or answered.get(voter, 0) >= needed for voter in self._voters])
@@ -183,7 +188,7 @@ class ReadFacts:
         if self._lease_ns is None or arrival.mode != "lease":
             return common
         oldest_ns = arrival.now_ns - self._lease_ns
-        times = [arrival.now_ns if v == own else self._answered_ns.get(v, oldest_ns) for v in self._voters]
+        times = [now_ns if v == own else self._answered_ns.get(v, oldest_ns) for v in self._voters]
         times.sort(reverse=True)
         # Where a majority promised something, until when: what it takes the lease for must not be later.
         promised_ns = times[len(times) // 2] + self._lease_ns if times else 0
@@ -191,7 +196,7 @@ class ReadFacts:
         longer = ends_ns is not None and ends_ns > promised_ns
         return (*common, arrival.now_ns < promised_ns, longer, ends_ns is None, self._handed)
 
-    def _facts(self, effect: ReadReady, arrival: Arrival, needed: int) -> dict[str, int]:
+    def _facts(self, effect: ReadReady, arrival: Arrival, needed: int, now_ns: int) -> dict[str, int]:
         own = self._raft.node
         facts = {voter: needed if voter == own else self._answered.get(voter, 0) for voter in self._voters}
         facts |= {
@@ -201,16 +206,16 @@ class ReadFacts:
             f"{SEPARATOR}unsent": self._unsent,
         }
         if self._lease_ns is not None and arrival.mode == "lease":
-            facts |= self._facts_of_lease(arrival, self._lease_ns)
+            facts |= self._facts_of_lease(arrival.now_ns, self._lease_ns, now_ns)
         return facts
 
-    def _facts_of_lease(self, arrival: Arrival, lease_ns: int) -> dict[str, int]:
-        now_ns, ends_ns = arrival.now_ns, self._raft.lease_ends_ns
+    def _facts_of_lease(self, came_ns: int, lease_ns: int, now_ns: int) -> dict[str, int]:
+        ends_ns = self._raft.lease_ends_ns
         facts = {f"{SEPARATOR}lease": lease_ns, f"{SEPARATOR}handed": int(self._handed)}
         told_ns = self._answered_ns | {self._raft.node: now_ns}
-        facts |= {f"{SEPARATOR}age:{voter}": now_ns - told_ns[voter] for voter in self._voters if voter in told_ns}
+        facts |= {f"{SEPARATOR}age:{voter}": came_ns - told_ns[voter] for voter in self._voters if voter in told_ns}
         if ends_ns is not None:
-            facts[f"{SEPARATOR}left"] = ends_ns - now_ns
+            facts[f"{SEPARATOR}left"] = ends_ns - came_ns
         if self._changed_ns is not None:
-            facts[f"{SEPARATOR}changed"] = now_ns - self._changed_ns
+            facts[f"{SEPARATOR}changed"] = came_ns - self._changed_ns
         return facts

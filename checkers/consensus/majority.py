@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
 from splitbrain.checkers.verdict import Partition, Verdict
-from splitbrain.results.arrow import array, compute
+from splitbrain.results.arrow import compute
 from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
@@ -42,9 +42,8 @@ class CommitMajority:
             HistoryFormatError: a row does not say what was counted in the form above.
         """
         refuse_options(self.name, options)
-        of_commits = telemetry.filter(compute.equal(telemetry["event"], literal("commit")))
-        reported = of_commits.filter(array(of_commits.column("counted_index").is_valid()))
-        commits = [_Commit.of(row) for row in rows(reported)]
+        reported = telemetry.filter(compute.equal(telemetry["event"], literal("commit")))
+        commits = [_Commit.of(row) for row in rows(reported) if row.counted_index is not None]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]
         return Verdict(
             checker=self.name,

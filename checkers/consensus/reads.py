@@ -152,47 +152,50 @@ class _Read(NamedTuple):
             yield self._finding(
                 "read-below-commit",
                 "Read below the commit index",
-                f"as of entry {index}, and had committed entry {facts['#commit']} when the read came",
+                f" as of entry {index}, although it had committed entry {facts['#commit']} when the read came",
             )
         if self.began is not None and index < self.began:
             yield self._finding(
                 "read-before-noop",
                 "Read before the first entry of the term was committed",
-                f"as of entry {index}, and its term begins with entry {self.began}",
+                f" as of entry {index}, although its term begins with entry {self.began}",
             )
         if facts["#unsent"]:
             yield self._finding(
                 "answered-unsent-round",
                 "Answer to a round that was not sent",
-                f"and in this term had got {counted(facts['#unsent'], 'answer')} to rounds that it had not sent yet",
+                f", and in this term had got {counted(facts['#unsent'], 'answer')} to rounds that it had not sent yet",
             )
         yield from self._findings_of_lease(on_lease=on_lease)
 
     def _findings_of_lease(self, *, on_lease: bool) -> Iterator[dict[str, Any]]:
         left, allowed = self.facts.get("#left", 0), max(self.left_ns or 0, 0)
         if self.facts.get("#handed") and (on_lease or left > 0):
-            how = "by its lease" if on_lease else f"and took its lease to last for {_ms(left)} more"
+            how = " by its lease" if on_lease else f" and took its lease to last {_ms(left)} more"
             yield self._finding(
                 "lease-after-handover",
                 "Lease trusted after a handover",
-                f"{how}, and had asked another member to take over in this term",
+                f"{how}, although it had asked another member to take over in this term",
             )
         elif left > allowed and not self.is_of_voters_before:
             yield self._finding(
                 "lease-too-long",
                 "Lease too long",
-                f"and took its lease to last for {_ms(left)} more; by what a majority of the voters "
-                f"{', '.join(self.answered)} had answered it lasted for {_ms(allowed)}",
+                f" and took its lease to last {_ms(left)} more; by what a majority of the voters "
+                f"{', '.join(self.answered)} had answered, it lasted {_ms(allowed)} more",
             )
 
     def _who_answered(self) -> str:
         by = f"only {', '.join(self.holders)}" if self.holders else "no voter"
         lease = ""
         if "#lease" in self.facts:
-            over = self.left_ns
-            lease = ", and " + ("no lease had begun" if over is None else f"the lease was over since {_ms(-over)}")
+            left = self.left_ns
+            ended = (
+                "no lease had begun" if left is None else f"no lease held: the last one had ended {_ms(-left)} before"
+            )
+            lease = f", and {ended}"
         return (
-            f"and {by} of the voters {', '.join(self.answered)} had answered round {self.needed} of its term, the "
+            f", and {by} of the voters {', '.join(self.answered)} had answered round {self.needed} of its term, the "
             f"first that began after the read came, or a later one{lease}"
         )
 
@@ -201,7 +204,7 @@ class _Read(NamedTuple):
         return {
             "anomaly": anomaly,
             "sentence": (
-                f"{name}: {row.node}{of_group(row.group)} answered a read in term {row.term} ({row.at}) {what}."
+                f"{name}: {row.node}{of_group(row.group)} answered a read in term {row.term} ({row.at}){what}."
             ),
             "by": row.node,
             "row": row.shown(),
@@ -237,5 +240,5 @@ def _sentence(found: list[dict[str, Any]], judged: list[_Read]) -> str:
     if not judged:
         return "Nothing was judged: no leader reported what speaks for a read."
     on_lease = sum(read.on_lease for read in judged)
-    held = f", {on_lease} of them by a lease that held" if on_lease else ""
+    held = f", {on_lease} of them by a lease" if on_lease else ""
     return f"{counted(len(judged), 'read')} of leaders had been confirmed by a majority of the voters{held}."
