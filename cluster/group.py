@@ -37,8 +37,8 @@ from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import Message, NodeId
-from splitbrain.cluster.readfacts import ReadFacts
+from splitbrain.cluster.raft.messages import Append, Message, NodeId, TimeoutNow
+from splitbrain.cluster.readfacts import ANSWERS, ReadFacts
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -236,7 +236,9 @@ class Group:
             self._sender = None
             if type(event) is Received:
                 self._sender = event.sender
-                self._read_facts.received(event)
+                answer: Any = event.message
+                if type(answer) in ANSWERS:
+                    self._read_facts.answered(event.sender, answer)
             elif type(event) is Read:
                 event.ref.arrival = self._read_facts.arrived(event)
             effects = None if event is None else iter(raft.handle(event))
@@ -475,7 +477,8 @@ class Group:
         # Followers in step are sent the very same message.
         sent, message = self._sent, effect.message
         if sent is None or sent[0] is not message:
-            self._read_facts.sent(message)
+            if type(message) is Append or type(message) is TimeoutNow:
+                self._read_facts.sent(message)
             sent = self._sent = (message, wire.encode_peer(message, self._name))
         self._links.send(effect.to, sent[1])
 

@@ -4,7 +4,7 @@ Nothing in here is asked of consensus: not what it counts, nor what it concludes
 with these facts, and a checker that judges by them (`read-majority`) sees it at the first read, although a client sees
 a stale answer only if another leader has committed meanwhile.
 
-Of each linearizable read at most one line in 100 ms says the following, and further ones where it was otherwise (fewer
+Of linearizable reads at most one line in 250 ms says the following, and further ones where it was otherwise (fewer
 voters had answered, a lease was at its end, and so on). `counted_index` is the round that the read needs: the first one
 that began after it came. In `counted` are, for each voter in force, the newest round of the leader's term that it has
 answered (for the leader itself, that one), and by names that no member can have:
@@ -28,19 +28,18 @@ from typing import Final, Literal, NamedTuple
 
 from splitbrain.cluster.members import SEPARATOR
 from splitbrain.cluster.raft.effects import ReadReady
-from splitbrain.cluster.raft.events import Read, Received
+from splitbrain.cluster.raft.events import Read
 from splitbrain.cluster.raft.machine import Raft
 from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
     AppendReply,
-    Message,
     NodeId,
     SnapshotReply,
     TimeoutNow,
 )
 
-INTERVAL_NS: Final = 100_000_000
+INTERVAL_NS: Final = 250_000_000
 """In this time only one of several reads for which the same speaks is reported."""
 
 LEASE_NS_PER_MS: Final = 750_000
@@ -49,7 +48,8 @@ LEASE_NS_PER_MS: Final = 750_000
 REMEMBERED: Final = 4096
 """Rounds whose times of sending are remembered; a leader that hears no majority for so many heartbeats steps down."""
 
-_ANSWERS: Final = frozenset({AppendReply, AppendRefusal, SnapshotReply})
+ANSWERS: Final = frozenset({AppendReply, AppendRefusal, SnapshotReply})
+"""Messages that confirm a round."""
 
 
 class Arrival(NamedTuple):
@@ -109,15 +109,16 @@ class ReadFacts:
         self._unsent = 0
         self._handed = False
         self._kinds.clear()
+        self._holders = (0, 0)
 
     # --- what happens -----------------------------------------------------------------------------------------
 
-    def sent(self, message: Message) -> None:
-        """A message goes to one peer or to several."""
+    def sent(self, message: Append | TimeoutNow) -> None:
+        """A message of a leader goes to one peer or to several."""
         if type(message) is Append:
             if message.round > self._sent or message.term != self._term:
                 self.round_sent(message.term, message.round)
-        elif type(message) is TimeoutNow:
+        else:
             self._lead(message.term)
             self._handed = True
 
@@ -137,17 +138,14 @@ class ReadFacts:
         if term != self._term:
             self._enter(term)
 
-    def received(self, event: Received) -> None:
-        """A message came, and is about to be handled."""
-        message, sender = event.message, event.sender
-        if type(message) not in _ANSWERS:
-            return
-        assert isinstance(message, (AppendReply, AppendRefusal, SnapshotReply))
+    def answered(self, sender: NodeId, message: AppendReply | AppendRefusal | SnapshotReply) -> None:
+        """An answer came, and is about to be handled."""
         read_round = message.round
         if message.term != self._term or read_round <= self._answered.get(sender, 0):
             return
         self._unsent += read_round > self._sent
         self._answered[sender] = read_round
+        self._holders = (0, 0)
         if (sent_ns := self._sent_ns.get(read_round)) is not None:
             self._answered_ns[sender] = sent_ns
 
@@ -155,6 +153,7 @@ class ReadFacts:
         """Others may be in force."""
         if tuple(voters) != self._voters:
             self._voters = tuple(voters)
+            self._holders = (0, 0)
             self._changed_ns = self._clock()
 
     def arrived(self, event: Read) -> Arrival | None:
@@ -182,12 +181,12 @@ class ReadFacts:
 
     def _kind(self, effect: ReadReady, arrival: Arrival, needed: int, now_ns: int) -> tuple[object, ...]:
         """What distinguishes reads that are worth a line each."""
-        answered, own = self._answered, self._raft.node
-        holders = sum([voter == own or answered.get(voter, 0) >= needed for voter in self._voters])
-        common = holders, effect.index >= arrival.commit, self._unsent > 0
+        if self._holders[0] != needed:  # those that were ready at one time needed the same
+            self._holders = (needed, self._count(needed))
+        common = self._holders[1], effect.index >= arrival.commit, self._unsent > 0
         if self._lease_ns is None or arrival.mode != "lease":
             return common
-        oldest_ns = arrival.now_ns - self._lease_ns
+        own, oldest_ns = self._raft.node, arrival.now_ns - self._lease_ns
         times = [now_ns if v == own else self._answered_ns.get(v, oldest_ns) for v in self._voters]
         times.sort(reverse=True)
         # Where a majority promised something, until when: what it takes the lease for must not be later.
@@ -195,6 +194,10 @@ class ReadFacts:
         ends_ns = self._raft.lease_ends_ns
         longer = ends_ns is not None and ends_ns > promised_ns
         return (*common, arrival.now_ns < promised_ns, longer, ends_ns is None, self._handed)
+
+    def _count(self, needed: int) -> int:
+        answered, own = self._answered, self._raft.node
+        return sum([voter == own or answered.get(voter, 0) >= needed for voter in self._voters])
 
     def _facts(self, effect: ReadReady, arrival: Arrival, needed: int, now_ns: int) -> dict[str, int]:
         own = self._raft.node

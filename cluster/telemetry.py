@@ -32,7 +32,7 @@ Events:
                   member that sent it
     vote          the node voted in `term`; `leader` is the node that it voted for
     commit        more was committed, at most every 100 ms
-    read          the leader is about to answer a linearizable read, at most one of its kind every 100 ms
+    read          the leader is about to answer a linearizable read, at most one of its kind every 250 ms
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
     first         the log has just got an entry of a term of which it had none before; `log_index` is that entry

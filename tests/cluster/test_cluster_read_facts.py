@@ -22,8 +22,8 @@ from splitbrain.cluster.raft.events import (
     Transfer,
     Written,
 )
-from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotReply
-from splitbrain.cluster.readfacts import INTERVAL_NS, Arrival, ReadFacts
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, SnapshotReply, TimeoutNow
+from splitbrain.cluster.readfacts import ANSWERS, INTERVAL_NS, Arrival, ReadFacts
 from tests.cluster.raft.single import leader, ready_leader
 from tests.cluster.support import FAST, World, both, in_cluster
 from tests.cluster.test_cluster_trace import telemetry
@@ -49,14 +49,16 @@ class Member:
     def handle(self, event: Event) -> list[str]:
         """The reads that are to be answered."""
         if isinstance(event, Received):
-            self.facts.received(event)
+            answer: Any = event.message
+            if type(answer) in ANSWERS:
+                self.facts.answered(event.sender, answer)
         elif isinstance(event, Read):
             self._arrivals[event.ref] = self.facts.arrived(event)
         ready: list[str] = []
         for effect in self.raft.handle(event):
             match effect:
-                case Send():
-                    self.facts.sent(effect.message)
+                case Send(message=Append() | TimeoutNow() as message):
+                    self.facts.sent(message)
                 case SendChunk():
                     self.facts.round_sent(effect.term, effect.round)
                 case MembersChanged():
@@ -113,7 +115,7 @@ def test_a_read_that_comes_during_a_round_needs_the_next_one() -> None:
     member.read("first")
     assert member.read("second") == []
     assert member.answers("n3", 1) == ["first"]
-    member.later(100)
+    member.later(250)
     assert member.answers("n3", 2) == ["second"]
     assert [needed for needed, _ in member.said] == [1, 2]
 
@@ -165,13 +167,13 @@ def test_a_member_that_is_alone_needs_nobody() -> None:
     assert member.said == [(1, {"n1": 1, "#index": 1, "#commit": 1, "#sent": 0, "#unsent": 0})]
 
 
-def test_of_reads_for_which_the_same_speaks_one_in_100_ms_is_reported() -> None:
+def test_of_reads_for_which_the_same_speaks_one_in_250_ms_is_reported() -> None:
     member = Member(ready_leader(voters=THREE))
     for read_round in range(1, 11):
         member.read()
         member.answers("n2", read_round)
-        member.later(20)
-    assert INTERVAL_NS == 100 * MS
+        member.later(50)
+    assert INTERVAL_NS == 250 * MS
     assert [needed for needed, _ in member.said] == [1, 6]
 
 
