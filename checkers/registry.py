@@ -117,6 +117,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:CommitMajority",
             "a leader commits only what a majority of the voters acknowledged as durable",
         ),
+        "read-majority": (
+            "splitbrain.checkers.consensus:ReadMajority",
+            "a leader answers a read on a majority's word that was asked for after the read came, or on a lease",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

@@ -35,9 +35,10 @@ from splitbrain.cluster.projection import CatchingUp
 from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.raft.messages import Append, Message, NodeId, TimeoutNow
+from splitbrain.cluster.readfacts import ANSWERS, ReadFacts
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -124,6 +125,13 @@ class Group:
         self._low = LowCommands()
         self._notices = Notices()
         self._inbox = Inbox(self._low)
+        self._read_facts = ReadFacts(
+            self._raft,
+            self._raft.configuration.voters,
+            clock.monotonic_ns,
+            raft.election_min_ms if raft.lease_reads else None,
+            self._telemetry.read,
+        )
         self._store_work = StoreWork(lambda: self._store, self._use_store, self._inbox.wake, config.apply_slice)
         self._snapshots = Snapshotting(
             self._storage,
@@ -225,7 +233,14 @@ class Group:
                 self._effects = None
                 return None
             event = inbox.next()
-            self._sender = event.sender if type(event) is Received else None
+            self._sender = None
+            if type(event) is Received:
+                self._sender = event.sender
+                answer: Any = event.message
+                if type(answer) in ANSWERS:
+                    self._read_facts.answered(event.sender, answer)
+            elif type(event) is Read:
+                event.ref.arrival = self._read_facts.arrived(event)
             effects = None if event is None else iter(raft.handle(event))
 
     def _take_turn(self) -> None:
@@ -431,7 +446,7 @@ class Group:
             fx.Send: self._send,
             fx.SendChunk: self._send_chunk,
             fx.Apply: self._store_work.apply,
-            fx.ReadReady: self._store_work.add if M29 not in self._config.bugs else self._read,
+            fx.ReadReady: self._read_ready,
             fx.Appended: requests.appended,
             fx.Rejected: requests.rejected,
             fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
@@ -462,10 +477,13 @@ class Group:
         # Followers in step are sent the very same message.
         sent, message = self._sent, effect.message
         if sent is None or sent[0] is not message:
+            if type(message) is Append or type(message) is TimeoutNow:
+                self._read_facts.sent(message)
             sent = self._sent = (message, wire.encode_peer(message, self._name))
         self._links.send(effect.to, sent[1])
 
     def _send_chunk(self, effect: fx.SendChunk) -> None:
+        self._read_facts.round_sent(effect.term, effect.round)
         self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect), self._name))
 
     async def _install(self, effect: fx.InstallSnapshot) -> None:
@@ -545,6 +563,15 @@ class Group:
             # Of a large state that is not due a checkpoint may be promoted; nothing is written.
             self._snapshots.applied(last, self._store.dump)
 
+    def _read_ready(self, effect: fx.ReadReady) -> None:
+        if effect.ref.arrival is not None:
+            # Now, and not when the store comes to it: answers that come until then do not speak for the read.
+            self._read_facts.ready(effect, effect.ref.arrival)
+        if M29 in self._config.bugs:
+            self._read(effect)
+        else:
+            self._store_work.add(effect)
+
     def _read(self, effect: fx.ReadReady) -> None:
         is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
         assert is_current, "a read would miss what was committed before it"
@@ -569,6 +596,7 @@ class Group:
         voters = f"members {', '.join(effect.configuration.voters)}"
         self._log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
         self._links.open(effect.configuration.members)
+        self._read_facts.voters_changed(effect.configuration.voters)
         self._telemetry.members()
 
     def _rebuild(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.readfacts import Arrival
 from splitbrain.cluster.runtime import Timer
 from splitbrain.cluster.tree import Query
 from splitbrain.cluster.wire import (
@@ -49,11 +50,13 @@ class Pending:
         timer: ends the wait.
         awaited: what `Waits.add` gave for the entry that it waits for, 0 if it waits for none.
         answered: whether it was.
+        arrival: of a read at the leader, how it was when consensus took it up, for telemetry.
     """
 
     __slots__ = (
         "answer",
         "answered",
+        "arrival",
         "asked",
         "awaited",
         "body",
@@ -89,6 +92,7 @@ class Pending:
         self.timer: Timer | None = None
         self.awaited = 0
         self.answered = False
+        self.arrival: Arrival | None = None
 
     @property
     def is_query(self) -> bool:

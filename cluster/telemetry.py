@@ -19,7 +19,8 @@ it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "f
 else is said, of the last entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
 and learners, in lines of events "start", "role" and "members". `counted` is what a leader counted when it last
 committed, in lines of event "commit": the last entry that each voter had acknowledged as durable, and the leader itself
-has on its disk, for the commit of `counted_index`.
+has on its disk, for the commit of `counted_index`. In lines of event "read" it is what speaks for a read, and
+`counted_index` the round that the read needed (`splitbrain.cluster.readfacts`).
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -31,6 +32,7 @@ Events:
                   member that sent it
     vote          the node voted in `term`; `leader` is the node that it voted for
     commit        more was committed, at most every 100 ms
+    read          the leader is about to answer a linearizable read, at most one of its kind every 250 ms
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
     first         the log has just got an entry of a term of which it had none before; `log_index` is that entry
@@ -104,7 +106,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
     raised_by: NodeId | None = None
     members: tuple[NodeId, ...] | None = None
     counted_index: int | None = None
-    counted: dict[NodeId, int] | None = None
+    counted: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class _About:
     point: Point | None = None
     raised_by: NodeId | None = None
     names_members: bool = False
-    counted: CommitAdvanced | None = None
+    counted_index: int | None = None
+    counted: dict[str, int] | None = None
 
 
 class Telemetry:
@@ -198,8 +201,8 @@ class Telemetry:
             log=point.chain if point else None,
             raised_by=about.raised_by,
             members=sources.members() if about.names_members else None,
-            counted_index=about.counted.index if about.counted else None,
-            counted=dict(about.counted.counted) if about.counted else None,
+            counted_index=about.counted_index,
+            counted=about.counted,
         )
         return self._encoder.encode(line)
 
@@ -315,11 +318,17 @@ class Telemetry:
     def commit_advanced(self) -> None:
         """Write a line now, or when the last one about a commit is 100 ms old."""
         if self._timer is None:
-            self._write(_About("commit", last=self.durable, counted=self.counted))
+            index, counted = (None, None) if self.counted is None else (self.counted.index, dict(self.counted.counted))
+            self._write(_About("commit", last=self.durable, counted_index=index, counted=counted))
             self.counted = None
             self._timer = self._runtime.clock.call_later(COMMIT_INTERVAL_NS, self._interval_over)
         else:
             self._commit_is_news = True
+
+    def read(self, needed: int, facts: dict[str, int]) -> None:
+        """A read is to be answered that needed a round; what speaks for it (`splitbrain.cluster.readfacts`)."""
+        # No news of a commit is left out because of this line: a commit has its own count.
+        self._runtime.telemetry(self._line(_About("read", last=self.durable, counted_index=needed, counted=facts)))
 
     def _interval_over(self) -> None:
         self._timer = None

@@ -13,6 +13,7 @@ from splitbrain.checkers.consensus.election import ElectionSafety
 from splitbrain.checkers.consensus.majority import CommitMajority
 from splitbrain.checkers.consensus.matching import LogMatching
 from splitbrain.checkers.consensus.progress import CommitMonotonic
+from splitbrain.checkers.consensus.reads import ReadMajority
 from splitbrain.checkers.consensus.removed import RemovedMembers
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "ElectionSafety",
     "LeaderCompleteness",
     "LogMatching",
+    "ReadMajority",
     "RemovedMembers",
     "ReplicaAgreement",
 ]

@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
 from splitbrain.checkers.verdict import Partition, Verdict
-from splitbrain.results.arrow import array
+from splitbrain.results.arrow import compute
+from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
 
 
 class CommitMajority:
-    """Judges every row with a `counted_index`. No options.
+    """Judges every row of event "commit" with a `counted_index`. No options.
 
     Such a row names, in `counted`, each voter of the configuration that was in force when the leader committed that
     index, and how much of the log it had acknowledged: `n1=17 n2=17 n3=12`, the leader itself as far as its own log is
@@ -41,8 +42,8 @@ class CommitMajority:
             HistoryFormatError: a row does not say what was counted in the form above.
         """
         refuse_options(self.name, options)
-        reported = telemetry.filter(array(telemetry.column("counted_index").is_valid()))
-        commits = [_Commit.of(row) for row in rows(reported)]
+        reported = telemetry.filter(compute.equal(telemetry["event"], literal("commit")))
+        commits = [_Commit.of(row) for row in rows(reported) if row.counted_index is not None]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]
         return Verdict(
             checker=self.name,

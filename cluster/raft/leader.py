@@ -99,6 +99,11 @@ class Leadership:
         self._counts_lease_in_ticks = M27 in state.bugs
         self.over = False
 
+    @property
+    def lease_ends_ns(self) -> int | None:
+        """Until when it takes its lease to hold; None if it has none."""
+        return None if self._lease is None else self._lease.ends_ns
+
     def begin(self) -> None:
         """Append the noop that begins the term (RA-9) and send it to all followers."""
         # A later version than that of the log only if there is nobody to ask.

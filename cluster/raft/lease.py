@@ -39,6 +39,11 @@ class Lease:
         """Another member was asked to take over, and followers vote for it at once: never trust a lease again."""
         self._is_void = True
 
+    @property
+    def ends_ns(self) -> int | None:
+        """Until when it holds, by the clock of `began`; None if it is none."""
+        return None if self._is_void else self._ends_ns
+
     def holds(self, now_ns: int) -> bool:
         """Whether no other member can have been elected yet."""
         return self._ends_ns is not None and now_ns < self._ends_ns and not self._is_void

@@ -248,6 +248,11 @@ class Raft:
         """Whether it does not understand the version in force: then it applies nothing more, until it is upgraded."""
         return self._state.commit > self._state.versions.understood
 
+    @property
+    def lease_ends_ns(self) -> int | None:
+        """Until when, by the clock of its events, it takes its lease on the leadership to hold; None if it has none."""
+        return None if self._leadership is None else self._leadership.lease_ends_ns
+
     def version_at(self, index: int) -> int:
         """The version of the state machine that is in force after an entry of the log."""
         return self._state.versions.at(index)

@@ -278,3 +278,14 @@ def test_clocks_and_projections_are_in_every_line() -> None:
     node = Node()
     node.telemetry.rebuild()
     assert node.said("rebuild", "wall", "mono", "group", "projection", "projected") == [(5, 7, "g", "p", "q")]
+
+
+def test_what_speaks_for_a_read_is_said_and_takes_no_news_of_a_commit_away() -> None:
+    node = Node()
+    node.telemetry.commit_advanced()
+    node.telemetry.counted = CommitAdvanced(3, (("n1", 3),))
+    node.telemetry.commit_advanced()
+    node.telemetry.read(5, {"n1": 5, "n2#1": 4, "#index": 3})
+    assert node.said("read", "counted_index", "counted") == [(5, {"n1": 5, "n2#1": 4, "#index": 3})]
+    node.timers[0][1]()
+    assert node.said("commit", "counted_index", "counted")[1:] == [(3, {"n1": 3})]
