@@ -117,6 +117,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:CommitMajority",
             "a leader commits only what a majority of the voters acknowledged as durable",
         ),
+        "acknowledged": (
+            "splitbrain.checkers.consensus:Acknowledged",
+            "a leader counts for a follower only what that acknowledged to it in its term",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

@@ -37,7 +37,7 @@ from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.raft.messages import AppendReply, Message, NodeId
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -114,6 +114,7 @@ class Group:
             Sources(
                 voters=lambda: names(self._raft.configuration.voters),
                 members=lambda: self._raft.members,
+                member=config.member,
                 status=self.status,
                 projections=self.projections,
                 log=LogChain(self._raft.log, lambda: self._store.chain),
@@ -225,7 +226,11 @@ class Group:
                 self._effects = None
                 return None
             event = inbox.next()
-            self._sender = event.sender if type(event) is Received else None
+            self._sender = None
+            if type(event) is Received:
+                self._sender, message = event.sender, event.message
+                if type(message) is AppendReply and message.term == raft.term:
+                    self._telemetry.answered(event.sender, message.durable)
             effects = None if event is None else iter(raft.handle(event))
 
     def _take_turn(self) -> None:
@@ -488,7 +493,7 @@ class Group:
     def _committed(self, effect: fx.CommitAdvanced) -> None:
         self._storage.committed(effect.index)
         if effect.counted:
-            self._telemetry.counted = effect
+            self._telemetry.counts(effect)
         if self._raft.is_outdated and not self._said_outdated:
             self._said_outdated = True
             reached("member is outdated")

@@ -19,7 +19,10 @@ it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "f
 else is said, of the last entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
 and learners, in lines of events "start", "role" and "members". `counted` is what a leader counted when it last
 committed, in lines of event "commit": the last entry that each voter had acknowledged as durable, and the leader itself
-has on its disk, for the commit of `counted_index`.
+has on its disk, for the commit of `counted_index`. In the line of event "acked" before it `counted` is what messages of
+followers said: for each the highest index that it acknowledged as durable, in an answer of this term. It is read where
+messages come in, and consensus has no part in it. Of the commits between two lines the newest is reported, or the first
+one in which a leader counted more for a follower than that.
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -31,6 +34,8 @@ Events:
                   member that sent it
     vote          the node voted in `term`; `leader` is the node that it voted for
     commit        more was committed, at most every 100 ms
+    acked         comes before a "commit" of a leader with a count: what its followers had said in its term, in messages
+                  that it got before it counted
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
     first         the log has just got an entry of a term of which it had none before; `log_index` is that entry
@@ -114,6 +119,7 @@ class Sources:
     Attributes:
         voters: names of the nodes whose members vote.
         members: ids of all members.
+        member: the id of this one.
         status: of the node.
         projections: hashes of what they hold, and of what they should.
         log: the chain of the node's log.
@@ -121,6 +127,7 @@ class Sources:
 
     voters: Callable[[], tuple[str, ...]]
     members: Callable[[], tuple[NodeId, ...]]
+    member: NodeId
     status: Callable[[], Status]
     projections: Callable[[], tuple[str, str]]
     log: LogChain
@@ -137,7 +144,19 @@ class _About:
     point: Point | None = None
     raised_by: NodeId | None = None
     names_members: bool = False
-    counted: CommitAdvanced | None = None
+    counted_index: int | None = None
+    counted: dict[NodeId, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What a leader counted for a commit, and what its followers had acknowledged by then."""
+
+    index: int
+    counted: dict[NodeId, int]
+    acked: dict[NodeId, int]
+    is_odd: bool
+    """Whether more was counted for a follower than it had acknowledged."""
 
 
 class Telemetry:
@@ -145,12 +164,13 @@ class Telemetry:
 
     Attributes:
         durable: the index up to which the node has said that its log is durable.
-        counted: the newest commit of this node as a leader, until a line reports it.
+        acked: for each member the highest index that it acknowledged as durable, in an answer of this node's term.
     """
 
     def __init__(self, runtime: Runtime, group: str, sources: Sources) -> None:
         self.durable = 0
-        self.counted: CommitAdvanced | None = None
+        self.acked: dict[NodeId, int] = {}
+        self._counted: _Count | None = None  # until a line reports it
         self._runtime = runtime
         self._group = group
         self._sources = sources
@@ -198,8 +218,8 @@ class Telemetry:
             log=point.chain if point else None,
             raised_by=about.raised_by,
             members=sources.members() if about.names_members else None,
-            counted_index=about.counted.index if about.counted else None,
-            counted=dict(about.counted.counted) if about.counted else None,
+            counted_index=about.counted_index,
+            counted=about.counted,
         )
         return self._encoder.encode(line)
 
@@ -214,7 +234,7 @@ class Telemetry:
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
-        self.counted = None  # of the term that is over
+        self._counted, self.acked = None, {}  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
         self._write(_About("role", last=inherited, point=point, raised_by=raised_by, names_members=True))
@@ -312,11 +332,31 @@ class Telemetry:
         if index % HASH_INTERVAL == 0:
             self.event("hash")
 
+    def answered(self, sender: NodeId, durable: int) -> None:
+        """A message of this term says how much of this node's log is durable at a follower."""
+        if durable > self.acked.get(sender, -1):
+            self.acked[sender] = durable
+
+    def counts(self, commit: CommitAdvanced) -> None:
+        """This node committed as a leader; a line about it follows with `commit_advanced`."""
+        if self._counted is not None and self._counted.is_odd:
+            return
+        own, acked = self._sources.member, self.acked
+        is_odd = any(index > acked.get(voter, 0) for voter, index in commit.counted if voter != own)
+        self._counted = _Count(commit.index, dict(commit.counted), dict(acked), is_odd)
+
+    def _write_commit(self) -> None:
+        count, self._counted = self._counted, None
+        if count is None:
+            self._write(_About("commit", last=self.durable))
+            return
+        for event, counted in (("acked", count.acked), ("commit", count.counted)):
+            self._write(_About(event, last=self.durable, counted_index=count.index, counted=counted))
+
     def commit_advanced(self) -> None:
         """Write a line now, or when the last one about a commit is 100 ms old."""
         if self._timer is None:
-            self._write(_About("commit", last=self.durable, counted=self.counted))
-            self.counted = None
+            self._write_commit()
             self._timer = self._runtime.clock.call_later(COMMIT_INTERVAL_NS, self._interval_over)
         else:
             self._commit_is_news = True

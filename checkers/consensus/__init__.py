@@ -6,6 +6,7 @@ the logs.
 
 from __future__ import annotations
 
+from splitbrain.checkers.consensus.acknowledged import Acknowledged
 from splitbrain.checkers.consensus.agreement import ReplicaAgreement
 from splitbrain.checkers.consensus.completeness import LeaderCompleteness
 from splitbrain.checkers.consensus.durability import Durability
@@ -16,6 +17,7 @@ from splitbrain.checkers.consensus.progress import CommitMonotonic
 from splitbrain.checkers.consensus.removed import RemovedMembers
 
 __all__ = [
+    "Acknowledged",
     "CommitMajority",
     "CommitMonotonic",
     "Durability",

@@ -33,6 +33,7 @@ class Node:
         sources = Sources(
             voters=lambda: ("n1", "n2"),
             members=lambda: ("n1", "n2#1", "n3"),
+            member="n1",
             status=lambda: Status("n1", self.role, self.term, self.leader, 0, self.applied, "c", "s"),
             projections=lambda: ("p", "q"),
             log=LogChain(self.log, lambda: (self.log.base_index, EMPTY)),
@@ -237,15 +238,41 @@ def test_commits_are_said_at_once_and_then_every_100_ms_at_most() -> None:
 
 def test_what_a_leader_counted_is_said_once_with_the_commit_and_not_in_a_later_term() -> None:
     node = Node()
-    node.telemetry.counted = CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 1)))
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 1))))
     node.telemetry.commit_advanced()
     assert node.said("commit", "counted_index", "counted") == [(3, {"n1": 3, "n2#1": 3, "n3": 1})]
     node.timers[0][1]()
     node.telemetry.commit_advanced()
     assert node.said("commit", "counted_index", "counted")[1:] == [(None, None)]
-    node.telemetry.counted = CommitAdvanced(4, (("n1", 4),))
+    node.telemetry.counts(CommitAdvanced(4, (("n1", 4),)))
     node.telemetry.role(None, None)
-    assert node.telemetry.counted is None
+    node.timers[-1][1]()
+    node.telemetry.commit_advanced()
+    assert node.said("commit", "counted_index")[-1] is None
+
+
+def test_what_followers_had_acknowledged_is_said_before_what_the_leader_counted() -> None:
+    node = Node()
+    node.telemetry.answered("n2#1", 3)
+    node.telemetry.answered("n2#1", 2)
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 0))))
+    node.telemetry.answered("n3", 3)
+    node.telemetry.commit_advanced()
+    assert [line["event"] for line in node.lines] == ["acked", "commit"]
+    assert node.said("acked", "counted_index", "counted") == [(3, {"n2#1": 3})]
+    node.telemetry.role(None, None)
+    assert node.telemetry.acked == {}, "answers of an earlier term say nothing"
+
+
+def test_a_count_beyond_what_a_follower_acknowledged_is_said_rather_than_a_newer_one() -> None:
+    node = Node()
+    node.telemetry.answered("n2#1", 1)
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3))))
+    node.telemetry.answered("n2#1", 4)
+    node.telemetry.counts(CommitAdvanced(4, (("n1", 4), ("n2#1", 4))))
+    node.telemetry.commit_advanced()
+    assert node.said("acked", "counted_index", "counted") == [(3, {"n2#1": 1})]
+    assert node.said("commit", "counted_index", "counted") == [(3, {"n1": 3, "n2#1": 3})]
 
 
 def test_a_line_that_was_written_anyway_says_what_was_committed_too() -> None:
