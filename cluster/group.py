@@ -37,7 +37,7 @@ from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import AppendReply, Message, NodeId
+from splitbrain.cluster.raft.messages import AppendReply, Message, NodeId, PreVote, Vote
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -67,6 +67,8 @@ _ANSWERED_HERE: Final = frozenset(
 """What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
 
 _PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
+
+_ASKS_FOR_A_VOTE: Final = (Vote, PreVote)
 
 
 class Group:
@@ -466,6 +468,8 @@ class Group:
     def _send(self, effect: fx.Send) -> None:
         # Followers in step are sent the very same message.
         sent, message = self._sent, effect.message
+        if type(message) in _ASKS_FOR_A_VOTE:
+            self._telemetry.asked[effect.to] = message.term
         if sent is None or sent[0] is not message:
             sent = self._sent = (message, wire.encode_peer(message, self._name))
         self._links.send(effect.to, sent[1])
@@ -559,7 +563,10 @@ class Group:
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
         # Without its own no-op: checkers compare the log that it was elected with.
-        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None, self._sender)
+        if effect.role == "leader":
+            self._telemetry.role(self._raft.last_index - 1, self._sender, dict(self._raft.votes))
+        else:
+            self._telemetry.role(None, self._sender)
         if effect.leader is not None:
             self._catching_up.leader_is_known(effect.term)
         self.requests.leader_changed(effect.leader)

@@ -22,7 +22,10 @@ committed, in lines of event "commit": the last entry that each voter had acknow
 has on its disk, for the commit of `counted_index`. In the line of event "acked" before it `counted` is what messages of
 followers said: for each the highest index that it acknowledged as durable, in an answer of this term. It is read where
 messages come in, and consensus has no part in it. Of the commits between two lines the newest is reported, or the first
-one in which a leader counted more for a follower than that.
+one in which a leader counted more for a follower than that. In the line of event "role" of a new leader `counted` is
+whose votes it counted, each with the term of the message that granted it; in that of a candidate, and of one that asks
+whether it would win, whom it has asked since the line of that event before, each with the term of the last request, as
+they were sent. `counted_index` is not there.
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -70,6 +73,8 @@ from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
+
+_STANDING: Final = ("pre_candidate", "candidate")
 
 COMMIT_INTERVAL_NS: Final = 100_000_000
 HASH_INTERVAL: Final = 64
@@ -164,11 +169,13 @@ class Telemetry:
 
     Attributes:
         durable: the index up to which the node has said that its log is durable.
+        asked: the members that were asked for a vote since the last line of event "role", with the term of the request.
         acked: for each member the highest index that it acknowledged as durable, in an answer of this node's term.
     """
 
     def __init__(self, runtime: Runtime, group: str, sources: Sources) -> None:
         self.durable = 0
+        self.asked: dict[NodeId, int] = {}
         self.acked: dict[NodeId, int] = {}
         self._counted: _Count | None = None  # until a line reports it
         self._runtime = runtime
@@ -223,12 +230,13 @@ class Telemetry:
         )
         return self._encoder.encode(line)
 
-    def role(self, inherited: int | None, sender: NodeId | None) -> None:
+    def role(self, inherited: int | None, sender: NodeId | None, votes: dict[NodeId, int] | None = None) -> None:
         """Role, term or leader have changed.
 
         Args:
             inherited: for a leader, the last index of what it did not append.
             sender: of the message that did it, if one did.
+            votes: for a leader, those that it counted, with the terms of the messages.
         """
         status, log = self._sources.status(), self._sources.log
         # One that stands for election raises its term itself, also if a message made it stand.
@@ -237,7 +245,11 @@ class Telemetry:
         self._counted, self.acked = None, {}  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
-        self._write(_About("role", last=inherited, point=point, raised_by=raised_by, names_members=True))
+        counted = self.asked if status.role in _STANDING else votes
+        self._write(
+            _About("role", last=inherited, point=point, raised_by=raised_by, names_members=True, counted=counted)
+        )
+        self.asked = {}
 
     def start(self, last_index: int, voted_for: str | None) -> None:
         """The node has recovered a log that ends at an index, and its vote."""

@@ -16,7 +16,8 @@ stands that was written down or taken over. `raised_by` is the member (not the n
 an event "role", and `members` are those in force, in the table with blanks between them. `counted` is what a leader
 counted when it committed the entry at `counted_index`: for each voter the last entry that it had acknowledged as
 durable, in the table `n1=17 n2=17 n3=12`; in an event "acked" it is the highest index that each follower had said is
-durable, in messages of the leader's term that came before that commit.
+durable, in messages of the leader's term that came before that commit. In an event "role" it is, with terms in place of
+indexes, whose votes a new leader counted, or whom a candidate has asked.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -56,6 +57,7 @@ TRACE_CHECKERS: Final = (
     "removed-members",
     "commit-majority",
     "acknowledged",
+    "votes",
 )
 """The checkers that judge it."""
 

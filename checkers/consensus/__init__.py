@@ -15,6 +15,7 @@ from splitbrain.checkers.consensus.majority import CommitMajority
 from splitbrain.checkers.consensus.matching import LogMatching
 from splitbrain.checkers.consensus.progress import CommitMonotonic
 from splitbrain.checkers.consensus.removed import RemovedMembers
+from splitbrain.checkers.consensus.votes import Votes
 
 __all__ = [
     "Acknowledged",
@@ -26,4 +27,5 @@ __all__ = [
     "LogMatching",
     "RemovedMembers",
     "ReplicaAgreement",
+    "Votes",
 ]

@@ -19,7 +19,7 @@ def judge(*rows: dict[str, Any]) -> Verdict:
 
 
 def said(event: str, counted: str, index: int = 7, **fields: Any) -> dict[str, Any]:
-    about = {"role": "leader", "term": 3, "counted_index": index, "counted": counted, **fields}
+    about: dict[str, Any] = {"role": "leader", "term": 3, "counted_index": index, "counted": counted, **fields}
     return row(1, "n1", event, **about)
 
 

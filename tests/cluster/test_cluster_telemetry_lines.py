@@ -305,3 +305,30 @@ def test_clocks_and_projections_are_in_every_line() -> None:
     node = Node()
     node.telemetry.rebuild()
     assert node.said("rebuild", "wall", "mono", "group", "projection", "projected") == [(5, 7, "g", "p", "q")]
+
+
+def test_a_candidate_says_whom_it_has_asked_since_its_role_changed_last() -> None:
+    node = Node()
+    node.role = "pre_candidate"
+    node.telemetry.asked["n2#1"] = 2
+    node.telemetry.role(None, None)
+    node.role, node.term = "candidate", 3
+    node.telemetry.role(None, None)
+    node.telemetry.asked["n2#1"] = 3
+    node.role = "follower"
+    node.telemetry.role(None, None)
+    assert node.said("role", "role", "counted") == [
+        ("pre_candidate", {"n2#1": 2}),
+        ("candidate", {}),
+        ("follower", None),
+    ]
+    assert node.telemetry.asked == {}
+
+
+def test_a_new_leader_says_whose_votes_it_counted() -> None:
+    node = Node()
+    node.role = "leader"
+    node.append(1)
+    node.telemetry.asked["n3"] = 2
+    node.telemetry.role(0, None, {"n1": 2, "n2#1": 2})
+    assert node.said("role", "role", "counted", "counted_index") == [("leader", {"n1": 2, "n2#1": 2}, None)]
