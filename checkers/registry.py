@@ -121,6 +121,14 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:ReadMajority",
             "a leader answers a read on a majority's word that was asked for after the read came, or on a lease",
         ),
+        "acknowledged": (
+            "splitbrain.checkers.consensus:Acknowledged",
+            "a leader counts for a follower only what that acknowledged to it in its term",
+        ),
+        "votes": (
+            "splitbrain.checkers.consensus:Votes",
+            "a candidate asks only voters, and leads by votes of its term that a majority of them gave",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

@@ -37,7 +37,7 @@ from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import Append, Message, NodeId, TimeoutNow
+from splitbrain.cluster.raft.messages import Append, AppendReply, Message, NodeId, PreVote, TimeoutNow, Vote
 from splitbrain.cluster.readfacts import ANSWERS, ReadFacts
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.slicing import in_turns
@@ -68,6 +68,8 @@ _ANSWERED_HERE: Final = frozenset(
 """What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
 
 _PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
+
+_ASKS_FOR_A_VOTE: Final = (Vote, PreVote)
 
 
 class Group:
@@ -115,6 +117,7 @@ class Group:
             Sources(
                 voters=lambda: names(self._raft.configuration.voters),
                 members=lambda: self._raft.members,
+                member=config.member,
                 status=self.status,
                 projections=self.projections,
                 log=LogChain(self._raft.log, lambda: self._store.chain),
@@ -239,6 +242,8 @@ class Group:
                 answer: Any = event.message
                 if type(answer) in ANSWERS:
                     self._read_facts.answered(event.sender, answer)
+                    if type(answer) is AppendReply and answer.term == raft.term:
+                        self._telemetry.answered(event.sender, answer.durable)
             elif type(event) is Read:
                 event.ref.arrival = self._read_facts.arrived(event)
             effects = None if event is None else iter(raft.handle(event))
@@ -476,6 +481,8 @@ class Group:
     def _send(self, effect: fx.Send) -> None:
         # Followers in step are sent the very same message.
         sent, message = self._sent, effect.message
+        if type(message) in _ASKS_FOR_A_VOTE:
+            self._telemetry.asked[effect.to] = message.term
         if sent is None or sent[0] is not message:
             if type(message) is Append or type(message) is TimeoutNow:
                 self._read_facts.sent(message)
@@ -506,7 +513,7 @@ class Group:
     def _committed(self, effect: fx.CommitAdvanced) -> None:
         self._storage.committed(effect.index)
         if effect.counted:
-            self._telemetry.counted = effect
+            self._telemetry.counts(effect)
         if self._raft.is_outdated and not self._said_outdated:
             self._said_outdated = True
             reached("member is outdated")
@@ -581,7 +588,10 @@ class Group:
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
         # Without its own no-op: checkers compare the log that it was elected with.
-        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None, self._sender)
+        if effect.role == "leader":
+            self._telemetry.role(self._raft.last_index - 1, self._sender, dict(self._raft.votes))
+        else:
+            self._telemetry.role(None, self._sender)
         if effect.leader is not None:
             self._catching_up.leader_is_known(effect.term)
         self.requests.leader_changed(effect.leader)

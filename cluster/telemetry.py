@@ -19,8 +19,14 @@ it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "f
 else is said, of the last entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
 and learners, in lines of events "start", "role" and "members". `counted` is what a leader counted when it last
 committed, in lines of event "commit": the last entry that each voter had acknowledged as durable, and the leader itself
-has on its disk, for the commit of `counted_index`. In lines of event "read" it is what speaks for a read, and
-`counted_index` the round that the read needed (`splitbrain.cluster.readfacts`).
+has on its disk, for the commit of `counted_index`. In the line of event "acked" before it `counted` is what messages of
+followers said: for each the highest index that it acknowledged as durable, in an answer of this term. It is read where
+messages come in, and consensus has no part in it. Of the commits between two lines the newest is reported, or the first
+one in which a leader counted more for a follower than that. In the line of event "role" of a new leader `counted` is
+whose votes it counted, each with the term of the message that granted it; in that of a candidate, and of one that asks
+whether it would win, whom it has asked since the line of that event before, each with the term of the last request, as
+they were sent. `counted_index` is not there. In lines of event "read" it is what speaks for
+a read, and `counted_index` the round that the read needed (`splitbrain.cluster.readfacts`).
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -33,6 +39,8 @@ Events:
     vote          the node voted in `term`; `leader` is the node that it voted for
     commit        more was committed, at most every 100 ms
     read          the leader is about to answer a linearizable read, at most one of its kind every 250 ms
+    acked         comes before a "commit" of a leader with a count: what its followers had said in its term, in messages
+                  that it got before it counted
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
     first         the log has just got an entry of a term of which it had none before; `log_index` is that entry
@@ -67,6 +75,8 @@ from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
+
+_STANDING: Final = ("pre_candidate", "candidate")
 
 COMMIT_INTERVAL_NS: Final = 100_000_000
 HASH_INTERVAL: Final = 64
@@ -116,6 +126,7 @@ class Sources:
     Attributes:
         voters: names of the nodes whose members vote.
         members: ids of all members.
+        member: the id of this one.
         status: of the node.
         projections: hashes of what they hold, and of what they should.
         log: the chain of the node's log.
@@ -123,6 +134,7 @@ class Sources:
 
     voters: Callable[[], tuple[str, ...]]
     members: Callable[[], tuple[NodeId, ...]]
+    member: NodeId
     status: Callable[[], Status]
     projections: Callable[[], tuple[str, str]]
     log: LogChain
@@ -143,17 +155,31 @@ class _About:
     counted: dict[str, int] | None = None
 
 
+@dataclass(frozen=True)
+class _Count:
+    """What a leader counted for a commit, and what its followers had acknowledged by then."""
+
+    index: int
+    counted: dict[NodeId, int]
+    acked: dict[NodeId, int]
+    is_odd: bool
+    """Whether more was counted for a follower than it had acknowledged."""
+
+
 class Telemetry:
     """Writes lines of one group's member.
 
     Attributes:
         durable: the index up to which the node has said that its log is durable.
-        counted: the newest commit of this node as a leader, until a line reports it.
+        asked: the members that were asked for a vote since the last line of event "role", with the term of the request.
+        acked: for each member the highest index that it acknowledged as durable, in an answer of this node's term.
     """
 
     def __init__(self, runtime: Runtime, group: str, sources: Sources) -> None:
         self.durable = 0
-        self.counted: CommitAdvanced | None = None
+        self.asked: dict[NodeId, int] = {}
+        self.acked: dict[NodeId, int] = {}
+        self._counted: _Count | None = None  # until a line reports it
         self._runtime = runtime
         self._group = group
         self._sources = sources
@@ -206,21 +232,26 @@ class Telemetry:
         )
         return self._encoder.encode(line)
 
-    def role(self, inherited: int | None, sender: NodeId | None) -> None:
+    def role(self, inherited: int | None, sender: NodeId | None, votes: dict[NodeId, int] | None = None) -> None:
         """Role, term or leader have changed.
 
         Args:
             inherited: for a leader, the last index of what it did not append.
             sender: of the message that did it, if one did.
+            votes: for a leader, those that it counted, with the terms of the messages.
         """
         status, log = self._sources.status(), self._sources.log
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
-        self.counted = None  # of the term that is over
+        self._counted, self.acked = None, {}  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
-        self._write(_About("role", last=inherited, point=point, raised_by=raised_by, names_members=True))
+        counted = self.asked if status.role in _STANDING else votes
+        self._write(
+            _About("role", last=inherited, point=point, raised_by=raised_by, names_members=True, counted=counted)
+        )
+        self.asked = {}
 
     def start(self, last_index: int, voted_for: str | None) -> None:
         """The node has recovered a log that ends at an index, and its vote."""
@@ -315,12 +346,31 @@ class Telemetry:
         if index % HASH_INTERVAL == 0:
             self.event("hash")
 
+    def answered(self, sender: NodeId, durable: int) -> None:
+        """A message of this term says how much of this node's log is durable at a follower."""
+        if durable > self.acked.get(sender, -1):
+            self.acked[sender] = durable
+
+    def counts(self, commit: CommitAdvanced) -> None:
+        """This node committed as a leader; a line about it follows with `commit_advanced`."""
+        if self._counted is not None and self._counted.is_odd:
+            return
+        own, acked = self._sources.member, self.acked
+        is_odd = any(index > acked.get(voter, 0) for voter, index in commit.counted if voter != own)
+        self._counted = _Count(commit.index, dict(commit.counted), dict(acked), is_odd)
+
+    def _write_commit(self) -> None:
+        count, self._counted = self._counted, None
+        if count is None:
+            self._write(_About("commit", last=self.durable))
+            return
+        for event, counted in (("acked", count.acked), ("commit", count.counted)):
+            self._write(_About(event, last=self.durable, counted_index=count.index, counted=counted))
+
     def commit_advanced(self) -> None:
         """Write a line now, or when the last one about a commit is 100 ms old."""
         if self._timer is None:
-            index, counted = (None, None) if self.counted is None else (self.counted.index, dict(self.counted.counted))
-            self._write(_About("commit", last=self.durable, counted_index=index, counted=counted))
-            self.counted = None
+            self._write_commit()
             self._timer = self._runtime.clock.call_later(COMMIT_INTERVAL_NS, self._interval_over)
         else:
             self._commit_is_news = True

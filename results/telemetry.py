@@ -15,8 +15,10 @@ log, in "first" it is the first of its term in the log, and in "checkpoint" and 
 stands that was written down or taken over. `raised_by` is the member (not the node) whose message raised the term, in
 an event "role", and `members` are those in force, in the table with blanks between them. `counted` is what a leader
 counted when it committed the entry at `counted_index`: for each voter the last entry that it had acknowledged as
-durable, in the table `n1=17 n2=17 n3=12`. In an event "read" `counted_index` is the round of messages that a read
-needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
+durable, in the table `n1=17 n2=17 n3=12`; in an event "acked" it is the highest index that each follower had said is
+durable, in messages of the leader's term that came before that commit. In an event "role" it is, with terms in place of
+indexes, whose votes a new leader counted, or whom a candidate has asked. In an event "read" `counted_index` is the
+round of messages that a read needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -56,6 +58,8 @@ TRACE_CHECKERS: Final = (
     "removed-members",
     "commit-majority",
     "read-majority",
+    "acknowledged",
+    "votes",
 )
 """The checkers that judge it."""
 

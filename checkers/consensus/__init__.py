@@ -6,6 +6,7 @@ the logs.
 
 from __future__ import annotations
 
+from splitbrain.checkers.consensus.acknowledged import Acknowledged
 from splitbrain.checkers.consensus.agreement import ReplicaAgreement
 from splitbrain.checkers.consensus.completeness import LeaderCompleteness
 from splitbrain.checkers.consensus.durability import Durability
@@ -15,8 +16,10 @@ from splitbrain.checkers.consensus.matching import LogMatching
 from splitbrain.checkers.consensus.progress import CommitMonotonic
 from splitbrain.checkers.consensus.reads import ReadMajority
 from splitbrain.checkers.consensus.removed import RemovedMembers
+from splitbrain.checkers.consensus.votes import Votes
 
 __all__ = [
+    "Acknowledged",
     "CommitMajority",
     "CommitMonotonic",
     "Durability",
@@ -26,4 +29,5 @@ __all__ = [
     "ReadMajority",
     "RemovedMembers",
     "ReplicaAgreement",
+    "Votes",
 ]

@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from splitbrain.checkers.consensus.counts import counts_of, with_counts
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options
 from splitbrain.checkers.verdict import Partition, Verdict
-from splitbrain.results.arrow import compute
-from splitbrain.results.columns import text as literal
-from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
 
 
@@ -42,8 +40,7 @@ class CommitMajority:
             HistoryFormatError: a row does not say what was counted in the form above.
         """
         refuse_options(self.name, options)
-        reported = telemetry.filter(compute.equal(telemetry["event"], literal("commit")))
-        commits = [_Commit.of(row) for row in rows(reported) if row.counted_index is not None]
+        commits = [_Commit(row, row.counted_index or 0, counts_of(row)) for row in with_counts(telemetry, "commit")]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]
         return Verdict(
             checker=self.name,
@@ -71,15 +68,6 @@ class _Commit(NamedTuple):
     row: Row
     entry: int
     acknowledged: dict[str, int]
-
-    @classmethod
-    def of(cls, row: Row) -> _Commit:
-        said = {voter: index for voter, _, index in (each.rpartition("=") for each in (row.counted or "").split())}
-        if not all(voter and index.isascii() and index.isdigit() for voter, index in said.items()):
-            raise HistoryFormatError(
-                "telemetry.parquet", f"column 'counted' holds {row.counted!r} {row.at}, expected n1=17 n2=12 and so on"
-            )
-        return cls(row, row.counted_index or 0, {voter: int(index) for voter, index in said.items()})
 
     @property
     def holders(self) -> list[str]:

@@ -19,9 +19,14 @@ class Candidacy:
     def __init__(self, state: State) -> None:
         self._state = state
         self._token = 0
-        self._votes: dict[NodeId, bool] = {}
+        self._votes: dict[NodeId, int] = {}  # with the terms of the messages that granted them
         self._counts_replies = M10 in state.bugs
         self.transfers = False
+
+    @property
+    def granted(self) -> tuple[tuple[NodeId, int], ...]:
+        """Who granted a vote in the present attempt, each with the term of its answer, for telemetry."""
+        return tuple(self._votes.items())
 
     @property
     def has_a_majority(self) -> bool:
@@ -44,7 +49,7 @@ class Candidacy:
     def would_vote(self, sender: NodeId, message: PreVoteReply) -> None:
         """A voter answered. An answer to an earlier attempt says nothing: the voter may have heard a leader since."""
         if message.granted and message.token == self._token:
-            self._votes[sender] = True
+            self._votes[sender] = message.term
 
     def begin_election(self, *, transfers: bool) -> None:
         """Begin the election of the present term, and ask for votes."""
@@ -61,15 +66,19 @@ class Candidacy:
             if peer not in self._votes:
                 state.send(peer, request)
 
-    def votes(self, sender: NodeId) -> None:
+    def votes(self, sender: NodeId, term: int) -> None:
         """A voter granted its vote in the present term; a second time it counts no more."""
-        self._votes[sender if not self._counts_replies else f"{sender}, {len(self._votes)}"] = True
+        self._votes.setdefault(sender if not self._counts_replies else f"{sender},{len(self._votes)}", term)
 
-    def _own_vote(self) -> dict[NodeId, bool]:
+    def elects_itself(self) -> None:
+        """No vote but its own is needed in the present term."""
+        self._votes = self._own_vote()
+
+    def _own_vote(self) -> dict[NodeId, int]:
         """The votes at the start: only votes of members count, so this node's own only if it is one."""
         state = self._state
         counts = state.votes or (M08 in state.bugs and state.node in state.configurations.current)
-        return {state.node: True} if counts else {}
+        return {state.node: state.term} if counts else {}
 
 
 def is_up_to_date(state: State, last_term: int, last_index: int) -> bool:

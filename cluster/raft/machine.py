@@ -209,6 +209,11 @@ class Raft:
         return self._leader
 
     @property
+    def votes(self) -> tuple[tuple[NodeId, int], ...]:
+        """The votes that it counted in its last attempt to lead, each with the term of the message that granted it."""
+        return self._candidacy.granted
+
+    @property
     def last_index(self) -> int:
         """Index of the last entry of the log, durable or not; that of a leader's own no-op right after its election."""
         return self._state.log.last_index
@@ -381,6 +386,7 @@ class Raft:
         state.out.append(Voted(state.term, state.node))
         alone = encode_configuration(Configuration((state.node,)))
         state.append((Entry(state.log.last_index + 1, state.term, "config", alone),))
+        self._candidacy.elects_itself()
         self._lead()
         state.out.append(ShrunkByForce(event.ref))
 
@@ -491,7 +497,7 @@ class Raft:
 
     def _on_vote_reply(self, sender: NodeId, message: VoteReply) -> None:
         if self._role == "candidate" and message.granted and message.term == self._state.term:
-            self._candidacy.votes(sender)
+            self._candidacy.votes(sender, message.term)
             self._count_votes()
 
     def _on_append(self, sender: NodeId, message: Append) -> None:

@@ -23,7 +23,7 @@ def judge(*rows: dict[str, Any]) -> Verdict:
 
 
 def read(counted: str, needed: int = 5, **fields: Any) -> dict[str, Any]:
-    given = {"role": "leader", "term": 3, "counted_index": needed, "counted": counted, **fields}
+    given: dict[str, Any] = {"role": "leader", "term": 3, "counted_index": needed, "counted": counted, **fields}
     return row(2, "n1", "read", **given)
 
 

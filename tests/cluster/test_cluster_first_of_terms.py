@@ -31,6 +31,7 @@ def test_behind_a_snapshot_that_took_the_place_of_as_many_entries_of_an_earlier_
     sources = Sources(
         voters=lambda: (),
         members=lambda: (),
+        member="n1",
         status=lambda: status,
         projections=lambda: ("", ""),
         log=LogChain(log, lambda: (log.base_index, EMPTY)),

@@ -33,6 +33,7 @@ class Node:
         sources = Sources(
             voters=lambda: ("n1", "n2"),
             members=lambda: ("n1", "n2#1", "n3"),
+            member="n1",
             status=lambda: Status("n1", self.role, self.term, self.leader, 0, self.applied, "c", "s"),
             projections=lambda: ("p", "q"),
             log=LogChain(self.log, lambda: (self.log.base_index, EMPTY)),
@@ -237,15 +238,41 @@ def test_commits_are_said_at_once_and_then_every_100_ms_at_most() -> None:
 
 def test_what_a_leader_counted_is_said_once_with_the_commit_and_not_in_a_later_term() -> None:
     node = Node()
-    node.telemetry.counted = CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 1)))
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 1))))
     node.telemetry.commit_advanced()
     assert node.said("commit", "counted_index", "counted") == [(3, {"n1": 3, "n2#1": 3, "n3": 1})]
     node.timers[0][1]()
     node.telemetry.commit_advanced()
     assert node.said("commit", "counted_index", "counted")[1:] == [(None, None)]
-    node.telemetry.counted = CommitAdvanced(4, (("n1", 4),))
+    node.telemetry.counts(CommitAdvanced(4, (("n1", 4),)))
     node.telemetry.role(None, None)
-    assert node.telemetry.counted is None
+    node.timers[-1][1]()
+    node.telemetry.commit_advanced()
+    assert node.said("commit", "counted_index")[-1] is None
+
+
+def test_what_followers_had_acknowledged_is_said_before_what_the_leader_counted() -> None:
+    node = Node()
+    node.telemetry.answered("n2#1", 3)
+    node.telemetry.answered("n2#1", 2)
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 0))))
+    node.telemetry.answered("n3", 3)
+    node.telemetry.commit_advanced()
+    assert [line["event"] for line in node.lines] == ["acked", "commit"]
+    assert node.said("acked", "counted_index", "counted") == [(3, {"n2#1": 3})]
+    node.telemetry.role(None, None)
+    assert node.telemetry.acked == {}, "answers of an earlier term say nothing"
+
+
+def test_a_count_beyond_what_a_follower_acknowledged_is_said_rather_than_a_newer_one() -> None:
+    node = Node()
+    node.telemetry.answered("n2#1", 1)
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3))))
+    node.telemetry.answered("n2#1", 4)
+    node.telemetry.counts(CommitAdvanced(4, (("n1", 4), ("n2#1", 4))))
+    node.telemetry.commit_advanced()
+    assert node.said("acked", "counted_index", "counted") == [(3, {"n2#1": 1})]
+    assert node.said("commit", "counted_index", "counted") == [(3, {"n1": 3, "n2#1": 3})]
 
 
 def test_a_line_that_was_written_anyway_says_what_was_committed_too() -> None:
@@ -283,9 +310,36 @@ def test_clocks_and_projections_are_in_every_line() -> None:
 def test_what_speaks_for_a_read_is_said_and_takes_no_news_of_a_commit_away() -> None:
     node = Node()
     node.telemetry.commit_advanced()
-    node.telemetry.counted = CommitAdvanced(3, (("n1", 3),))
+    node.telemetry.counts(CommitAdvanced(3, (("n1", 3),)))
     node.telemetry.commit_advanced()
     node.telemetry.read(5, {"n1": 5, "n2#1": 4, "#index": 3})
     assert node.said("read", "counted_index", "counted") == [(5, {"n1": 5, "n2#1": 4, "#index": 3})]
     node.timers[0][1]()
     assert node.said("commit", "counted_index", "counted")[1:] == [(3, {"n1": 3})]
+
+
+def test_a_candidate_says_whom_it_has_asked_since_its_role_changed_last() -> None:
+    node = Node()
+    node.role = "pre_candidate"
+    node.telemetry.asked["n2#1"] = 2
+    node.telemetry.role(None, None)
+    node.role, node.term = "candidate", 3
+    node.telemetry.role(None, None)
+    node.telemetry.asked["n2#1"] = 3
+    node.role = "follower"
+    node.telemetry.role(None, None)
+    assert node.said("role", "role", "counted") == [
+        ("pre_candidate", {"n2#1": 2}),
+        ("candidate", {}),
+        ("follower", None),
+    ]
+    assert node.telemetry.asked == {}
+
+
+def test_a_new_leader_says_whose_votes_it_counted() -> None:
+    node = Node()
+    node.role = "leader"
+    node.append(1)
+    node.telemetry.asked["n3"] = 2
+    node.telemetry.role(0, None, {"n1": 2, "n2#1": 2})
+    assert node.said("role", "role", "counted", "counted_index") == [("leader", {"n1": 2, "n2#1": 2}, None)]

@@ -473,3 +473,15 @@ def test_a_member_must_be_told_the_voters_and_recover_what_a_member_stores() -> 
 def test_a_started_member_reports_its_role_and_runs_its_timer() -> None:
     effects = Raft("n1", ("n1", "n2"), Recovered(4, "n2", entries(3))).handle(Start())
     assert effects == [StartElectionTimer(), RoleChanged("follower", 4, None)]
+
+
+def test_a_leader_knows_whose_votes_it_counted_and_in_which_terms_they_were_granted() -> None:
+    raft = silent(1)
+    for peer in ("n2", "n3"):
+        raft.handle(Received(peer, PreVoteReply(1, 1, True)))
+    assert (raft.role, raft.votes) == ("candidate", (("n1", 2),))
+    raft.handle(Received("n5", VoteReply(1, True)))
+    raft.handle(Received("n4", VoteReply(2, False)))
+    for peer in ("n2", "n2", "n3"):
+        raft.handle(Received(peer, VoteReply(2, True)))
+    assert (raft.role, raft.votes) == ("leader", (("n1", 2), ("n2", 2), ("n3", 2)))

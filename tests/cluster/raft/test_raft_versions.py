@@ -225,7 +225,9 @@ def test_ra43_it_does_not_stand_for_election_not_even_when_it_is_asked_to() -> N
 def test_ra32_ra43_it_cannot_be_made_the_only_member() -> None:
     raft = member(1, *log(RAISED))
     assert only(Rejected, raft.handle(ForceShrink("ref"))) == [Rejected("ref", None, "version_not_supported")]
-    assert only(ShrunkByForce, member(2, *log(RAISED)).handle(ForceShrink("ref")))
+    raft = member(2, *log(RAISED))
+    assert only(ShrunkByForce, raft.handle(ForceShrink("ref")))
+    assert raft.votes == ((raft.node, raft.term),), "its own vote is the majority"
 
 
 # --- votes (RA-5) -------------------------------------------------------------------------------------------------
