@@ -46,6 +46,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     supported_version: int = 1
     outdated: bool = False
     down: tuple[str, ...] = ()
+    received: int = 0
 
 
 class WrittenState(msgspec.Struct, frozen=True):

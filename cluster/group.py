@@ -301,6 +301,7 @@ class Group:
             store.version,
             self._config.machine_version,
             raft.is_outdated,
+            received=raft.received_bytes,
         )
 
     def _down(self) -> tuple[str, ...]:

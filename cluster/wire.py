@@ -272,6 +272,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
         supported_version: the latest that the node supports.
         outdated: whether the node knows that a later one is in force: then it applies nothing more.
         down: members' nodes that it takes for down (RA-4).
+        received: bytes of a snapshot that have come, while parts are missing; 0 if it receives none.
     """
 
     node: NodeId
@@ -286,6 +287,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
     supported_version: int = OLDEST
     outdated: bool = False
     down: tuple[str, ...] = ()
+    received: int = 0
 
 
 class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):

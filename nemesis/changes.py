@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.nodes import NodeId, NodeView
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import NemesisContext
-from splitbrain.harness.running.deadlines import within
+from splitbrain.harness.running.deadlines import together, within
+from splitbrain.harness.running.nearing import CATCHING_UP, Nearing
 
 REQUEST_S: Final = 3.0
 """Timeout of one request."""
 
 IN_DOUBT_S: Final = 6.0
 """How long a request is repeated after a missing answer."""
+
+VIEW_S: Final = 1.0
+"""Timeout of the question how far a node is."""
 
 POLL_MS: Final = 200
 
@@ -51,6 +55,25 @@ class Deadline:
             return False
         await self._clock.sleep_ns(POLL_MS * _MS)
         return True
+
+
+class PatientDeadline(Deadline):
+    """A deadline that is put off whenever a node comes nearer to the others (`Nearing`), up to `CATCHING_UP` times."""
+
+    def __init__(self, context: NemesisContext, limit_s: float) -> None:
+        super().__init__(context, limit_s)
+        self._context = context
+        self._limit_ns = round(limit_s * 1e9)
+        self._last_ns = self._clock.now_ns() + CATCHING_UP * self._limit_ns
+        self._nearing = Nearing()
+
+    async def allows_another(self) -> bool:
+        """Wait for a moment; whether the deadline is still ahead. A node that came nearer meanwhile puts it off."""
+        test, deployment = self._context.test, self._context.deployment
+        asked = [within(self._clock, VIEW_S, test.system.view(deployment, node)) for node in deployment.nodes]
+        if self._nearing.nearer(view for view in await together(asked) if isinstance(view, NodeView)):
+            self._end_ns = min(self._clock.now_ns() + self._limit_ns, self._last_ns)
+        return await super().allows_another()
 
 
 async def certain(

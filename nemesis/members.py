@@ -12,7 +12,9 @@ node, starts it, and waits until it serves and the lists agree.
 A system may refuse a change, as etcd does until all members have been connected for a while. The request is repeated
 for some seconds. While another fault is in force it is repeated for less time, and then any other member may leave
 instead. A refused leave removes no node. After a refused join the node stays out until the next join, at the latest
-until everything is healed.
+until everything is healed. Then the wait goes on as long as any node comes nearer to the others: a member that takes
+over a snapshot in small parts hears late of a change. A node that does not come back nevertheless is not started any
+more, and the recovery says that it is out.
 
 A replacement lets one node leave, and then has it taken in while another one is removed, both requested at once, as who
 exchanges machines does. A node can also join as a learner, in the op by which it leaves; the op that ends the fault
@@ -28,7 +30,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from splitbrain.harness.contract.faults import DiskFault, FaultKind
 from splitbrain.harness.contract.marks import reached
@@ -37,7 +39,7 @@ from splitbrain.harness.contract.nodes import Link, NodeId
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.processes import describe
-from splitbrain.nemesis.changes import REQUEST_S, Deadline, NotDoneError, certain, patiently
+from splitbrain.nemesis.changes import REQUEST_S, Deadline, NotDoneError, PatientDeadline, certain, patiently
 from splitbrain.nemesis.effects import Effect, carry_out, in_force, status_evidence
 from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.ledger import Ledger
@@ -74,7 +76,7 @@ HURRIED_S: Final = 1.5
 """The same while another fault is in force: that fault does not end before this op."""
 
 HEALED_S: Final = 30.0
-"""The same limit when everything is healed."""
+"""The same limit when everything is healed; it begins again whenever a node comes nearer to the others."""
 
 SERVES_S: Final = 10.0
 """Timeout for lists to show a change, and for an added node to serve."""
@@ -85,6 +87,10 @@ RASH: Final = 2
 
 RASH_NODES_MIN: Final = 4
 """With fewer nodes too few could be left."""
+
+
+Wait: TypeAlias = Callable[[NemesisContext, float], Deadline]
+"""How a deadline begins, so many seconds ahead: an op's is fixed, that of the healing may be put off."""
 
 
 class MembershipRequest(RequestOfNodes, tag="membership", frozen=True, kw_only=True):
@@ -133,11 +139,14 @@ class MembershipChanges:
         self._out: dict[NodeId, _Out] = {}
         self._learners: dict[NodeId, str] = {}
         """The members that joined as learners, and were not promoted yet."""
+        self._began = False
+        """Whether any node was to leave so far."""
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Let the op's target leave, or let the node that left join; reports the members' lists."""
 
         async def leave(effect: Effect) -> None:
+            self._began = True
             if self._out or self._learners:
                 effect.nothing(f"{' '.join([*self._out, *self._learners])} is still out")
                 return
@@ -164,23 +173,50 @@ class MembershipChanges:
         return await carry_out(context, op, leave if op.f == "leave" else join, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Let the nodes that are out join; no longer than a recovery may take.
+        """Let the nodes that are out join, and wait until all that run list the same members.
 
-        Whether they are members then, and all nodes list all nodes, is a question of recovery
-        (`splitbrain.harness.running.recovery`).
+        A change that stands still is waited for no longer than a recovery may take. Whether all nodes are members then,
+        and list each other, is a question of recovery (`splitbrain.harness.running.recovery`). A node that is still out
+        is not started after that (`splitbrain.harness.running.crashes`).
         """
-        deadline = Deadline(context, min(max(context.test.recovery_s, PATIENT_S), HEALED_S))
-        while not await self._doubts_end(context):
-            if not await deadline.allows_another():
-                return
+        deadline = PatientDeadline(context, min(max(context.test.recovery_s, PATIENT_S), HEALED_S))
+        if not await self._end_doubts(context, deadline):
+            reached("member did not come back")
+            return
         for node in [*self._learners, *await self._in_order(context)]:
             while node in self._out or node in self._learners:
                 try:
-                    await self._back(context, node, PATIENT_S, {})
-                except NotDoneError:
+                    await self._back(context, node, PATIENT_S, {}, wait=PatientDeadline)
+                except (NotDoneError, NemesisError):  # the node stays out, whatever step it was
                     if not await deadline.allows_another():
                         reached("member did not come back")
                         break
+        while self._began and await self._is_changing(context):
+            if not await deadline.allows_another():
+                break
+
+    async def _end_doubts(self, context: NemesisContext, deadline: Deadline) -> bool:
+        """Wait until it is known of every node if it was removed; False if it is not at the deadline."""
+        while True:
+            try:
+                if await self._doubts_end(context):
+                    return True
+            except NemesisError:  # it is removed, and others still list it
+                pass
+            if not await deadline.allows_another():
+                return False
+
+    async def _is_changing(self, context: NemesisContext) -> bool:
+        """Whether nodes that run list different members, or learners that are to get a vote."""
+        alive, clock = await running(context), context.runtime.clock
+        seen = await roster(context, _membership(context), alive)
+        if len(seen.lists) < len(alive) or len({frozenset(listed.items()) for listed in seen.lists.values()}) > 1:
+            return True
+        learners = context.test.system.capabilities.learners
+        if learners is None:
+            return False
+        asked = [within(clock, REQUEST_S, learners.listed(context.deployment, node)) for node in alive]
+        return any(isinstance(answer, Exception) or any(answer.values()) for answer in await together(asked))
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -267,7 +303,9 @@ class MembershipChanges:
             return True
         system, alive = _membership(context), await running(context)
         for node in doubtful:
-            if node not in alive and not self._ledger.held_by_others(node, FAULT):
+            if node in alive or self._ledger.held_by_others(node, FAULT):
+                continue
+            if (await context.deployment.status(node)).state == "stopped":  # one that is paused is another fault's
                 system.settle(node)  # or it could not be started
                 await context.deployment.start(node)
         seen = await roster(context, system, await running(context))
@@ -326,13 +364,15 @@ class MembershipChanges:
         )
         return asked
 
-    async def _expel(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> None:
+    async def _expel(
+        self, context: NemesisContext, node: NodeId, evidence: dict[str, Any], wait: Wait = Deadline
+    ) -> None:
         """Verify that no node with a majority lists the removed node, end its process, and wipe its data.
 
         Raises:
             NemesisError: it is still listed.
         """
-        out, deadline = self._out[node], Deadline(context, SERVES_S)
+        out, deadline = self._out[node], wait(context, SERVES_S)
         while True:
             after = await roster(context, _membership(context), await with_majority(context, self._out))
             if after.lists and len(after.without(out.member)) == len(after.lists):
@@ -419,10 +459,11 @@ class MembershipChanges:
         evidence: dict[str, Any],
         *,
         learner: bool = False,
+        wait: Wait = Deadline,
     ) -> None:
         """Promote a node that is a learner, or let it join; raises NotDoneError as `_join`."""
         if node not in self._learners:
-            await self._join(context, node, limit_s, evidence, learner=learner)
+            await self._join(context, node, limit_s, evidence, learner=learner, wait=wait)
             return
         learners, member = _learners(context), self._learners[node]
 
@@ -446,6 +487,7 @@ class MembershipChanges:
         evidence: dict[str, Any],
         *,
         learner: bool = False,
+        wait: Wait = Deadline,
     ) -> None:
         """Add a node that left, start it, and verify that it serves as a member.
 
@@ -455,7 +497,7 @@ class MembershipChanges:
         adds, out = _learners(context) if learner else _membership(context), self._out[node]
         if not out.gone:
             await patiently(context, limit_s, [lambda: self._ask_to_remove(context, node)])
-            await self._expel(context, node, evidence)
+            await self._expel(context, node, evidence, wait)
 
         async def add() -> tuple[NodeId, str]:
             if not learner:
@@ -471,9 +513,9 @@ class MembershipChanges:
         if out.added is None:
             evidence["asked"], out.added = await patiently(context, limit_s, [add])
         evidence["member"] = out.added
-        await self._until(context, limit_s, lambda: self._is_known(context, node, evidence))
+        await self._until(wait(context, limit_s), lambda: self._is_known(context, node, evidence))
         try:
-            await self._until(context, SERVES_S, lambda: self._comes_up(context, node, evidence))
+            await self._until(wait(context, SERVES_S), lambda: self._comes_up(context, node, evidence))
         except NotDoneError:
             self._out[node] = _Out(out.added)  # not as this member any more: it may have taken itself for another
             raise
@@ -499,15 +541,12 @@ class MembershipChanges:
             if not takes_another(node, listed, alive):
                 raise NotDoneError(f"of {' '.join(sorted(listed))} too few run for one more", definite=True)
 
-    async def _until(
-        self, context: NemesisContext, limit_s: float, problem: Callable[[], Coroutine[Any, Any, str | None]]
-    ) -> None:
+    async def _until(self, deadline: Deadline, problem: Callable[[], Coroutine[Any, Any, str | None]]) -> None:
         """Wait until there is no problem any more.
 
         Raises:
             NotDoneError: there still is.
         """
-        deadline = Deadline(context, limit_s)
         while (found := await problem()) is not None:
             if not await deadline.allows_another():
                 raise NotDoneError(found, definite=False)

@@ -80,6 +80,11 @@ class Following:
         """Whether a part of a snapshot has come, and not all of it."""
         return self._receiving is not None
 
+    @property
+    def received_bytes(self) -> int:
+        """How much of a snapshot has come, while parts of it are missing."""
+        return 0 if self._receiving is None else len(self._receiving.state)
+
     def on_append(self, sender: NodeId, message: Append) -> None:
         """Take over entries and commit index, and answer."""
         state = self._state

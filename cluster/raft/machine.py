@@ -229,6 +229,11 @@ class Raft:
         return self._state.applied
 
     @property
+    def received_bytes(self) -> int:
+        """How much of a snapshot has come, while parts of it are missing; 0 if none comes."""
+        return self._following.received_bytes
+
+    @property
     def written_index(self) -> int:
         """How far its log is durable."""
         return self._state.written

@@ -172,7 +172,7 @@ class SimDeployment:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     async def start(self, node: NodeId) -> NodeStatus:
-        """Start the node's process; a running one is left alone.
+        """Start the node's process; one that is there, running or paused, is left alone.
 
         Raises:
             NodeStartError: it ended at once.

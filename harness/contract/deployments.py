@@ -46,7 +46,9 @@ class Deployment(Protocol):
         ...
 
     async def start(self, node: NodeId) -> NodeStatus:
-        """Start the node's process; a running one is left alone. Links that are cut stay cut for the new process.
+        """Start the node's process; one that is there, running or paused, is left alone, and so is its state.
+
+        Links that are cut stay cut for the new process.
 
         Raises:
             NodeStartError: it ended at once.

@@ -47,7 +47,17 @@ class NodeCommand(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """What a node says of itself when asked."""
+    """What a node says of itself when asked.
+
+    Attributes:
+        node: its name.
+        role: in the words of its system.
+        term: its current term.
+        leader: the leader of that term, if it knows one.
+        commit_index: index of the last entry that it knows to be committed.
+        applied_index: index of the last entry that it applied.
+        received_bytes: how much of a snapshot has come, while the rest is under way; 0 for a system that does not say.
+    """
 
     node: NodeId
     role: str
@@ -55,6 +65,7 @@ class NodeView(msgspec.Struct, frozen=True):
     leader: NodeId | None
     commit_index: int = 0
     applied_index: int = 0
+    received_bytes: int = 0
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

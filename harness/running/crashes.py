@@ -63,9 +63,13 @@ class Watched:
             await self._look_at(node)
 
     async def restart(self) -> None:
-        """Start every stopped node; one that does not start is reported later."""
+        """Start every stopped node; one that does not start is reported later.
+
+        One that left the cluster and did not join again stays out: started now, it would take itself for the member
+        that it was, without the data of that one.
+        """
         for node in self.nodes:
-            if (await self.status(node)).state == "stopped":
+            if (await self.status(node)).state == "stopped" and not self._may_end(node):
                 try:
                     await self.start(node)
                 except NodeStartError:

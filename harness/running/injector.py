@@ -17,6 +17,9 @@ from splitbrain.results.history import Op
 OP_LIMIT_S = 30.0
 """How long a nemesis op may take. Backends bound their own work far below; this is for those that do not."""
 
+HEAL_LIMIT_S = 600.0
+"""The same for the healing at the end: a member that joins may take long as long as it comes nearer."""
+
 
 class Injector:
     """Runs a (validated) nemesis.
@@ -65,9 +68,9 @@ class Injector:
         if self._task is not None and not self._task.done():
             await within(clock, OP_LIMIT_S, _ended(self._task))
         try:
-            await within(clock, 2 * OP_LIMIT_S, self._nemesis.heal(self._context))
+            await within(clock, HEAL_LIMIT_S, self._nemesis.heal(self._context))
         except TimeoutError as error:
-            raise NemesisError(f"faults were not healed within {2 * OP_LIMIT_S:g} s.") from error
+            raise NemesisError(f"faults were not healed within {HEAL_LIMIT_S:g} s.") from error
         # Everything is judged as healed from here on: a fault that stays would look like a defect of the system.
         remains = await left(self._context.deployment)
         if remains is not None:

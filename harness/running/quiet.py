@@ -9,7 +9,6 @@ same way: safety first, then a phase in which all must converge.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -18,10 +17,8 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId, NodeView
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
+from splitbrain.harness.running.nearing import CATCHING_UP, Nearing
 from splitbrain.harness.running.recovery import ANSWER_LIMIT_S
-
-CATCHING_UP: Final = 10
-"""So many times the limit a replica may need that comes nearer all the time, as on a slow disk with small batches."""
 
 REPORT_NS = 250_000_000
 """Pause between two looks: for no longer than that a node keeps what it applied from its telemetry (the metadata
@@ -45,17 +42,19 @@ async def until_converged(
 ) -> Quiet:
     """Wait until the replicas have met, for `limit_s` at least where they do not, or until `go_on` says no.
 
-    The limit begins again whenever the last replica comes nearer, up to `CATCHING_UP` times in all: one that is slow is
-    no violation, one that stands still is.
+    The limit begins again whenever the last replica comes nearer, or more of a snapshot has come to one, up to
+    `CATCHING_UP` times in all: one that is slow is no violation, one that stands still is.
     """
     started_ns, limit_ns = clock.now_ns(), round(limit_s * 1e9)
     end_ns, nearest = started_ns + limit_ns, None
     before: int | None = None
+    snapshots = Nearing()
     while True:
         views = await _look(test, deployment, clock)
         now_ns = clock.now_ns()
         met, behind = _common_index(views), _behind(views)
-        if nearest is not None and behind is not None and behind < nearest:
+        received_more = snapshots.received_more(view for view in views.values() if view is not None)
+        if received_more or (nearest is not None and behind is not None and behind < nearest):
             end_ns = min(now_ns, started_ns + (CATCHING_UP - 1) * limit_ns) + limit_ns
         nearest = behind if nearest is None or behind is None else min(nearest, behind)
         if met is not None and met == before:

@@ -92,10 +92,11 @@ async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | 
     """What the node says of itself, or what is wrong with it."""
     status = await deployment.status(node)
     if status.state != "running":
+        ended = ": ".join(str(status.evidence[name]) for name in ("exit", "log") if name in status.evidence)
         members = test.system.capabilities.membership
         if members is not None and members.unsettled(node):
-            return f"is {status.state}: it left the cluster, and did not join again"
-        ended = ": ".join(str(status.evidence[name]) for name in ("exit", "log") if name in status.evidence)
+            out = f"is {status.state}: it left the cluster, and did not join again, so that it was not started any more"
+            return f"{out} ({ended})" if ended else out
         return f"is {status.state} ({ended})" if ended else f"is {status.state}"
     view = await test.system.view(deployment, node)
     return "does not say who leads" if view is None else view

@@ -437,6 +437,7 @@ class Metadata:
             status.leader,
             commit_index=status.commit_index,
             applied_index=status.applied_index,
+            received_bytes=status.received,
         )
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:

@@ -70,7 +70,7 @@ class _ValidDeployment(Wrapper):
         self._backend = backend
 
     async def start(self, node: NodeId) -> NodeStatus:
-        return self._state("start", node, await self._inner.start(self._known(node)), "running")
+        return self._state("start", node, await self._inner.start(self._known(node)), "running", "paused")
 
     async def kill(self, node: NodeId) -> NodeStatus:
         return self._state("kill", node, await self._inner.kill(self._known(node)), "stopped")

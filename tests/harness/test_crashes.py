@@ -289,6 +289,25 @@ def notes_of(script: Callable[[Watched, SlowDeployment, VirtualClock], Awaitable
     return recorder.notes("crash")
 
 
+def test_a_node_that_left_the_cluster_and_is_not_back_is_not_started_when_the_run_is_healed() -> None:
+    deployment = MemoryDeployment()
+
+    async def main() -> None:
+        watched = Watched(deployment, Journal(VirtualClock(), MemoryRecorder(), None), lambda node: node == "n2")
+        for node in ("n1", "n2", "n3"):
+            await watched.start(node)
+        for node in ("n2", "n3"):
+            await watched.kill(node)
+        await watched.restart()
+
+    asyncio.run(main())
+    assert {node: status.state for node, status in deployment.states.items()} == {
+        "n1": "running",
+        "n2": "stopped",
+        "n3": "running",
+    }
+
+
 def test_a_node_that_is_being_started_has_not_crashed() -> None:
     async def script(watched: Watched, deployment: SlowDeployment, clock: VirtualClock) -> None:
         await watched.kill("n2")

@@ -512,6 +512,21 @@ def test_a_fault_that_did_not_take_is_refused(call: str, state: Any, expected: s
         run(getattr(deployed(Idle()), call)("n1"))
 
 
+def test_a_paused_node_that_is_to_be_started_stays_paused_and_nothing_is_wrong_with_its_backend() -> None:
+    class LeavesAlone(MemoryDeployment):
+        async def start(self, node: str) -> NodeStatus:
+            return self.states[node] if self.states[node].state == "paused" else await super().start(node)
+
+    deployment = deployed(LeavesAlone())
+
+    async def all_three() -> NodeStatus:
+        await deployment.start("n1")
+        await deployment.pause("n1")
+        return await deployment.start("n1")
+
+    assert run(all_three()).state == "paused"
+
+
 def test_a_node_that_is_not_in_the_test_is_refused_before_the_backend_sees_it() -> None:
     deployment = deployed(MemoryDeployment())
     for call in ("start", "kill", "pause", "resume", "status", "dial"):

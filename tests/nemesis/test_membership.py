@@ -418,6 +418,60 @@ def test_who_cannot_be_taken_in_until_a_recovery_must_be_over_stays_out() -> Non
     assert cluster.members.unsettled("n4")
 
 
+def test_healing_waits_for_a_node_that_takes_over_a_snapshot_in_parts_and_only_then_starts_who_joins() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.behind = {"n3"}
+    view = cluster.system.view
+    needs_s = 3 * cluster.context.test.recovery_s
+
+    async def catching_up(deployment: Any, node: str) -> Any:
+        said = await view(deployment, node)
+        if said is None or node != "n3":
+            return said
+        if cluster.elapsed_s() >= needs_s:
+            cluster.members.behind.clear()
+            return said
+        return msgspec.structs.replace(said, received_bytes=1 + round(1000 * cluster.elapsed_s()))
+
+    cluster.system.view = catching_up  # type: ignore[method-assign]
+    with counted() as marks:
+        cluster.heal()
+    assert needs_s <= cluster.elapsed_s() < needs_s + 15
+    assert marks["member did not come back"] == 0
+    assert (cluster.nodes.states["n4"], cluster.members.unsettled("n4")) == ("running", False)
+
+
+def test_healing_ends_where_a_node_hears_of_no_change_and_who_left_is_not_started() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.behind = {"n3"}
+    with counted() as marks:
+        cluster.heal()
+    assert 20 <= cluster.elapsed_s() <= 60
+    assert marks["member did not come back"] == 1
+    assert (cluster.nodes.states["n4"], cluster.nodes.lives["n4"]) == ("stopped", 1)
+    assert cluster.members.unsettled("n4")
+
+
+def test_healing_is_no_error_where_a_removed_member_stays_listed() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    n4 = cluster.system.roles.pop("n4")
+    assert cluster.join().type == "info"
+    cluster.system.roles["n4"] = n4
+    stays = next(member for member, node in cluster.members.ids.items() if node == "n4")
+
+    async def listed(deployment: Any, node: str) -> dict[str, str]:
+        return {**cluster.members.ids, stays: "n4"}
+
+    cluster.members.members = listed  # type: ignore[method-assign]
+    with counted() as marks:
+        cluster.heal()
+    assert marks["member did not come back"] == 1
+    assert cluster.members.unsettled("n4")
+
+
 # --- rash leaves ------------------------------------------------------------------------------------------------------
 
 
@@ -468,6 +522,26 @@ def test_as_long_as_members_list_different_members_nothing_is_concluded() -> Non
     cluster.heal()
     assert cluster.members.open == set()
     assert sorted(cluster.members.ids.values()) == list(FIVE)
+
+
+def test_a_node_in_doubt_that_another_fault_has_paused_is_neither_started_nor_settled() -> None:
+    cluster = Cluster(leader="n2")
+    cluster.leave_rashly()
+    out = [node for node in FIVE if cluster.members.unsettled(node)]
+    run(cluster.nodes.pause(out[0]))
+    cluster.members.behind = {"n3"}
+    started: list[str] = []
+    start = cluster.nodes.start
+
+    async def noted(node: str) -> Any:
+        started.append(node)
+        return await start(node)
+
+    cluster.nodes.start = noted
+    done = cluster.join()
+    assert out[0] not in started
+    assert cluster.members.unsettled(out[0])
+    assert (done.type, cluster.nodes.states[out[0]]) == ("ok", "paused")
 
 
 def test_who_was_added_by_a_request_without_an_answer_starts_before_another_one_is_added() -> None:
