@@ -154,6 +154,38 @@ def test_versions_are_ordered_by_who_comes_before_whom_although_nobody_read_both
     assert "open_keys" not in found.evidence
 
 
+WRITTEN = """
+0 invoke [[:{write} :x 1]]
+0 {ended}  [[:{write} :x 1]]
+1 invoke [[:r :x nil] [:{write} :y 2]]
+1 ok     [[:r :x {found}] [:{write} :y 2]]
+"""
+
+
+def test_a_value_that_no_transaction_wrote_is_garbage_in_a_register_as_it_is_in_a_list() -> None:
+    for checker, write, found in (("list-append", "append", "[7]"), ("rw-register", "w", "7")):
+        text = WRITTEN.format(write=write, ended="ok", found=found)
+        verdict = judge(text, checker, consistency_models=["read-committed"])
+        assert (verdict.valid, verdict.anomalies) == ("false", ("garbage-read",))
+        assert verdict.evidence["not"] == ["read-committed"]
+        assert verdict.sentence.endswith("but no transaction wrote 7.")
+        [witness] = verdict.evidence["anomalies"]["garbage-read"]
+        assert problems_of(witness, history(text)) == []
+        assert problems_of({**witness, "values": [1]}, history(text))
+        assert judge(text, checker, consistency_models=["read-uncommitted"]).valid != "false"
+
+
+@pytest.mark.parametrize(
+    ("ended", "found", "anomalies"),
+    [("ok", "nil", ()), ("ok", "1", ()), ("info", "1", ()), ("info", "nil", ()), ("fail", "1", ("G1a",))],
+)
+def test_what_a_register_was_at_first_and_what_a_transaction_may_have_written_is_no_garbage(
+    ended: str, found: str, anomalies: tuple[str, ...]
+) -> None:
+    text = WRITTEN.format(write="w", ended=ended, found=found)
+    assert judge(text, "rw-register", consistency_models=["serializable"]).anomalies == anomalies
+
+
 def test_a_step_that_follows_from_a_way_does_not_pass_with_another_way() -> None:
     table = history(SATURATED)
     found = judge(SATURATED, "rw-register", consistency_models=["serializable"])
