@@ -26,7 +26,7 @@ from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.saturation import Key
 from splitbrain.checkers.transactions.version_orders import Versions, assumed_versions
-from splitbrain.checkers.transactions.writes import ABSENT, Writes, write_of, writes_of
+from splitbrain.checkers.transactions.writes import ABSENT, Writes, find_own, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
 
@@ -103,7 +103,10 @@ def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> t
     first = len(transactions)
     nodes = link_joints(targets, start, first, out)
     rmw = derived(RW, NO_G1C, 0)
-    kernels.link_versions(mops, version, overwriting, targets, start, place, keys, first, rmw, out)
+    place[overwriting] = np.arange(found, dtype=np.int32)
+    own = np.empty(count, np.int32)
+    find_own(mops, place, np.empty(keys, np.int32), own)
+    kernels.link_versions(mops, version, targets, start, place, own, keys, first, rmw, out)
     forks = np.flatnonzero(overwriters > 1)
     is_open = roots > 1
     is_open[mops.key[forks]] = True

@@ -7,15 +7,17 @@ history's rows, and follows each step by its definition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from splitbrain.checkers.transactions.exact import exact, json_text
 
 Said = Mapping[str, Any]
+Rows: TypeAlias = npt.NDArray[np.int64]
 
 _WRITES: Final = ("w", "append")
 
@@ -36,6 +38,7 @@ class _Check:
         self._witness = witness = exact(witness)
         self._history = history
         self._index = np.asarray(history.column("index").to_numpy())
+        self._next = _following(np.asarray(history.column("process").to_numpy()))
         self._said: dict[str, Said] = {each["name"]: each for each in witness["transactions"]}
         self._keys: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -62,8 +65,7 @@ class _Check:
             found = self._history.column("type")[complete].as_py()
             if process[complete].as_py() != said["process"] or found != said["type"]:
                 yield f"{said['name']} did not complete as {said['type']} in op {said['completed']}"
-            between = process.slice(invoke + 1, complete - invoke - 1).to_pylist()
-            if said["process"] in between:
+            if self._next[invoke] != complete:
                 yield f"op {said['completed']} does not complete op {said['invoked']}"
             row = complete if found == "ok" else invoke
         elif said["type"] != "info":
@@ -251,7 +253,7 @@ class _Check:
             if each != key:
                 continue
             if f == "append":
-                expected = [*expected, value]
+                expected.append(value)
             else:
                 known, expected = True, _listed(value)
         found = _listed(ops[0][2])
@@ -297,6 +299,15 @@ class _Check:
         key = self._witness["key"]
         touched = [value for each in self._said.values() for _, k, value in each["ops"] if k == key]
         return len(self._witness["values"]) > 1 and all(each in touched for each in self._witness["values"])
+
+
+def _following(process: Rows) -> Rows:
+    """For each row the next one of the same process, -1 for none."""
+    order = np.argsort(process, kind="stable")
+    same = process[order[1:]] == process[order[:-1]]
+    found = np.full(len(process), -1, np.int64)
+    found[order[:-1][same]] = order[1:][same]
+    return found
 
 
 def _op(said: Said, where: Said) -> tuple[str, str, Any]:

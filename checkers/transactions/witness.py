@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
 
 from splitbrain.checkers.transactions.columns import ABORTED, COMMITTED, MAYBE, OPEN, READ, Transactions
-from splitbrain.checkers.transactions.graph import NAMES, PROCESS, REALTIME, RW, parts
+from splitbrain.checkers.transactions.graph import I64, NAMES, PROCESS, REALTIME, RW, parts
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
 from splitbrain.checkers.transactions.saturation import Derivation, Edge, Premise
 from splitbrain.checkers.transactions.search import Cycle
@@ -116,17 +117,27 @@ class Witnesses:
     def _proof(self, transaction: int) -> int:
         """A read of a committed transaction that shows a write of one of unknown outcome; -1 if there is none."""
         found = self._transactions
-        status = np.repeat(found.status, np.diff(found.mop_start))
+        reads, start = self._reads
         for mop in self._mops(transaction):
             if found.mop_kind[mop] == READ:
                 continue
-            reads = (found.mop_key == found.mop_key[mop]) & (found.mop_kind == READ) & (status == COMMITTED)
-            for read in np.flatnonzero(reads).tolist():
+            key = int(found.mop_key[mop])
+            for read in reads[start[key] : start[key + 1]].tolist():
                 length, begin = int(found.list_length[read]), int(found.list_start[read])
                 value = found.mop_value[mop]
                 if value in found.elements[begin : begin + length] if length > 0 else found.mop_value[read] == value:
                     return read
         return -1
+
+    @cached_property
+    def _reads(self) -> tuple[I64, I64]:
+        """The reads of committed transactions, sorted by key, and where those of each key begin."""
+        found = self._transactions
+        status = np.repeat(found.status, np.diff(found.mop_start))
+        reads = np.flatnonzero((found.mop_kind == READ) & (status == COMMITTED))
+        reads = reads[np.argsort(found.mop_key[reads], kind="stable")]
+        counts = np.bincount(found.mop_key[reads], minlength=len(found.key_names))
+        return reads, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def _step(self, names: Names, one: int, other: int, kind: int) -> dict[str, Any]:
         premise = self._derivation.premise((one, other, kind))
