@@ -19,6 +19,7 @@ from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.calls import OPEN, Bools, Calls, cell, client_calls
 from splitbrain.results.quantities import counted
+from splitbrain.results.values import canonical_json
 
 _JUDGE: Final = by_key.Judge("g2", "at most one row")
 
@@ -50,7 +51,8 @@ class G2:
         done, reads = (_shown(calls, inserts, asked=True), _shown(calls, calls.are("read") & calls.ended("ok")))
         raced = int(_raced(asked))
         figures = {"keys": 1, "inserted": len(done), "attempts": len(asked), "reads": len(reads), "raced": raced}
-        findings = [*_two(history, key, done, reads), *_others(history, key, asked, done, reads)]
+        possible = _shown(calls, calls.are("insert") & ~calls.ended("fail"), asked=True)
+        findings = [*_two(history, key, done, reads), *_others(history, key, possible, done, reads)]
         praise = f"Of the pair {key} {counted(len(done), 'row')} was inserted, in {counted(len(asked), 'attempt')}."
         return _JUDGE.key(key, history, findings, praise, figures, exercised=bool(raced))
 
@@ -112,9 +114,13 @@ def _two(table: pa.Table, key: str | None, done: Sequence[Shown], reads: Sequenc
 def _others(
     table: pa.Table, key: str | None, asked: Sequence[Shown], done: Sequence[Shown], reads: Sequence[Shown]
 ) -> Iterable[Finding]:
-    possible = {(place, row) for each in asked for place, row in enumerate(each.rows) if row is not None}
+    begun: dict[tuple[int, str], int] = {}
+    for each in asked:  # in the order in which they began
+        for place, row in enumerate(each.rows):
+            begun.setdefault((place, canonical_json(row)), each.invoke)
     for read in reads:
-        if any(row is not None and (place, row) not in possible for place, row in enumerate(read.rows)):
+        shown = [(place, canonical_json(row)) for place, row in enumerate(read.rows) if row is not None]
+        if any(begun.get(each, read.complete) >= read.complete for each in shown):
             said = f"{by_key.answer(table, read.complete)} read {list(read.rows)}"
             yield Finding(
                 "wrong-row", f"Wrong row: of the pair {key} {said}, which no client inserted.", (read.complete,)

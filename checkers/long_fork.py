@@ -44,10 +44,13 @@ class LongFork:
         key = cell(history, "key", 0) if history.num_rows else None
         rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
         answers = [(row, cell(history, "value", row)) for row in rows]
-        begun = [cell(history, "value", row) for row in calls.invoke[calls.are("write")].tolist()]
+        writes = calls.invoke[calls.are("write") & ~calls.ended("fail")].tolist()
+        begun: dict[Any, int] = {}
+        for row in writes:
+            begun.setdefault(cell(history, "value", row), row)
         wrong = [found for row, answer in answers for found in _wrong(history, key, row, answer, begun)]
         reads = [] if wrong else [_seen(row, answer) for row, answer in answers]
-        partial = sum(0 < len(read.writes) < len(set(begun)) for read in reads)
+        partial = sum(0 < len(read.writes) < len(begun) for read in reads)
         figures = {"keys": 1, "reads": len(answers), "partial": partial, "split": int(partial > 0)}
         findings = [*wrong, *_forks(history, key, reads)]
         praise = f"Of {counted(len(reads), 'read')} of {key} {partial} saw one write and not the other."
@@ -71,13 +74,21 @@ def _seen(row: int, answer: Sequence[Any]) -> Seen:
     return Seen(row, frozenset(number for number, value in enumerate(answer) if value is not None))
 
 
-def _wrong(table: pa.Table, key: str | None, row: int, answer: Any, begun: Sequence[Any]) -> Iterable[Finding]:
-    """Values that no write can have left."""
+def _wrong(table: pa.Table, key: str | None, row: int, answer: Any, begun: Mapping[Any, int]) -> Iterable[Finding]:
+    """Values that no write can have left. `begun` has where each register's first write began that did not fail."""
     values = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
-    if all(value is None or (value == 1 and number in begun) for number, value in enumerate(values)):
+    if all(
+        value is None or (type(value) is int and value == 1 and begun.get(number, row) < row)
+        for number, value in enumerate(values)
+    ):
         return
     said = f"{by_key.answer(table, row)} answered {answer!r:.80} for {key}"
-    yield Finding("wrong-value", f"Wrong value: {said}, but what was written is 1, of the registers {begun}.", (row,))
+    known = frozenset(register for register, invoked in begun.items() if invoked < row)
+    yield Finding(
+        "wrong-value",
+        f"Wrong value: {said}, but what was written by then is 1, of the registers {_listed(known)}.",
+        (row,),
+    )
 
 
 def _forks(table: pa.Table, key: str | None, reads: Sequence[Seen]) -> Iterable[Finding]:

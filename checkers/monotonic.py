@@ -73,7 +73,7 @@ class Monotonic:
         ]
         found.sort(key=lambda each: each.complete)
         judge = _Judge(history, key, found)
-        begun = np.sort(calls.invoke[increments]).tolist()
+        begun = np.sort(calls.invoke[increments & ~calls.ended("fail")]).tolist()
         findings = [*judge.duplicates(), *judge.apart(), *judge.backwards(sessions), *judge.impossible(begun)]
         done = sum(each.increments for each in found)
         raced = _raced([each for each in found if each.increments])

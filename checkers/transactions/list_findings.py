@@ -30,24 +30,15 @@ def first_flaws(mops: Mops, order: Order, aborted: I64, unwritten: I64, twice: I
             write = order.write[order.start[key] + place]
             if write == -1:
                 unwritten[key] = place + 1
-            elif write >= 0:
-                if mops.status[mops.owner[write]] == 2:
-                    aborted[key] = place + 1
+            elif write >= 0 and mops.status[mops.owner[write]] == 2:
+                aborted[key] = place + 1
+        for place in range(length):
+            write = order.write[order.start[key] + place]
+            if write >= 0:
                 if seen[write] == 1:
-                    twice[key] = seen_again(order, key, write, length)
+                    twice[key] = place + 1
+                    break
                 seen[write] = 1
-
-
-@inlined
-def seen_again(order: Order, key: Int, write: Int, length: Int) -> Int:
-    """How long a read must be to hold an append twice."""
-    count = 0
-    for place in range(length):
-        if order.write[order.start[key] + place] == write:
-            count += 1
-            if count == 2:
-                return place + 1
-    return length + 1
 
 
 @kernel
@@ -126,22 +117,46 @@ def flag_internal(mops: Mops, previous: I32, flags: U8) -> None:
 
 
 @kernel
-def flag_future(mops: Mops, order: Order, previous: I32, flags: U8) -> None:
-    """Flag reads of an element that their own transaction appends only later."""
-    for mop in range(len(mops.kind)):
-        if mops.kind[mop] == 0 or mops.status[mops.owner[mop]] != 0:
+def flag_future(mops: Mops, table: Table, order: Order, later: I32, flags: U8) -> None:
+    """Flag reads of an element that their own transaction appends only later.
+
+    `later` has two rows by key: the transaction met last, going back, and the first place of its appends so far.
+    """
+    for back in range(len(mops.kind)):
+        mop = len(mops.kind) - 1 - back
+        key, owner = mops.key[mop], mops.owner[mop]
+        if mops.status[owner] != 0:
             continue
-        at = previous[mop]
-        while at >= 0:
-            if mops.kind[at] == 0:
-                length = length_of(mops, at)
-                if order.odd[at]:
-                    for place in range(length):
-                        if mops.elements[mops.list_start[at] + place] == mops.value[mop]:
-                            flags[at] |= 8
-                elif 0 <= order.position[mop] < length:
-                    flags[at] |= 8
-            at = previous[at]
+        if mops.kind[mop] != 0:
+            position = order.position[mop]
+            if later[0, key] != owner:
+                later[0, key] = owner
+                later[1, key] = -1
+            if position >= 0 and (later[1, key] < 0 or position < later[1, key]):
+                later[1, key] = position
+        elif later[0, key] == owner:
+            length = length_of(mops, mop)
+            if order.odd[mop]:
+                if shows_later(mops, table, mop, length):
+                    flags[mop] |= 8
+            elif 0 <= later[1, key] < length:
+                flags[mop] |= 8
+
+
+@inlined
+def shows_later(mops: Mops, table: Table, mop: Int, length: Int) -> Int:
+    """Whether a read has an element that its own transaction appends only later."""
+    owner, begin = mops.owner[mop], mops.list_start[mop]
+    for place in range(length):
+        write = write_of(mops, table, mops.key[mop], mops.elements[begin + place])
+        if write >= 0 and mops.owner[write] == owner and write > mop:
+            return True
+        if write == -2:  # several transactions wrote it
+            for other in range(mop + 1, mops.start[owner + 1]):
+                appends = mops.kind[other] != 0 and mops.key[other] == mops.key[mop]
+                if appends and mops.elements[begin + place] == mops.value[other]:
+                    return True
+    return False
 
 
 @kernel

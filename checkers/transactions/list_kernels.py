@@ -136,7 +136,7 @@ def link_order(mops: Mops, order: Order, committed: Bools, following: I32, last:
             following[at + key + place] = after
             if place > 0:
                 write = order.write[at + place - 1]
-                if write >= 0 and committed[mops.owner[write]]:
+                if write >= 0 and committed[mops.owner[write]] and order.position[write] == place - 1:
                     after = write
 
 
@@ -195,17 +195,16 @@ def link_last(order: Order, last: I32, targets: I32, start: I64, nodes: int, out
 
 @kernel
 def link_unseen(
-    mops: Mops, order: Order, following: I32, unseen: I32, targets: I32, start: I64, place_of_mop: I32,
-    nodes: int, before: int, out: Out,
+    mops: Mops, order: Order, following: I32, targets: I32, start: I64, place_of_mop: I32, own_append: I32, nodes: int,
+    before: int, out: Out,
 ) -> None:  # fmt: skip
     """Edges from the reads of the whole order to appends that no read shows.
 
-    `unseen` is sorted by key, `targets` has the transactions of these appends, and `start` says where each key begins.
+    `targets` has the transactions of these appends, sorted by key, `start` where each key begins, `place_of_mop` the
+    place there of each append, and `own_append` that of each reader itself.
     A transaction that read the whole order and appends itself comes before the others, or there is a G-single: an edge
     of the kind `before`.
     """
-    for place in range(len(unseen)):
-        place_of_mop[unseen[place]] = place
     for mop in range(len(mops.kind)):
         length = length_of(mops, mop)
         if length < 0 or order.odd[mop]:
@@ -217,10 +216,8 @@ def link_unseen(
             write = order.write[order.start[key] + length - 1]
             if write >= 0 and mops.owner[write] == reader:
                 continue
-        own, append = -1, -1
-        for other in range(mops.start[reader], mops.start[reader + 1]):
-            if mops.key[other] == key and place_of_mop[other] >= 0:
-                own, append = place_of_mop[other], other
+        append = own_append[mop]
+        own = place_of_mop[append] if append >= 0 else -1
         to_all(targets, start[key], start[key + 1], own, reader, 2, nodes, out)
         if append > mop:
             to_all(targets, start[key], start[key + 1], own, reader, before, nodes, out)

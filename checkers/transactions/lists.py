@@ -19,7 +19,7 @@ from splitbrain.checkers.transactions.graph import NO_G_SINGLE, RW, U8, WR, WW, 
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.list_kernels import Order
-from splitbrain.checkers.transactions.writes import ABSENT, Writes, write_of, writes_of
+from splitbrain.checkers.transactions.writes import ABSENT, Writes, find_own, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
 _BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
@@ -122,7 +122,10 @@ class _Lists:
             first = nodes
             nodes = link_joints(targets, start, first, out)
             kernels.link_last(order, last, targets, start, first, out)
-            kernels.link_unseen(mops, order, following, unseen, targets, start, place, first, _BEFORE, out)
+            place[unseen] = np.arange(found, dtype=np.int32)
+            own = np.empty(count, np.int32)
+            find_own(mops, place, np.empty(keys, np.int32), own)
+            kernels.link_unseen(mops, order, following, targets, start, place, own, first, _BEFORE, out)
         return edges_in(out), nodes
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ class _Lists:
         flags = np.zeros(len(mops.kind), np.uint8)
         findings.flag_reads(mops, table, order, self.writes.final, aborted, unwritten, twice, stamp, flags)
         findings.flag_internal(mops, self.writes.previous, flags)
-        findings.flag_future(mops, order, self.writes.previous, flags)
+        findings.flag_future(mops, table, order, np.full((2, keys), -1, np.int32), flags)
         found = Found()
         self._flagged(flags, found)
         self._odd(found)
@@ -219,15 +222,17 @@ class _Lists:
         mops, reader = self.writes.mops, int(self.writes.mops.owner[read])
         key, elements = int(mops.key[read]), self._elements(read)
         if anomaly == "duplicate-elements":
-            twice = next(element for place, element in enumerate(elements) if element in elements[:place])
+            met = set[int]()
+            twice = next(element for element in elements if element in met or met.add(element))
             return Case(anomaly, (reader,), key, (read,), (twice,))
         if anomaly == "internal":
             return Case(anomaly, (reader,), key, (read, int(self.writes.previous[read])))
         if anomaly == "future-read":
+            found = set(elements)
             later = next(
                 mop
                 for mop in self._mops(reader)
-                if mop > read and mops.kind[mop] != READ and mops.key[mop] == key and mops.value[mop] in elements
+                if mop > read and mops.kind[mop] != READ and mops.key[mop] == key and int(mops.value[mop]) in found
             )
             return Case(anomaly, (reader,), key, (read, later), (int(mops.value[later]),))
         for element in [elements[-1]] if anomaly == "G1b" else elements:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from splitbrain.results.columns import array, codes, numbers, valid
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.keys import key_names
 from splitbrain.results.values import canonical_json
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -170,6 +171,7 @@ class _Texts:
     def __init__(self, source: str) -> None:
         self._source = source
         self._keys: dict[str, int] = {}
+        self._key_values: list[Any] = []
         self._values: dict[str, int] = {}
         self._names: list[Any] = []
         self._start = [0]
@@ -194,13 +196,20 @@ class _Texts:
             raise unknown_function(f, row, self._source)
         if kind and value is None:
             raise HistoryFormatError(self._source, f"op {row}: a write of nothing; every write needs a value.")
-        number = self._keys.setdefault(key if isinstance(key, str) else canonical_json(key), len(self._keys))
+        number = self._key(key)
         if kind == 0 and isinstance(value, list):
             elements = [self._value(each) for each in cast("list[Any]", value)]
             self._mops.append((kind, number, _NIL, len(self._elements), len(elements)))
             self._elements.extend(elements)
         else:
             self._mops.append((kind, number, self._value(value), 0, _NO_LIST))
+
+    def _key(self, key: Any) -> int:
+        """The number of a key: 1 and "1" are two, as their JSON is."""
+        number = self._keys.setdefault(canonical_json(key), len(self._keys))
+        if number == len(self._key_values):
+            self._key_values.append(key)
+        return number
 
     def _value(self, value: Any) -> int:
         if value is None:
@@ -222,6 +231,6 @@ class _Texts:
             list_start=columns[:, 3].copy(),
             list_length=columns[:, 4].astype(np.int32),
             elements=np.array(self._elements, np.int64),
-            key_names=tuple(self._keys),
+            key_names=tuple(key_names(self._key_values)),
             value_names=tuple(self._names),
         )

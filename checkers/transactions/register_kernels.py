@@ -95,24 +95,22 @@ def find_overwritten(
 
 @kernel
 def link_versions(
-    mops: Mops, version: I32, overwriting: I32, targets: I32, start: I64, place_of_mop: I32, keys: int, nodes: int,
+    mops: Mops, version: I32, targets: I32, start: I64, place_of_mop: I32, own_write: I32, keys: int, nodes: int,
     derived: int, out: Out,
 ) -> None:  # fmt: skip
     """Edges from the readers of each version to the transactions that overwrite it.
 
-    `overwriting` has the writes, sorted by version, `targets` their transactions, `start` where each version begins.
-    Edges are of kind `derived`, but observed ones where the version is the initial one: all others come after that.
+    `targets` has the transactions of the writes, sorted by version, `start` where each version begins, `place_of_mop`
+    the place there of each write, `own_write` the write of each reader itself. Edges are of kind `derived`, but
+    observed ones where the version is the initial one: all others come after that.
     """
-    for place in range(len(overwriting)):
-        place_of_mop[overwriting[place]] = place
     for mop in range(len(mops.kind)):
         group = version[mop]
         if group < 0 or group >= len(start) - 1 or start[group] == start[group + 1]:
             continue
         reader, own = mops.owner[mop], -1
-        for other in range(mop + 1, mops.start[reader + 1]):
-            if mops.key[other] == mops.key[mop] and place_of_mop[other] >= 0:
-                own = place_of_mop[other]
+        if own_write[mop] > mop:
+            own = place_of_mop[own_write[mop]]
         kind = 2 if group < keys else derived
         to_all(targets, start[group], start[group + 1], own, reader, kind, nodes, out)
 

@@ -20,13 +20,13 @@ from splitbrain.checkers.kernels import plainly
 from splitbrain.checkers.transactions import list_findings as findings
 from splitbrain.checkers.transactions import register_kernels as kernels
 from splitbrain.checkers.transactions.assumptions import Assumptions
-from splitbrain.checkers.transactions.columns import APPEND, COMMITTED, NIL, READ, Transactions
-from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, U8, WR, WW, Bools, Edges, derived, parts
+from splitbrain.checkers.transactions.columns import APPEND, COMMITTED, READ, Transactions
+from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, WR, WW, Bools, Edges, derived, parts
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.saturation import Key
 from splitbrain.checkers.transactions.version_orders import Versions, assumed_versions
-from splitbrain.checkers.transactions.writes import ABSENT, Writes, write_of, writes_of
+from splitbrain.checkers.transactions.writes import ABSENT, Writes, find_own, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 
 
@@ -103,7 +103,10 @@ def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> t
     first = len(transactions)
     nodes = link_joints(targets, start, first, out)
     rmw = derived(RW, NO_G1C, 0)
-    kernels.link_versions(mops, version, overwriting, targets, start, place, keys, first, rmw, out)
+    place[overwriting] = np.arange(found, dtype=np.int32)
+    own = np.empty(count, np.int32)
+    find_own(mops, place, np.empty(keys, np.int32), own)
+    kernels.link_versions(mops, version, targets, start, place, own, keys, first, rmw, out)
     forks = np.flatnonzero(overwriters > 1)
     is_open = roots > 1
     is_open[mops.key[forks]] = True
@@ -203,11 +206,11 @@ class _Registers:
             findings.G1B: "G1b",
             findings.INTERNAL: "internal",
             findings.FUTURE: "future-read",
+            findings.GARBAGE: "garbage-read",
         }
         for bit, anomaly in named.items():
             places = np.flatnonzero(flags & bit)
             found.add(anomaly, len(places), [self._case(anomaly, int(mop)) for mop in places[:CASES]])
-        self._garbage(flags, found)
         self._lost(found)
         return found
 
@@ -216,33 +219,11 @@ class _Registers:
         key, value = int(mops.key[read]), int(mops.value[read])
         if anomaly == "internal":
             return Case(anomaly, (reader,), key, (read, int(self.writes.previous[read])))
+        if anomaly == "garbage-read":
+            return Case(anomaly, (reader,), key, (read,), (value,))
         write = int(plainly(write_of, mops, self.writes.table, key, value))
         owners = (reader,) if anomaly == "future-read" else (reader, int(mops.owner[write]))
         return Case(anomaly, owners, key, (read, write), (value,))
-
-    def _garbage(self, flags: U8, found: Found) -> None:
-        """Find keys with two values without a write, nil being one: only one can be from before the history."""
-        mops = self.writes.mops
-        places = np.flatnonzero(flags & findings.GARBAGE)
-        if not len(places):
-            return
-        unwritten: dict[int, int] = {}
-        for mop in np.flatnonzero(self._reads_nil()).tolist():
-            unwritten.setdefault(int(mops.key[mop]), mop)
-        cases: list[Case] = []
-        count = 0
-        for mop in places.tolist():
-            key = int(mops.key[mop])
-            other = unwritten.setdefault(key, mop)
-            if mops.value[other] != mops.value[mop]:
-                count += 1
-                owners = (int(mops.owner[mop]), int(mops.owner[other]))
-                cases.append(Case("garbage-read", owners, key, (mop, other), (int(mops.value[mop]),)))
-        found.add("garbage-read", count, cases[:CASES])
-
-    def _reads_nil(self) -> Bools:
-        mops = self.writes.mops
-        return (mops.kind == READ) & (mops.value == NIL) & (self.writes.previous < 0)
 
     def _lost(self, found: Found) -> None:
         mops = self.writes.mops

@@ -12,13 +12,14 @@ these, and edges that follow from it may be used for anomalies that are no stron
 has an edge of processes or of real time, the edge inherits that. (Biswas and Enea, OOPSLA 2019; AWDIT, PLDI 2025, for
 causal consistency.)
 
-Work is linear in the edges between the first write of a key and its last access, for each key whose order is open. If
-the allowance is spent, the remaining keys stay open.
+Work is linear in the edges between the first write of a key and its last access, for each key whose order is open,
+times the number of chains of its versions (`reach`). If the allowance is spent, the remaining keys stay open; so does
+a key whose clocks would take too much memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -48,6 +49,7 @@ from splitbrain.checkers.transactions.graph import (
     joined,
     parts,
 )
+from splitbrain.checkers.transactions.reach import Accesses, Pairs, Range, pairs_of
 
 I8: TypeAlias = npt.NDArray[np.int8]
 
@@ -55,7 +57,13 @@ Edge: TypeAlias = tuple[int, int, int]
 """Sources, targets and kinds."""
 
 WORK: Final = 2_000_000
-"""How many nodes and edges may be looked at: about two seconds."""
+"""How many steps may be taken: a few seconds, and some hundred MiB. A step is an edge that may follow."""
+
+NEW: Final = 3
+"""Further steps of an edge that is new."""
+
+ENTRIES: Final = 1_000
+"""How many nodes, edges and entries of clocks are one step."""
 
 
 @dataclass
@@ -166,17 +174,25 @@ def _pass(
     place = np.empty(nodes, np.int64)
     place[order] = np.arange(nodes)
     before = len(found.premises)
+    weaker = list(_weaker(level, tag))
+    found.work += (len(known) + nodes) // ENTRIES
     found.closed = []
     for key in keys:
         if found.work >= WORK:
-            found.spent = True
             break
-        masks = _masks(key, order, place, backward, found)
-        if len({masks.get(writer, 0).bit_count() for _, writer in key.writes}) == len(key.writes):
+        pairs = _pairs(key, order, place, backward)
+        found.work += 1 + pairs.steps // ENTRIES
+        found.spent |= not pairs.complete
+        if pairs.distinct:
             found.closed.append(key.number)
-        for edge, premise in _derived(key, masks, level, tag):
-            if not any(_same(edge, each) in found.premises for each in _weaker(level, tag)):
+        for edge, premise in _derived(key, pairs, level, tag):
+            found.work += 1
+            if not any(_same(edge, each) in found.premises for each in weaker):
+                found.work += NEW
                 found.premises[edge] = premise._replace(known=before)
+            if found.work >= WORK:
+                break
+    found.spent |= found.work >= WORK
     return len(found.premises) > before
 
 
@@ -190,36 +206,27 @@ def _same(edge: Edge, rests: tuple[int, int]) -> Edge:
     return edge[0], edge[1], derived(parts(edge[2])[0], *rests)
 
 
-def _masks(key: Key, order: I32, place: I64, backward: Graph, found: Saturated) -> dict[int, int]:
-    """Of each transaction that reads or writes the key, which of its versions were written before: a bit for each."""
-    own = {transaction: 1 << number for number, (_, transaction) in enumerate(key.writes)}
-    accessing = [*own, *(transaction for reads in key.reads for _, transaction in reads)]
-    places = place[accessing]
-    first, last = int(place[list(own)].min()), int(places.max())
-    masks: dict[int, int] = {}
-    for node in order[first : last + 1].tolist():
-        mask = 0
-        preceding = backward.target[backward.start[node] : backward.start[node + 1]].tolist()
-        for other in preceding:
-            mask |= masks.get(other, 0) | own.get(other, 0)
-        if mask:
-            masks[node] = mask
-        found.work += 1 + len(preceding)
-    return masks
+def _pairs(key: Key, order: I32, place: I64, backward: Graph) -> Pairs:
+    """Pairs of versions of a key that follow from the order of transactions."""
+    reads = [len(each) for each in key.reads]
+    accesses = Accesses(
+        np.array([transaction for _, transaction in key.writes], np.int32),
+        np.array([transaction for each in key.reads for _, transaction in each], np.int32),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(reads)]).astype(np.int64),
+    )
+    first = int(place[accesses.writer].min())
+    last = max(int(place[each].max()) for each in (accesses.writer, accesses.reader) if len(each))
+    part = order[first : last + 1]
+    return pairs_of(accesses, Range(part, place, backward.start, backward.target, first))
 
 
-def _derived(key: Key, masks: dict[int, int], level: int, tag: int) -> Iterator[tuple[Edge, Premise]]:
+def _derived(key: Key, pairs: Pairs, level: int, tag: int) -> Iterator[tuple[Edge, Premise]]:
     """Edges that follow for one key; those between versions of which nothing new is known are left out."""
-    for later, (write, writer) in enumerate(key.writes):
-        mine = masks.get(writer, 0)
-        nearest = mine
-        for number in _bits(mine):
-            nearest &= ~masks.get(key.writes[number][1], 0)
-        for earlier in _bits(nearest):
-            yield from _pair(key, earlier, later, write, level, tag, overwritten=False)
-        for read, reader in key.reads[later]:
-            for earlier in _bits(masks.get(reader, 0) & ~mine & ~(1 << later)):
-                yield from _pair(key, earlier, later, read, level, tag, overwritten=True)
+    reads = [read for each in key.reads for read, _ in each]
+    rows: list[list[int]] = np.stack([pairs.earlier, pairs.later, pairs.read], axis=1).tolist()
+    for earlier, later, number in rows:
+        reached = reads[number] if number >= 0 else key.writes[later][0]
+        yield from _pair(key, earlier, later, reached, level, tag, overwritten=number >= 0)
 
 
 def _pair(
@@ -233,13 +240,6 @@ def _pair(
     for read, reader in key.reads[earlier]:
         if reader != target:
             yield (reader, target, derived(RW, level, tag)), Premise(write, reached, read, after, 0)
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
 
 
 def _in_order(graph: Graph) -> I32:

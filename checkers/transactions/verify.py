@@ -7,13 +7,17 @@ history's rows, and follows each step by its definition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from splitbrain.checkers.transactions.exact import exact, json_text
+
 Said = Mapping[str, Any]
+Rows: TypeAlias = npt.NDArray[np.int64]
 
 _WRITES: Final = ("w", "append")
 
@@ -31,10 +35,13 @@ def problems_of(witness: Said, history: pa.Table) -> list[str]:
 
 class _Check:
     def __init__(self, witness: Said, history: pa.Table) -> None:
-        self._witness = witness
+        self._witness = witness = exact(witness)
         self._history = history
         self._index = np.asarray(history.column("index").to_numpy())
+        self._next = _following(np.asarray(history.column("process").to_numpy()))
         self._said: dict[str, Said] = {each["name"]: each for each in witness["transactions"]}
+        self._keys: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def problems(self) -> Iterator[str]:
         for each in self._said.values():
@@ -58,30 +65,41 @@ class _Check:
             found = self._history.column("type")[complete].as_py()
             if process[complete].as_py() != said["process"] or found != said["type"]:
                 yield f"{said['name']} did not complete as {said['type']} in op {said['completed']}"
-            between = process.slice(invoke + 1, complete - invoke - 1).to_pylist()
-            if said["process"] in between:
+            if self._next[invoke] != complete:
                 yield f"op {said['completed']} does not complete op {said['invoked']}"
             row = complete if found == "ok" else invoke
         elif said["type"] != "info":
             yield f"{said['name']} has no completion, and is said to be {said['type']}"
         ops = [[f, key, None if f == "r" and said["type"] != "ok" else value] for f, key, value in self._ops(row)]
-        if ops != [list(each) for each in said["ops"]]:
+        if len(ops) != len(said["ops"]) or not all(map(self._is_said, said["ops"], ops)):
             yield f"{said['name']} is {ops} in the history, not {said['ops']}"
+
+    def _is_said(self, said: Any, op: list[Any]) -> bool:
+        """Whether a micro-operation is as the witness has it: a name of a key may stand for one key, and no other.
+
+        A string may be named with quotation marks or without; which is needed depends on the other keys.
+        """
+        f, name, value = said
+        text = op[1]
+        bare = msgspec.json.decode(text) if text.startswith('"') else text
+        one = self._keys.setdefault(name, text) == text and self._names.setdefault(text, name) == name
+        return [f, value] == [op[0], op[2]] and name in (text, bare) and one
 
     def _row(self, index: int) -> int:
         return int(np.searchsorted(self._index, index))
 
     def _ops(self, row: int) -> Iterator[tuple[str, str, Any]]:
+        """The micro-operations of a row, their keys as JSON."""
         typed: Any = self._history.column("mops")[row].as_py()
         if typed is not None:
             for mop in typed:
                 found: Any = mop["value"] if mop["values"] is None else mop["values"]
-                yield str(mop["f"]), str(mop["key"]), found
+                yield str(mop["f"]), json_text(mop["key"]), found
             return
         text: Any = self._history.column("value")[row].as_py()
         for mop in msgspec.json.decode(text):
             f, key, value = [*mop, None][:3]
-            yield str(f), key if isinstance(key, str) else msgspec.json.encode(key).decode(), value
+            yield str(f), json_text(key), exact(value)
 
     def _committed(self, name: str) -> bool:
         """Whether a transaction committed: it says so, or a committed one read what it wrote."""
@@ -235,7 +253,7 @@ class _Check:
             if each != key:
                 continue
             if f == "append":
-                expected = [*expected, value]
+                expected.append(value)
             else:
                 known, expected = True, _listed(value)
         found = _listed(ops[0][2])
@@ -249,9 +267,7 @@ class _Check:
         return who[0] is who[1] and cited[0][1]["at"] < cited[1][1]["at"] and ops[1][2] in _listed(ops[0][2])
 
     def _garbage_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
-        [value], key = self._witness["values"], self._witness["key"]
-        if len(ops) > 1 and ops[0][2] == ops[1][2]:
-            return False
+        [value], key = self._witness["values"], self._keys[self._witness["key"]]
         written = any(
             f in _WRITES and each == key and found == value
             for row, f_row in enumerate(self._history.column("f").to_pylist())
@@ -283,6 +299,15 @@ class _Check:
         key = self._witness["key"]
         touched = [value for each in self._said.values() for _, k, value in each["ops"] if k == key]
         return len(self._witness["values"]) > 1 and all(each in touched for each in self._witness["values"])
+
+
+def _following(process: Rows) -> Rows:
+    """For each row the next one of the same process, -1 for none."""
+    order = np.argsort(process, kind="stable")
+    same = process[order[1:]] == process[order[:-1]]
+    found = np.full(len(process), -1, np.int64)
+    found[order[:-1][same]] = order[1:][same]
+    return found
 
 
 def _op(said: Said, where: Said) -> tuple[str, str, Any]:

@@ -192,11 +192,11 @@ def _cycle(pairs: list[Pair]) -> tuple[int, ...]:
 
 def _touching(writes: Writes, accesses: list[Access], values: tuple[int, ...]) -> tuple[int, ...]:
     """The transactions that read or wrote some versions of a key."""
-    mops = writes.mops
+    mops, cycle = writes.mops, frozenset(values)
     return tuple(
         each.transaction
         for each in accesses
-        if any(mop >= 0 and int(mops.value[mop]) in values for mop in (each.read, each.write))
+        if any(mop >= 0 and int(mops.value[mop]) in cycle for mop in (each.read, each.write))
     )
 
 

@@ -6,21 +6,27 @@ was written, read or timed so that one transaction comes before the next. `verif
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
 
 from splitbrain.checkers.transactions.columns import ABORTED, COMMITTED, MAYBE, OPEN, READ, Transactions
-from splitbrain.checkers.transactions.graph import NAMES, PROCESS, REALTIME, RW, parts
+from splitbrain.checkers.transactions.graph import I64, NAMES, PROCESS, REALTIME, RW, parts
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
 from splitbrain.checkers.transactions.saturation import Derivation, Edge, Premise
 from splitbrain.checkers.transactions.search import Cycle
+from splitbrain.results.values import canonical_json
 
 _ENDS: Final = {COMMITTED: "ok", MAYBE: "info", ABORTED: "fail"}
 _FUNCTIONS: Final = {0: "r", 1: "w", 2: "append"}
 RESTS_ON: Final = ("", "no G1c", "no G-single", "no G2")
 """What a derived edge rests on, by its level."""
+
+_OTHER: Final = re.compile(r'[\[{"]|(?:-?[0-9][-+.0-9eE]*|true|false|nil)$')
+"""How what is no string begins."""
 
 _SHOWN: Final = 40
 """Characters of a value in a sentence."""
@@ -111,17 +117,27 @@ class Witnesses:
     def _proof(self, transaction: int) -> int:
         """A read of a committed transaction that shows a write of one of unknown outcome; -1 if there is none."""
         found = self._transactions
-        status = np.repeat(found.status, np.diff(found.mop_start))
+        reads, start = self._reads
         for mop in self._mops(transaction):
             if found.mop_kind[mop] == READ:
                 continue
-            reads = (found.mop_key == found.mop_key[mop]) & (found.mop_kind == READ) & (status == COMMITTED)
-            for read in np.flatnonzero(reads).tolist():
+            key = int(found.mop_key[mop])
+            for read in reads[start[key] : start[key + 1]].tolist():
                 length, begin = int(found.list_length[read]), int(found.list_start[read])
                 value = found.mop_value[mop]
                 if value in found.elements[begin : begin + length] if length > 0 else found.mop_value[read] == value:
                     return read
         return -1
+
+    @cached_property
+    def _reads(self) -> tuple[I64, I64]:
+        """The reads of committed transactions, sorted by key, and where those of each key begin."""
+        found = self._transactions
+        status = np.repeat(found.status, np.diff(found.mop_start))
+        reads = np.flatnonzero((found.mop_kind == READ) & (status == COMMITTED))
+        reads = reads[np.argsort(found.mop_key[reads], kind="stable")]
+        counts = np.bincount(found.mop_key[reads], minlength=len(found.key_names))
+        return reads, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def _step(self, names: Names, one: int, other: int, kind: int) -> dict[str, Any]:
         premise = self._derivation.premise((one, other, kind))
@@ -234,8 +250,7 @@ class Witnesses:
         if case.anomaly == "future-read":
             return f"{who[0]} read {key} as {shown(ops[0][2])}, and wrote {value} to it only later."
         if case.anomaly == "garbage-read":
-            also = f", and {who[1]} read {shown(ops[1][2])}" if len(ops) > 1 else ""
-            return f"{who[0]} read {key} as {shown(ops[0][2])}{also}, but no transaction wrote {value}."
+            return f"{who[0]} read {key} as {shown(ops[0][2])}, but no transaction wrote {value}."
         if case.anomaly == "duplicate-elements":
             return f"{who[0]} read {key} as {shown(ops[0][2])}, in which {value} is twice."
         if case.anomaly == "incompatible-order":
@@ -282,7 +297,14 @@ class Names:
 
 def shown(value: Any) -> str:
     """A value as in Jepsen's histories, shortened where it is long."""
-    text = "nil" if value is None else str(value)
-    if isinstance(value, list):
-        text = f"[{' '.join(map(str, cast('list[Any]', value)))}]"
+    text = f"[{' '.join(map(_word, cast('list[Any]', value)))}]" if isinstance(value, list) else _word(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 2 :]}"
+
+
+def _word(value: Any) -> str:
+    """A string without quotation marks, unless another value reads like it."""
+    if value is None:
+        return "nil"
+    if not isinstance(value, str):
+        return canonical_json(value)
+    return canonical_json(value) if _OTHER.match(value) else value

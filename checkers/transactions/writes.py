@@ -127,6 +127,34 @@ def link_mops(mops: Mops, last: I32, previous: I32) -> None:
 
 
 @kernel
+def find_own(mops: Mops, place: I32, last: I32, own: I32) -> None:
+    """Find for each micro-operation that of the same transaction and key that has a place (not -1); the last one.
+
+    Args:
+        mops: of the history.
+        place: of each micro-operation.
+        last: room by key.
+        own: filled in: the micro-operation, -1 if there is none.
+    """
+    last[:] = -1
+    for back in range(len(mops.kind)):
+        mop = len(mops.kind) - 1 - back
+        found = last[mops.key[mop]]
+        if place[mop] >= 0 and (found < 0 or mops.owner[found] != mops.owner[mop]):
+            last[mops.key[mop]] = mop
+            found = mop
+        own[mop] = found if found >= 0 and mops.owner[found] == mops.owner[mop] else -1
+    last[:] = -1
+    for mop in range(len(mops.kind)):
+        if own[mop] >= 0:
+            last[mops.key[mop]] = own[mop]
+            continue
+        found = last[mops.key[mop]]
+        if found >= 0 and mops.owner[found] == mops.owner[mop]:
+            own[mop] = found
+
+
+@kernel
 def mark_final(mops: Mops, last: I32, final: Bools) -> None:
     """Mark the last write of each transaction and key. `last` has the transaction that was seen writing each key."""
     for mop in range(len(mops.kind) - 1, -1, -1):

@@ -14,6 +14,7 @@ import msgspec
 from splitbrain.harness.cli import counterexample, options, parsing
 from splitbrain.results.errors import (
     DamagedRunError,
+    HarnessError,
     HistoryFormatError,
     SplitbrainError,
     UnknownNameError,
@@ -177,7 +178,7 @@ def command(
     }
     if checker_name in WORKLOADS:
         settings = _isolation(consistency_model, assume)
-    other = _oracle(oracle, checker_name)
+    other, missing = _oracle(oracle, checker_name)
     spec = CheckerSpec(checker_name, settings if checker_name in ("linearizable", *WORKLOADS) else {})
     asked = _Asked(spec, format_name, independent, other, consistency_model, pictures)
     outcomes: list[Outcome] = []
@@ -202,8 +203,12 @@ def command(
                     _print(file, found.verdict, found.row["picture"], asked=pictures is not None)
                     for line in _said(found.row):
                         click.echo(f"        {line}")
+            problems += _unanswered(found.row)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+    if missing is not None:
+        problems.append(missing)
+        click.echo(f"splitbrain: {missing}", err=True)
     ctx.exit(_exit_code(worst(outcomes), problems))
 
 
@@ -261,6 +266,7 @@ class _Asked:
 
 
 _JUDGING: Final = "judging"
+_UNANSWERED: Final = "oracle_problem"
 
 
 def _answered(by: Confined[str, Any], file: str, checker_name: str, steps: Steps) -> _Answer:
@@ -369,34 +375,51 @@ def _refuse_settings(ctx: click.Context, checker: str) -> None:
             )
 
 
-def _oracle(name: str | None, checker_name: str) -> list[str] | None:
-    """How to start the oracle, None if none is asked.
+def _oracle(name: str | None, checker_name: str) -> tuple[list[str] | None, UsageError | None]:
+    """How to start the oracle, and what keeps it from being started; both None if none is asked.
+
+    Files are judged without it, too.
 
     Raises:
-        UsageError: it cannot judge what this checker judges, or it is not there.
+        UsageError: it cannot judge what this checker judges.
     """
     if name is None:
-        return None
+        return None, None
     if checker_name not in JUDGED_BY_ORACLE:
         raise UsageError(
             f"--oracle {name}: it judges transactions of two workloads: add --workload {' or '.join(JUDGED_BY_ORACLE)}."
         )
     from splitbrain.harness.cli.oracle import command_of
 
-    return command_of()
+    try:
+        return command_of(), None
+    except UsageError as error:
+        return None, error
 
 
 def _compared(oracle: list[str] | None, history: History, verdict: Verdict, models: str) -> dict[str, Any]:
-    """What the oracle says of a history, and where the verdict differs; empty without one."""
+    """What the oracle says of a history, and where the verdict differs, or why it says nothing; empty without one."""
     if oracle is None:
         return {}
     from splitbrain.harness.cli.oracle import ask, differences
 
-    answer = ask(oracle, cast("pa.Table", history), verdict.checker, models)
+    try:
+        answer = ask(oracle, cast("pa.Table", history), verdict.checker, models)
+    except HarnessError as error:
+        return {_UNANSWERED: str(error)}
     ruled_out: list[str] = list(verdict.evidence.get("not", ()))
     anomalies: list[str] = list(verdict.evidence.get("anomaly_types", verdict.anomalies))
     found = differences(answer, verdict.valid, anomalies, ruled_out)
     return {"oracle": msgspec.to_builtins(answer), "differences": found}
+
+
+def _unanswered(compared: Mapping[str, Any]) -> list[SplitbrainError]:
+    """Why the oracle said nothing of a file, also on standard error; empty if it did, or was not asked."""
+    if _UNANSWERED not in compared:
+        return []
+    error = HarnessError(f"{compared['file']}: {compared[_UNANSWERED]}")
+    click.echo(f"splitbrain: {error}", err=True)
+    return [error]
 
 
 def _said(compared: Mapping[str, Any]) -> list[str]:

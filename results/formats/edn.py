@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -35,6 +36,7 @@ from splitbrain.results.formats.edn_transactions import translated
 from splitbrain.results.formats.rows import NO_PROCESS, NONE, Bools, Ints, Rows, nothing, texts
 from splitbrain.results.formats.transactions import with_mops
 from splitbrain.results.history import HARNESS, NEMESIS
+from splitbrain.results.keys import key_names
 from splitbrain.results.values import NotFiniteError, canonical_json
 
 Match: TypeAlias = Callable[[str], re.Match[str] | None]
@@ -284,6 +286,12 @@ class _Fields:
         ]
         return texts(plain).take(encoded.indices)
 
+    def keys(self, name: str) -> Column:
+        """Names of keys, different ones for different keys."""
+        encoded: Any = compute.dictionary_encode(self.json(name))
+        names = key_names([msgspec.json.decode(text) for text in encoded.dictionary.to_pylist()])
+        return texts(names).take(encoded.indices)
+
     def numbers(self, name: str, named: dict[str, int] | None = None) -> Column:
         """Whole numbers, and what named ones stand for; null where there are none."""
         column = self.columns.get(name)
@@ -324,7 +332,7 @@ def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
         type=kind,
         f=f,
         value=value,
-        key=fields.words("key"),
+        key=fields.keys("key"),
         node=fields.words("node"),
         error=fields.words("error"),
         term=fields.numbers("term"),

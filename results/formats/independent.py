@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import Column, array, compute
 from splitbrain.results.columns import distinct, numbers
+from splitbrain.results.keys import key_names
 from splitbrain.results.values import canonical_json
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -69,7 +70,7 @@ def split_tuples(value: Column, tupled: Bools, certain: Bools, refuse: Refuse) -
     texts: list[str] = encoded.dictionary.to_pylist()
     names: list[str | None] = [None] * (len(texts) + 1)
     rests: list[str | None] = [*texts, None]
-    kinds: dict[str, object] = {}
+    keys: dict[int, object] = {}
     decode = msgspec.json.Decoder().decode
     tuples: list[int] = distinct(codes[tupled & (codes != NONE)]).tolist()
     for code in tuples:
@@ -82,11 +83,10 @@ def split_tuples(value: Column, tupled: Bools, certain: Bools, refuse: Refuse) -
                 )
             continue
         name, rest = cast("list[object]", pair)
-        text = name if isinstance(name, str) else canonical_json(name)
-        if kinds.setdefault(text, type(name)) is not type(name):
-            refuse(int(np.argmax(tupled & (codes == code))), f"the keys {text} and {text!r} would become one.")
-        names[code] = text
+        keys[code] = name
         rests[code] = None if rest is None else canonical_json(rest)
+    for code, text in zip(keys, key_names(keys.values()), strict=True):
+        names[code] = text
     rows = np.where(tupled & (codes != NONE), codes, len(texts))
     found = array(rests, pa.string()).take(array(rows))
     return array(names, pa.string()).take(array(rows)), compute.if_else(array(tupled), found, value)

@@ -20,6 +20,7 @@ from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
 from splitbrain.results.formats.transactions import with_mops
 from splitbrain.results.history import HARNESS, NEMESIS, Mop
+from splitbrain.results.keys import key_names
 from splitbrain.results.values import canonical_json
 
 _NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
@@ -159,7 +160,7 @@ def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple
             type=texts([op.type for op in ops]),
             f=f,
             value=value,
-            key=_keys(ops, line, source),
+            key=_keys(ops),
             node=texts([op.node for op in ops]),
             error=_errors([op.error for op in ops], line, source),
             term=array([op.term for op in ops], pa.int64()),
@@ -234,13 +235,10 @@ def _processes(ops: list[_Op], line: Ints, source: str) -> Ints:
     return np.asarray([known.get(process, process) for process in column], np.int64)
 
 
-def _keys(ops: list[_Op], line: Ints, source: str) -> Column:
+def _keys(ops: list[_Op]) -> Column:
     column = [op.key for op in ops]
-    kinds = {type(key) for key in column} - {type(None)}
-    if kinds <= {str}:
+    distinct = list(dict.fromkeys(key for key in column if key is not None))
+    if all(isinstance(key, str) for key in distinct):
         return texts(column)
-    names = {key for key in column if isinstance(key, str)}
-    for key, where in zip(column, line.tolist(), strict=True):
-        if isinstance(key, int) and str(key) in names:
-            raise HistoryFormatError(source, f"the keys {key} and '{key}' would become one.", line=where)
-    return texts([None if key is None else str(key) for key in column])
+    names = dict(zip(distinct, key_names(distinct), strict=True))
+    return texts([None if key is None else names[key] for key in column])

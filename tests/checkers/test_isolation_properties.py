@@ -58,6 +58,9 @@ FOUND: list[tuple[str, list[Step], dict[str, Any], str]] = [
     ),
     ("long-fork", did("read", None, [1, None]), {}, "wrong-value"),
     ("long-fork", [*did("write", 0, 0), *did("read", None, [2, None])], {}, "wrong-value"),
+    ("long-fork", [*did("write", 0, None, 0, "fail"), *did("read", None, [1, None])], {}, "wrong-value"),
+    ("long-fork", [*did("read", None, [1, None]), *did("write", 0, 0)], {}, "wrong-value"),
+    ("long-fork", [*did("write", 0, 0), *did("read", None, [True, None])], {}, "wrong-value"),
     ("g2", at_once(("insert", [1, None], [1, None]), ("insert", [None, 2], [None, 2])), {}, "two-inserted"),
     (
         "g2",
@@ -71,10 +74,14 @@ FOUND: list[tuple[str, list[Step], dict[str, Any], str]] = [
     ),
     ("g2", [*did("insert", [1, None], [1, None]), *did("read", None, [None, None])], {}, "vanished"),
     ("g2", did("read", None, [1, None]), {}, "wrong-row"),
+    ("g2", [*did("insert", [1, None], None, 0, "fail"), *did("read", None, [1, None])], {}, "wrong-row"),
+    ("g2", [*did("read", None, [1, None]), *did("insert", [1, None], [1, None])], {}, "wrong-row"),
+    ("g2", [*did("insert", [1, None], [1, None]), *did("read", None, [True, None])], {}, "wrong-row"),
     ("monotonic", at_once(("increment", 0, [3, 0, 0]), ("increment", 1, [3, 0, 0])), {}, "duplicate"),
     ("monotonic", at_once(("read", None, [1, 0, 0]), ("read", None, [0, 2, 0])), {}, "not-at-once"),
     ("monotonic", [*did("increment", 0, [0, 0, 0]), *did("read", None, [0, 0, 0], 1)], {}, "went-back"),
     ("monotonic", did("read", None, [1, 0, 0]), {}, "impossible"),
+    ("monotonic", [*did("increment", 0, None, 1, "fail"), *did("read", None, [1, 0, 0])], {}, "impossible"),
 ]
 
 

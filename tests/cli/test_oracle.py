@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from splitbrain.harness.cli.main import splitbrain
 from splitbrain.harness.cli.oracle import JAR_VARIABLE, Answer, answer_of, ask, command_of, differences
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import HarnessError, UsageError
@@ -73,3 +75,47 @@ def test_differences_are_told_both_ways() -> None:
         "only splitbrain names the anomalies G1a",
         "only elle-cli rules out read-uncommitted",
     ]
+
+
+SKEW = (
+    ('[["r","x",null],["append","y",1]]', '[["r","x",[]],["append","y",1]]'),
+    ('[["r","y",null],["append","x",1]]', '[["r","y",[]],["append","x",1]]'),
+)
+SEEN = ('[["r","x",null],["r","y",null]]', '[["r","x",[1]],["r","y",[1]]]')
+
+
+def history(folder: Path) -> str:
+    """A file with a write skew: a violation of serializability, and none of snapshot isolation."""
+    ops = [(place, kind, each[kind == "ok"]) for kind in ("invoke", "ok") for place, each in enumerate(SKEW)]
+    ops += [(2, "invoke", SEEN[0]), (2, "ok", SEEN[1])]
+    lines = [f'{{"process":{place},"type":"{kind}","f":"txn","value":{value}}}' for place, kind, value in ops]
+    (folder / "skew.json").write_text(f"[{','.join(lines)}]")
+    return str(folder / "skew.json")
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "missing", "failed"),
+    [("serializable", "INVALID ", 1, 1), ("snapshot-isolation", "valid   ", 254, 255)],
+)
+def test_our_verdict_is_told_before_what_keeps_elle_cli_from_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, verdict: str, missing: int, failed: int
+) -> None:
+    arguments = ["check", "--workload", "list-append", "--consistency-model", model, "--oracle", "elle-cli"]
+    arguments += ["--no-picture", history(tmp_path)]
+    monkeypatch.delenv(JAR_VARIABLE, raising=False)
+    found = CliRunner().invoke(splitbrain, arguments)
+    assert found.stdout.startswith(verdict)
+    assert found.stderr.endswith(
+        f"splitbrain: --oracle elle-cli: set {JAR_VARIABLE} to its jar (github.com/ligurio/elle-cli).\n"
+    )
+    assert found.exit_code == missing
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho java.lang.Error >&2\nexit 255\n")
+    java.chmod(0o755)
+    monkeypatch.setenv(JAR_VARIABLE, str(java))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = CliRunner().invoke(splitbrain, arguments)
+    assert found.stdout.startswith(verdict)
+    assert found.stderr.endswith("skew.json: elle-cli failed with exit code 255: java.lang.Error.\n")
+    assert found.exit_code == failed

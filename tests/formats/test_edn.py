@@ -307,10 +307,6 @@ def test_a_cas_of_a_pair_is_a_tuple_if_one_says_so(tmp_path: Path) -> None:
     [
         ("{:process 0, :type :invoke, :f :write, :value 3}", r":1: expected \[key value\], as of independent keys"),
         (
-            '{:process 0, :type :invoke, :f :read, :value [1 nil]}\n{:process 1, :type :invoke, :f :w, :value ["1" 2]}',
-            "the keys 1 and '1' would become one",
-        ),
-        (
             "{:process 0, :type :invoke, :f :read, :value [1 nil]}\n{:process 0, :type :ok, :f :read, :value [2 3]}",
             ":2: process 0 completes read of key '2', but its open op is of key '1'",
         ),

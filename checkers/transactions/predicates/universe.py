@@ -216,6 +216,7 @@ class _Reader:
         self._mops = history.column("mops")
         self._index = numbers(history.column("index"))
         self._source = source
+        self._is_string: dict[str, bool] = {}
 
     def asked(self, row: int) -> Iterator[Step]:
         """What an init op was asked to make."""
@@ -255,7 +256,14 @@ class _Reader:
             raise self._wrong(row, "micro-operations r, rp, w, insert and delete", f)
         if f in ("w", "insert") and value is None:
             raise self._wrong(row, f"[{f}, key, value] with a value", mop)
-        return Step(f, key_of(key), value if known or f != "r" else None)
+        return Step(f, self._key(row, key), value if known or f != "r" else None)
+
+    def _key(self, row: int, key: Any) -> str:
+        """A key as text; a predicate read has its objects by text, in which 1 and "1" are one."""
+        text = key_of(key)
+        if isinstance(key, str) != self._is_string.setdefault(text, isinstance(key, str)):
+            raise self._wrong(row, f"keys that differ as text (one was {text} without, one with, quotation marks)", key)
+        return text
 
     def _wrong(self, row: int, expected: str, found: Any) -> HistoryFormatError:
         return HistoryFormatError(self._source, f"op {self._index[row]}: expected {expected}, found {found!r:.60}.")

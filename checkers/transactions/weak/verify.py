@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from splitbrain.checkers.transactions.exact import exact, json_text
 from splitbrain.checkers.transactions.weak.judging import Level
 from splitbrain.results.arrow import from_table
 from splitbrain.results.columns import array
@@ -35,7 +36,7 @@ def weak_problems(witness: Witness, level: Level, history: pa.Table) -> list[str
 class _Cited:
     """A transaction as the history has it: `ops` are those of its completion if it committed, else of its invocation.
 
-    `ops` are functions, keys and values.
+    `ops` are functions, keys as JSON, and values.
     """
 
     op: Op
@@ -100,9 +101,9 @@ class _Check:
         committed = complete is not None and complete.type == "ok" and complete.process == invoke.process
         source = complete if complete is not None and committed else invoke
         if source.mops is not None:
-            ops = tuple((mop.f, mop.key, mop.value) for mop in source.mops)
+            ops = tuple((mop.f, json_text(mop.key), exact(mop.value)) for mop in source.mops)
         else:
-            ops = tuple((f, str(key), value) for f, key, value in cast("list[Any]", source.value))
+            ops = tuple((f, json_text(key), exact(value)) for f, key, value in cast("list[Any]", source.value))
         return _Cited(invoke, "open" if complete is None else complete.type, ops)
 
     def _op(self, index: int) -> Op:
@@ -113,15 +114,21 @@ class _Check:
 
     def _holds(self, edge: Edge) -> bool:
         one, other = self._known[edge.source], self._known[edge.target]
+        key = self._key(edge.key)
         if edge.kind == "process":
             return one.op.process == other.op.process and one.op.index < other.op.index
         if edge.kind == "wr":
-            return bool(other.places_from(one, edge.key))
+            return bool(other.places_from(one, key))
         return edge.kind == "ww" and any(
-            self._must_precede(edge.source, edge.key, reader, cited.places_from(other, edge.key))
+            self._must_precede(edge.source, key, reader, cited.places_from(other, key))
             for reader, cited in self._known.items()
             if edge.source != edge.target
         )
+
+    def _key(self, name: str | None) -> str | None:
+        """The JSON of the key that has a name: a string may be named without quotation marks."""
+        keys = {key for cited in self._known.values() for _, key, _ in cited.ops}
+        return name if name is None or name in keys else json_text(name)
 
     def _must_precede(self, name: str, key: Any, reader: str, places: list[int]) -> bool:
         """Whether a transaction wrote a key, and comes before its reads at some places of another, by the level."""

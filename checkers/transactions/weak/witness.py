@@ -10,6 +10,7 @@ import pyarrow as pa
 from splitbrain.checkers.transactions.columns import OPEN, Transactions
 from splitbrain.checkers.transactions.graph import PROCESS, WR, graph_of
 from splitbrain.checkers.transactions.weak.judging import Weak, base_edges, path_between
+from splitbrain.checkers.transactions.witness import shown
 from splitbrain.results.witness import Edge, Transaction, Witness, transaction_of
 
 _PROBLEMS: Final = {
@@ -141,7 +142,7 @@ class _Telling:
 
     def _value(self, found: Weak) -> str:
         value = self._transactions.read(found.read)
-        return "nil" if value is None else str(value)
+        return shown(value)
 
     def _named(self, transaction: int) -> str:
         return self._names.setdefault(transaction, f"T{len(self._names) + 1}")

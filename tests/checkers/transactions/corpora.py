@@ -34,7 +34,19 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         for mode in ("plain", "wfr")
     },
     "golden 64 checker-test G2-item transaction-order": "recorded with an order of other ops",
-    "golden 74 checker-test internal": "a key cannot have had two values without a write",
+    **dict.fromkeys(
+        (
+            "golden 52 lost-update-test",
+            "golden 53 checker-test Read doesn't return what was just been written",
+            "golden 72 checker-test G2-item",
+            "golden 73 checker-test G2-item",
+            "golden 74 checker-test internal",
+            "golden 76 checker-test wfr",
+            "golden 77 checker-test wfr",
+            "elle-cli rw-register.json",
+        ),
+        "a value was read that no transaction wrote",
+    ),
 }
 """Cases in which ours differs, and why; docs/transactions.md has a paragraph for each reason."""
 

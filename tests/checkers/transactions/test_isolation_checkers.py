@@ -154,6 +154,38 @@ def test_versions_are_ordered_by_who_comes_before_whom_although_nobody_read_both
     assert "open_keys" not in found.evidence
 
 
+WRITTEN = """
+0 invoke [[:{write} :x 1]]
+0 {ended}  [[:{write} :x 1]]
+1 invoke [[:r :x nil] [:{write} :y 2]]
+1 ok     [[:r :x {found}] [:{write} :y 2]]
+"""
+
+
+def test_a_value_that_no_transaction_wrote_is_garbage_in_a_register_as_it_is_in_a_list() -> None:
+    for checker, write, found in (("list-append", "append", "[7]"), ("rw-register", "w", "7")):
+        text = WRITTEN.format(write=write, ended="ok", found=found)
+        verdict = judge(text, checker, consistency_models=["read-committed"])
+        assert (verdict.valid, verdict.anomalies) == ("false", ("garbage-read",))
+        assert verdict.evidence["not"] == ["read-committed"]
+        assert verdict.sentence.endswith("but no transaction wrote 7.")
+        [witness] = verdict.evidence["anomalies"]["garbage-read"]
+        assert problems_of(witness, history(text)) == []
+        assert problems_of({**witness, "values": [1]}, history(text))
+        assert judge(text, checker, consistency_models=["read-uncommitted"]).valid != "false"
+
+
+@pytest.mark.parametrize(
+    ("ended", "found", "anomalies"),
+    [("ok", "nil", ()), ("ok", "1", ()), ("info", "1", ()), ("info", "nil", ()), ("fail", "1", ("G1a",))],
+)
+def test_what_a_register_was_at_first_and_what_a_transaction_may_have_written_is_no_garbage(
+    ended: str, found: str, anomalies: tuple[str, ...]
+) -> None:
+    text = WRITTEN.format(write="w", ended=ended, found=found)
+    assert judge(text, "rw-register", consistency_models=["serializable"]).anomalies == anomalies
+
+
 def test_a_step_that_follows_from_a_way_does_not_pass_with_another_way() -> None:
     table = history(SATURATED)
     found = judge(SATURATED, "rw-register", consistency_models=["serializable"])
@@ -453,3 +485,44 @@ def test_an_allowance_that_suffices_is_not_mentioned(monkeypatch: pytest.MonkeyP
     assert "more than was looked at" in reasons(judge(REREAD.replace(":r :z 1", ":r :z 2"), "rw-register"))
     monkeypatch.undo()
     assert "more than was looked at" not in reasons(judge(REREAD.replace(":r :z 1", ":r :z 2"), "rw-register"))
+
+
+def test_the_shortest_list_that_has_an_element_twice_is_named() -> None:
+    """The longest list ends with another element that it has twice; a shorter one has the first of them.
+
+    The second 1 is no append that the shorter list lacks: taken for one, it was an edge that nothing explains.
+    """
+    text = """
+    0 invoke [[:append :x 1] [:append :x 2]]
+    0 ok     [[:append :x 1] [:append :x 2]]
+    1 invoke [[:r :x nil]]
+    1 ok     [[:r :x [1 2 2]]]
+    2 invoke [[:r :x nil]]
+    2 ok     [[:r :x [1 2 2 1]]]
+    """
+    found = judge(text, consistency_models=["read-uncommitted"])
+    assert found.figures["duplicate-elements"] == 2
+    cited = [each["values"] for each in found.evidence["anomalies"]["duplicate-elements"]]
+    assert cited == [[2], [2]]
+
+
+@pytest.mark.parametrize(
+    ("mops", "count"),
+    [
+        ("[:r :x [1]] [:append :x 1]", 1),
+        ("[:r :x [1]] [:r :x [1]] [:append :x 1]", 2),
+        ("[:r :x []] [:append :x 1] [:r :x [1]]", 0),
+        ("[:append :x 1] [:r :x [1 2]] [:append :x 2]", 1),
+        ("[:r :x [9 1]] [:append :x 9] [:append :x 1]", 1),
+    ],
+)
+def test_reads_of_what_their_own_transaction_appends_later_are_counted(mops: str, count: int) -> None:
+    blank = mops.replace("[1 2]", "nil").replace("[9 1]", "nil").replace("[1]]", "nil]").replace("[]", "nil")
+    text = f"""
+    0 invoke [{blank}]
+    0 ok     [{mops}]
+    1 invoke [[:r :x nil] [:append :y 1]]
+    1 ok     [[:r :x [1 2]] [:append :y 1]]
+    """
+    found = judge(text, consistency_models=["serializable"])
+    assert found.figures.get("future-read", 0) == count

@@ -117,11 +117,19 @@ def test_no_read_committed_of_adya_is_ruled_out_by_a_read_that_goes_back() -> No
     assert (found.valid, found.anomalies) == ("false", ("non-monotonic-read",))
 
 
-def test_what_hides_a_weak_level_makes_the_verdict_inconclusive() -> None:
+def test_a_value_that_nobody_wrote_is_no_read_of_any_weak_level() -> None:
     garbage: list[Txn] = [*FROM_NOTHING[:1], (1, "ok", [("r", "x", 1)]), (2, "ok", [("r", "z", 7)])]
-    found = judge(garbage, "causal")
+    for model in (*MODELS.values(), *WITHOUT_SESSIONS.values(), "causal-cerone", "read-committed"):
+        found = judge(garbage, model)
+        assert (found.valid, found.anomalies) == ("false", ("garbage-read",)), model
+        assert found.sentence.endswith("read z as 7, but no transaction wrote 7.")
+
+
+def test_what_hides_a_weak_level_makes_the_verdict_inconclusive() -> None:
+    hidden: list[Txn] = [*FROM_NOTHING[:1], (1, "ok", [("r", "x", 1)]), (2, "ok", [("w", "z", 7), ("r", "z", None)])]
+    found = judge(hidden, "monotonic-atomic-view")
     assert found.valid == "true"
-    assert any("garbage-read hides" in each.sentence for each in found.inconclusive)
+    assert any("internal hides" in each.sentence for each in found.inconclusive)
 
 
 def test_causal_names_the_model_with_sessions() -> None:
