@@ -167,39 +167,36 @@ class ReadFacts:
     # --- what is said of it -----------------------------------------------------------------------------------
 
     def ready(self, effect: ReadReady, arrival: Arrival) -> None:
-        """A read is to be answered: report what speaks for it, if nothing like that was reported just now."""
+        """A read is to be answered: report what speaks for it, if nothing of its kind was reported just now."""
         # Of an earlier term, all rounds of this one began after it.
         needed = arrival.needed if arrival.term == self._term else 1
-        now_ns = self._clock()
-        kind = self._kind(effect, arrival, needed, now_ns)
-        if now_ns >= self._next_ns:
-            self._next_ns = now_ns + INTERVAL_NS
+        if self._holders[0] != needed:  # those that were ready at one time needed the same
+            self._holders = (needed, self._count(needed))
+        kind: tuple[object, ...] = (self._holders[1], effect.index >= arrival.commit, self._unsent > 0)
+        if self._lease_ns is not None and arrival.mode == "lease":
+            kind = (*kind, *self._kind_of_lease(arrival, self._lease_ns))
+        if arrival.now_ns >= self._next_ns:
+            self._next_ns = arrival.now_ns + INTERVAL_NS
             self._kinds.clear()
         if kind not in self._kinds:
             self._kinds.add(kind)
-            self._report(needed, self._facts(effect, arrival, needed, now_ns))
+            self._report(needed, self._facts(effect, arrival, needed))
 
-    def _kind(self, effect: ReadReady, arrival: Arrival, needed: int, now_ns: int) -> tuple[object, ...]:
-        """What distinguishes reads that are worth a line each."""
-        if self._holders[0] != needed:  # those that were ready at one time needed the same
-            self._holders = (needed, self._count(needed))
-        common = self._holders[1], effect.index >= arrival.commit, self._unsent > 0
-        if self._lease_ns is None or arrival.mode != "lease":
-            return common
-        own, oldest_ns = self._raft.node, arrival.now_ns - self._lease_ns
+    def _kind_of_lease(self, arrival: Arrival, lease_ns: int) -> tuple[object, ...]:
+        now_ns, own, oldest_ns = self._clock(), self._raft.node, arrival.now_ns - lease_ns
         times = [now_ns if v == own else self._answered_ns.get(v, oldest_ns) for v in self._voters]
         times.sort(reverse=True)
         # Where a majority promised something, until when: what it takes the lease for must not be later.
-        promised_ns = times[len(times) // 2] + self._lease_ns if times else 0
+        promised_ns = times[len(times) // 2] + lease_ns if times else 0
         ends_ns = self._raft.lease_ends_ns
         longer = ends_ns is not None and ends_ns > promised_ns
-        return (*common, arrival.now_ns < promised_ns, longer, ends_ns is None, self._handed)
+        return (arrival.now_ns < promised_ns, longer, ends_ns is None, self._handed)
 
     def _count(self, needed: int) -> int:
         answered, own = self._answered, self._raft.node
         return sum([voter == own or answered.get(voter, 0) >= needed for voter in self._voters])
 
-    def _facts(self, effect: ReadReady, arrival: Arrival, needed: int, now_ns: int) -> dict[str, int]:
+    def _facts(self, effect: ReadReady, arrival: Arrival, needed: int) -> dict[str, int]:
         own = self._raft.node
         facts = {voter: needed if voter == own else self._answered.get(voter, 0) for voter in self._voters}
         facts |= {
@@ -209,13 +206,13 @@ class ReadFacts:
             f"{SEPARATOR}unsent": self._unsent,
         }
         if self._lease_ns is not None and arrival.mode == "lease":
-            facts |= self._facts_of_lease(arrival.now_ns, self._lease_ns, now_ns)
+            facts |= self._facts_of_lease(arrival.now_ns, self._lease_ns)
         return facts
 
-    def _facts_of_lease(self, came_ns: int, lease_ns: int, now_ns: int) -> dict[str, int]:
+    def _facts_of_lease(self, came_ns: int, lease_ns: int) -> dict[str, int]:
         ends_ns = self._raft.lease_ends_ns
         facts = {f"{SEPARATOR}lease": lease_ns, f"{SEPARATOR}handed": int(self._handed)}
-        told_ns = self._answered_ns | {self._raft.node: now_ns}
+        told_ns = self._answered_ns | {self._raft.node: self._clock()}
         facts |= {f"{SEPARATOR}age:{voter}": came_ns - told_ns[voter] for voter in self._voters if voter in told_ns}
         if ends_ns is not None:
             facts[f"{SEPARATOR}left"] = ends_ns - came_ns

@@ -113,9 +113,9 @@ def test_a_read_is_reported_with_the_round_that_it_needs_and_who_answered_it() -
 def test_a_read_that_comes_during_a_round_needs_the_next_one() -> None:
     member = Member(ready_leader(voters=THREE))
     member.read("first")
+    member.later(250)
     assert member.read("second") == []
     assert member.answers("n3", 1) == ["first"]
-    member.later(250)
     assert member.answers("n3", 2) == ["second"]
     assert [needed for needed, _ in member.said] == [1, 2]
 
