@@ -61,8 +61,11 @@ def _in_trouble(op: FaultOp) -> frozenset[str] | None:
 def _of_stalls(events: RunEvents) -> Iterator[_Trouble]:
     """Stretches in which the controller itself was stalled: the machine was busy, with real nodes on it too."""
     for op in events.of_harness("stall"):
-        value = cast("Mapping[str, Any]", op.value) if isinstance(op.value, Mapping) else {}
-        gap_ms: Any = value.get("gap_ms")
+        gap_ms = _gap_ms(op.value)
         # An imported history may say anything.
         known = isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
         yield _Trouble(op.time - round(gap_ms * 1e6) if known else 0, op.time, None)
+
+
+def _gap_ms(value: object) -> Any:
+    return cast("Mapping[str, Any]", value).get("gap_ms") if isinstance(value, Mapping) else None
