@@ -129,6 +129,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:Votes",
             "a candidate asks only voters, and leads by votes of its term that a majority of them gave",
         ),
+        "candidacy": (
+            "splitbrain.checkers.consensus:Candidacy",
+            "a voter that knows no leader stands for election in time",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

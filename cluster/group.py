@@ -184,9 +184,8 @@ class Group:
         )
         if incarnation_of(self._config.member) and not recovered.term and not recovered.entries:
             self._telemetry.event("new-member")
-        self._telemetry.start(
-            self._raft.last_index, None if recovered.voted_for is None else node_of(recovered.voted_for)
-        )
+        voted_for = None if recovered.voted_for is None else node_of(recovered.voted_for)
+        self._telemetry.start(self._raft.last_index, voted_for, self._config.raft.election_max_ms)
 
     async def run(self) -> None:
         """Take part in the group, until `halt`.
@@ -246,6 +245,8 @@ class Group:
                         self._telemetry.answered(event.sender, answer.durable)
             elif type(event) is Read:
                 event.ref.arrival = self._read_facts.arrived(event)
+            elif type(event) is ElectionTimeout and raft.role != "leader":
+                self._telemetry.timeout(raft.configured_at, raft.voter_by)
             effects = None if event is None else iter(raft.handle(event))
 
     def _take_turn(self) -> None:

@@ -25,8 +25,12 @@ messages come in, and consensus has no part in it. Of the commits between two li
 one in which a leader counted more for a follower than that. In the line of event "role" of a new leader `counted` is
 whose votes it counted, each with the term of the message that granted it; in that of a candidate, and of one that asks
 whether it would win, whom it has asked since the line of that event before, each with the term of the last request, as
-they were sent. `counted_index` is not there. In lines of event "read" it is what speaks for
-a read, and `counted_index` the round that the read needed (`splitbrain.cluster.readfacts`).
+they were sent. `counted_index` is not there. In the line of event "start" `counted` is the longest election timeout of
+the node, as `election_max_ms`. In that of a "timeout" `counted_index` is the entry that put the configuration into
+force, and `counted` has the id of this member, with the entry of the newest configuration that has it as a voter, of
+that one and the one before; it is empty if neither has, or if the node does not understand its log, and may not lead.
+In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
+(`splitbrain.cluster.readfacts`).
 Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -43,6 +47,7 @@ Events:
                   that it got before it counted
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared
+    timeout       the election timer of a node that does not lead ran out; what it does about it follows
     first         the log has just got an entry of a term of which it had none before; `log_index` is that entry
     log           the log has just got an entry whose index is a multiple of 64, or of 8 and the last such line is 20 ms
                   old: the index is `log_index`
@@ -253,13 +258,16 @@ class Telemetry:
         )
         self.asked = {}
 
-    def start(self, last_index: int, voted_for: str | None) -> None:
+    def start(self, last_index: int, voted_for: str | None, election_max_ms: int) -> None:
         """The node has recovered a log that ends at an index, and its vote."""
         self.durable = last_index
         self._term = self._sources.status().term
         self._ends(last_index)
         point = self._sources.log.end()
-        self._write(_About("start", leader=voted_for, last=last_index, point=point, names_members=True))
+        counted = {"election_max_ms": election_max_ms}
+        self._write(
+            _About("start", leader=voted_for, last=last_index, point=point, names_members=True, counted=counted)
+        )
         self._runtime.last_words(lambda: self._line(self._last_words("end")))
 
     def stop(self) -> None:
@@ -313,6 +321,11 @@ class Telemetry:
     def vote(self, candidate: str) -> None:
         """The node has voted."""
         self._write(_About("vote", leader=candidate, last=self.durable))
+
+    def timeout(self, configured_at: int, voter_by: int | None) -> None:
+        """The election timer ran out; by which entries the configuration is in force, and this member a voter."""
+        counted = {} if voter_by is None else {self._sources.member: voter_by}
+        self._write(_About("timeout", last=self.durable, counted_index=configured_at, counted=counted))
 
     def members(self) -> None:
         """Other members are in force."""

@@ -17,8 +17,11 @@ an event "role", and `members` are those in force, in the table with blanks betw
 counted when it committed the entry at `counted_index`: for each voter the last entry that it had acknowledged as
 durable, in the table `n1=17 n2=17 n3=12`; in an event "acked" it is the highest index that each follower had said is
 durable, in messages of the leader's term that came before that commit. In an event "role" it is, with terms in place of
-indexes, whose votes a new leader counted, or whom a candidate has asked. In an event "read" `counted_index` is the
-round of messages that a read needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
+indexes, whose votes a new leader counted, or whom a candidate has asked. In an event "timeout" (the election timer of a
+node ran out) `counted_index` is the entry of the configuration in force, and `counted` that of the newest one that has
+the node's member as a voter, of that one and the one before: `n1=17`. In an event "start" it is the longest election
+timeout, `election_max_ms=1200`. In an event "read" `counted_index` is the round of messages that a read
+needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -60,6 +63,7 @@ TRACE_CHECKERS: Final = (
     "read-majority",
     "acknowledged",
     "votes",
+    "candidacy",
 )
 """The checkers that judge it."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from splitbrain.checkers.consensus.acknowledged import Acknowledged
 from splitbrain.checkers.consensus.agreement import ReplicaAgreement
+from splitbrain.checkers.consensus.candidacy import Candidacy
 from splitbrain.checkers.consensus.completeness import LeaderCompleteness
 from splitbrain.checkers.consensus.durability import Durability
 from splitbrain.checkers.consensus.election import ElectionSafety
@@ -20,6 +21,7 @@ from splitbrain.checkers.consensus.votes import Votes
 
 __all__ = [
     "Acknowledged",
+    "Candidacy",
     "CommitMajority",
     "CommitMonotonic",
     "Durability",

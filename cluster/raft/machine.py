@@ -209,6 +209,19 @@ class Raft:
         return self._leader
 
     @property
+    def configured_at(self) -> int:
+        """Index of the entry that put its configuration into force; 0 for that of the founders."""
+        return self._state.configurations.index
+
+    @property
+    def voter_by(self) -> int | None:
+        """Index of the entry that has it as a voter, in force or just before that; None if it understands no such log.
+
+        What it could not apply, it could not answer: then it does not stand (RA-43).
+        """
+        return self._state.configurations.voter_by(self._state.node) if self._can_lead() else None
+
+    @property
     def votes(self) -> tuple[tuple[NodeId, int], ...]:
         """The votes that it counted in its last attempt to lead, each with the term of the message that granted it."""
         return self._candidacy.granted

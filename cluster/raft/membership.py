@@ -206,3 +206,10 @@ class Configurations:
         """Whether a learner whose log is durable up to an index has reached its target (RA-29)."""
         target = self.current.learners.get(member)
         return target is not None and durable >= target
+
+    def voter_by(self, member: NodeId) -> int | None:
+        """Index of the entry of the newest configuration that has a member as a voter, for telemetry.
+
+        Of the one in force and the one before it, and 0 for that of the founders; None if neither has.
+        """
+        return next((index for index, held in self._all[:-3:-1] if member in held.voters), None)

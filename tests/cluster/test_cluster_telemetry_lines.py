@@ -147,7 +147,7 @@ def test_after_a_cut_it_is_so_too_where_entries_of_the_same_term_take_the_place(
 
 def test_who_raised_a_followers_term_is_said_once_and_only_if_the_term_rose() -> None:
     node = Node()
-    node.telemetry.start(0, None)
+    node.telemetry.start(0, None, 1200)
     steps = [("follower", 2), ("follower", 3), ("follower", 3), ("candidate", 4), ("follower", 4), ("leader", 5)]
     for role, term in (*steps, ("follower", 6)):
         node.role, node.term = role, term
@@ -172,7 +172,7 @@ def test_a_new_leaders_log_is_that_which_it_inherited() -> None:
 def test_a_start_has_the_log_and_the_vote_that_were_recovered() -> None:
     node = Node()
     node.log.append([Entry(1, 1, "command", b""), Entry(2, 2, "command", b"")])
-    node.telemetry.start(2, "n3")
+    node.telemetry.start(2, "n3", 1200)
     assert node.said("start", "last", "log_index", "log_term", "leader") == [(2, 2, 2, "n3")]
     node.telemetry.event("commit")
     assert node.said("commit", "last") == [2], "what was recovered is durable"
@@ -192,7 +192,7 @@ def test_a_vote_names_the_candidate_and_other_lines_the_leader() -> None:
 def test_members_are_in_lines_of_starts_roles_and_changes_alone() -> None:
     node = Node()
     node.append(1)
-    node.telemetry.start(1, None)
+    node.telemetry.start(1, None, 1200)
     node.telemetry.role(None, None)
     node.telemetry.members()
     node.telemetry.stop()
@@ -286,7 +286,7 @@ def test_a_line_that_was_written_anyway_says_what_was_committed_too() -> None:
 
 def test_last_words_are_of_the_log_and_of_what_is_durable_when_the_node_ends() -> None:
     node = Node()
-    node.telemetry.start(0, None)
+    node.telemetry.start(0, None, 1200)
     node.append(1, 1)
     node.telemetry.durable = 1
     assert node.words is not None
@@ -343,3 +343,16 @@ def test_a_new_leader_says_whose_votes_it_counted() -> None:
     node.telemetry.asked["n3"] = 2
     node.telemetry.role(0, None, {"n1": 2, "n2#1": 2})
     assert node.said("role", "role", "counted", "counted_index") == [("leader", {"n1": 2, "n2#1": 2}, None)]
+
+
+def test_a_start_says_the_longest_election_timeout() -> None:
+    node = Node()
+    node.telemetry.start(0, None, 1200)
+    assert node.said("start", "counted", "counted_index") == [({"election_max_ms": 1200}, None)]
+
+
+def test_a_timeout_says_by_which_entries_the_configuration_and_the_vote_are_in_force() -> None:
+    node = Node()
+    node.telemetry.timeout(7, 3)
+    node.telemetry.timeout(9, None)
+    assert node.said("timeout", "counted_index", "counted") == [(7, {"n1": 3}), (9, {})]

@@ -86,6 +86,15 @@ def test_a_candidate_does_not_ask_learners_for_votes() -> None:
     assert (len(messages(effects, to="n2")), messages(effects, to="n4")) == (1, [])
 
 
+def test_a_member_knows_by_which_entry_it_is_a_voter_also_of_the_configuration_before() -> None:
+    gone = Entry(2, 1, "config", encode_configuration(Configuration(("n2", "n3"))))
+    later = Entry(3, 1, "config", encode_configuration(Configuration(("n2", "n3", "n4"))))
+    known = [Raft("n1", THREE, Recovered(1, None, log)) for log in (entries(1), (*entries(1), gone))]
+    assert [(raft.configured_at, raft.voter_by) for raft in known] == [(0, 0), (2, 0)]
+    assert Raft("n1", THREE, Recovered(1, None, (*entries(1), gone, later))).voter_by is None
+    assert Raft("n4", THREE, Recovered(1, None, (*entries(1), gone, later))).voter_by == 3
+
+
 def test_a_learner_votes_if_it_is_asked() -> None:
     """Who asks takes it for a voter, and may be right: a learner may not know of its promotion (etcd's raft)."""
     raft = learner()
