@@ -179,7 +179,7 @@ def analyze(root: Path, master: str) -> Pass:
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
     )
-    watch = _Watch(process)
+    watch = Watch(process)
     assert process.stderr is not None
     said: list[str] = []
     up_s: float | None = None
@@ -197,7 +197,7 @@ def analyze(root: Path, master: str) -> Pass:
     return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=watch.cpu_s, memory_mib=watch.peak_mib)
 
 
-class _Watch(threading.Thread):
+class Watch(threading.Thread):
     """Looks at the process and all its descendants a few times a second, for as long as it lives.
 
     The kernel's sum for a parent cannot be used: no parent waits for Spark's Python workers.

@@ -6,11 +6,12 @@ folder, and the workers of Spark get paths.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -18,15 +19,21 @@ import pyarrow as pa
 from splitbrain.checkers import engine
 from splitbrain.checkers.isolation.confined import Stopped
 from splitbrain.checkers.isolation.judging import Opened
+from splitbrain.checkers.isolation.limits import Limits
+from splitbrain.checkers.judgecode import code_of
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results import madefrom
 from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head, recovered_note
+from splitbrain.results.atomic import alone_in
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import HistoryFormatError, SplitbrainError
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.loaded import finish as load_finished
 from splitbrain.results.loaded import finish_by_summary as load_by_summary
+from splitbrain.results.madefrom import Basis
 from splitbrain.results.store import RunDir
 from splitbrain.results.summarized import SummarizedHistory, summarized
+from splitbrain.results.telemetry import places
 
 T = TypeVar("T")
 
@@ -87,12 +94,15 @@ def unread(path: Path, ended: Stopped) -> Unjudged:
     return Unjudged(what if str(path) in what else f"{path}: {what}")
 
 
-def loaded(run: RunDir, reading: Callable[[str], None] = lambda _: None) -> LoadedRun:
+def loaded(
+    run: RunDir, reading: Callable[[str], None] = lambda _: None, document: Mapping[str, Any] | None = None
+) -> LoadedRun:
     """A run to be judged in this process: finished, and loaded as far as its checkers need it.
 
     Args:
         run: its folder.
         reading: called with what is read next, in words.
+        document: test.json, if it has been read.
 
     Raises:
         RunNotFoundError: it is no run, or nothing was recorded.
@@ -100,11 +110,47 @@ def loaded(run: RunDir, reading: Callable[[str], None] = lambda _: None) -> Load
         StoreVersionError: a newer splitbrain wrote it.
         HistoryFormatError: a file of it is damaged.
     """
-    reading(f"reading {run.path / 'test.json'}")
-    document = run.read_test()
-    specs = engine.specs_of(document, str(run.path / "test.json"))
+    known = _document(run, reading) if document is None else dict(document)
+    specs = engine.specs_of(known, str(run.path / "test.json"))
     load = load_by_summary if engine.any_by_summary(specs) else load_finished
-    return load(run, reading, document)
+    with contextlib.nullcontext() if is_finished(run, known) else alone_in(run.path):
+        return load(run, reading, known)
+
+
+def loaded_on_basis(
+    run: RunDir, limits: Limits, reading: Callable[[str], None] = lambda _: None
+) -> tuple[LoadedRun, Basis | None]:
+    """The same, with what verdicts on it are made from; None if it was changed while it was read.
+
+    Raises:
+        RunNotFoundError, UsageError, StoreVersionError, HistoryFormatError: as `loaded`.
+    """
+    document = _document(run, reading)
+    reading(f"reading all files of {run.path}")
+    before, finished = basis_of(run, limits, document), is_finished(run, document)
+    found = loaded(run, reading, document)
+    if finished or before is None:
+        return found, before
+    # What this process wrote, it has in memory; what was there before must be as it was.
+    basis = basis_of(run, limits, document)
+    kept = {name: was for name, was in before.inputs.items() if was is not None and name not in _MADE}
+    same = basis is not None and all(basis.inputs.get(name, was) == was for name, was in kept.items())
+    return found, basis if same else None
+
+
+_MADE: Final = ("history.wal", "telemetry.parquet")
+"""What finishing a run removes, and what it replaces if it has no rows."""
+
+
+def _document(run: RunDir, reading: Callable[[str], None]) -> dict[str, Any]:
+    reading(f"reading {run.path / 'test.json'}")
+    return run.read_test()
+
+
+def is_finished(run: RunDir, document: Mapping[str, Any]) -> bool:
+    """Whether the history of a run, and its telemetry if there is any, are in the files from which they are judged."""
+    there = not os.path.lexists(run.wal_path) and os.path.lexists(run.history_path)
+    return there and (not document.get("telemetry") or os.path.lexists(run.telemetry_path))
 
 
 def as_needed(run: LoadedRun) -> LoadedRun:
@@ -117,8 +163,74 @@ def as_needed(run: LoadedRun) -> LoadedRun:
     return run if found is None else replace(run, history=found.frame, summarized=found)
 
 
+def basis_of(run: RunDir, limits: Limits, document: Mapping[str, Any]) -> Basis | None:
+    """What verdicts on a run, whose test.json is `document`, are made from; None if that cannot be told.
+
+    The files are to be read after this: one that is changed meanwhile is then not that of the basis, and the run is
+    judged again the next time.
+    """
+    try:
+        specs = engine.specs_of(document, str(run.path / "test.json"))
+        names = [*madefrom.FILES, *_raw_telemetry(run, document)]
+    except SplitbrainError:
+        return None
+    found = madefrom.inputs(run.path, names)
+    if found is None:
+        return None
+    return Basis(inputs=found, checkers=_recorded(specs), code=code_of(specs), limits=_recorded_limits(limits))
+
+
+def is_basis(run: RunDir, document: Mapping[str, Any], made: Basis, limits: Limits) -> bool:
+    """Whether verdicts on a run, made now, would be made from the same, and so be the same.
+
+    Args:
+        run: its folder.
+        document: its test.json.
+        made: what they were made from.
+        limits: of each checker. Those of the verdicts sufficed: none that is as large matters.
+    """
+    if not {*madefrom.FILES} <= {*made.inputs} or not madefrom.are_within(made.inputs):
+        return False
+    try:
+        specs = engine.specs_of(document, str(run.path / "test.json"))
+    except SplitbrainError:
+        return False
+    if made.checkers != _recorded(specs) or not madefrom.hold_with(made.limits, _recorded_limits(limits)):
+        return False
+    code = code_of(specs)
+    if made.code != code or None in code.values():
+        return False
+    return madefrom.inputs(run.path, tuple(made.inputs)) == made.inputs
+
+
+def _recorded(specs: Specs) -> list[Any]:
+    return [msgspec.to_builtins(spec) for spec in specs]
+
+
+def _recorded_limits(limits: Limits) -> dict[str, float | None]:
+    """Limits as they are recorded: the share of a machine's memory depends on the machine and on the engine."""
+    return {"cpu_s": limits.cpu_s, "stuck_s": limits.stuck_s, "memory_mb": limits.memory_mb}
+
+
+def _raw_telemetry(run: RunDir, document: Mapping[str, Any]) -> list[str]:
+    """The files of nodes that judging reads beside the table of telemetry: those of a table without rows.
+
+    Raises:
+        HistoryFormatError: the table is damaged.
+    """
+    sources: Any = document.get("telemetry")
+    if not isinstance(sources, dict):
+        return []
+    if os.path.lexists(run.telemetry_path) and read_parquet_head(run.telemetry_path).rows:
+        return []
+    named = cast("dict[Any, Any]", sources)
+    return [place for node, source in named.items() for place in places(str(source), f"nodes/{node}")]
+
+
 def finish(path: Path) -> None:
     """Finish a history that is still a write-ahead file, and bring telemetry into one table, where that is to be done.
+
+    One process at a time does so: another one finds it done.
 
     Raises:
         RunNotFoundError: it is no run, or nothing was recorded.
@@ -127,9 +239,10 @@ def finish(path: Path) -> None:
         HistoryFormatError: a file of it is damaged.
     """
     run = RunDir(path)
-    if os.path.lexists(run.wal_path) or not os.path.lexists(run.history_path):
-        run.finish_history()
-    collect_telemetry(run)
+    with contextlib.nullcontext() if is_finished(run, run.read_test()) else alone_in(path):
+        if os.path.lexists(run.wal_path) or not os.path.lexists(run.history_path):
+            run.finish_history()
+        collect_telemetry(run)
 
 
 def ready(path: Path, reading: Callable[[str], None] = lambda _: None) -> Ready:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 
@@ -21,7 +23,8 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     if os.path.lexists(path) and not path.is_file():
         raise OSError(errno.EINVAL, "It is not a plain file", str(path))
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # The number of a process is its own only on its machine, and in its container: others may share the folder.
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         write(aside)
         _sync(aside)
@@ -29,6 +32,24 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         aside.unlink(missing_ok=True)
     _sync(path.parent)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Generator[None]:
+    """A context in which no other process is that asks for the same folder: what changes several files of it needs one.
+
+    A process that ends lets go. Where the folder cannot be locked (some file systems of networks cannot lock any), and
+    where it is not there, nobody is kept waiting.
+    """
+    descriptor = None
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

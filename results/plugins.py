@@ -11,6 +11,7 @@ import sysconfig
 from collections.abc import Collection, Iterable
 from functools import cache
 from hashlib import blake2b
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -166,22 +167,32 @@ def _keep_code(name: str) -> None:
     if name in _code or name == "splitbrain":
         return
     digest = blake2b(digest_size=8)
-    for file, place in sorted(_sources(name).items(), key=itemgetter(1)):
+    for file, place in sorted(sources(name).items(), key=itemgetter(1)):
         with contextlib.suppress(OSError):  # removed since it was imported
             content = file.read_bytes()
             digest.update(f"{place} {len(content)} ".encode() + content)
     _code[name] = digest.hexdigest()
 
 
-def _sources(name: str) -> dict[Path, str]:
-    """The files of a package or of a module that stands alone, with their names inside of it.
+def sources(name: str) -> dict[Path, str]:
+    """The files of a package or of a module that stands alone, with their names inside of it; none if there is none.
 
-    A module that stands alone comes with what it imports from its own folder.
+    A module that stands alone comes with what it imports from its own folder. It is not imported for that.
+
+    Args:
+        name: of a package or module that is in no other one.
     """
-    module = sys.modules[name]
-    if hasattr(module, "__path__"):
-        return _of_package(module.__path__)
-    file = getattr(module, "__file__", None)
+    module = sys.modules.get(name)
+    folders: Iterable[str] | None = getattr(module, "__path__", None)
+    file: str | None = getattr(module, "__file__", None)
+    if module is None:
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            spec = None
+        folders, file = (None, None) if spec is None else (spec.submodule_search_locations, spec.origin)
+    if folders is not None:
+        return _of_package(folders)
     return {} if file is None else _of_module(Path(file))
 
 

@@ -39,6 +39,8 @@ from splitbrain.results.errors import (
     StoreVersionError,
     UsageError,
 )
+from splitbrain.results.madefrom import FORMAT as MADE_FROM
+from splitbrain.results.madefrom import Basis, seal
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
@@ -74,6 +76,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         reasons: why the run proves too little, by all verdicts, root causes first: each a
             `splitbrain.results.reasons.Reason` with code, class, sentence and advice. Empty where it proves enough, and
             in files of older versions.
+        made_from: what they were made from (`splitbrain.results.madefrom.record_of`); None if that is not known, or
+            does not matter because they are to be made again: a checker broke.
         format: the version of this shape.
     """
 
@@ -82,6 +86,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     harness_error: str | None
     verdicts: list[dict[str, Any]]
     reasons: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
+    made_from: Any = None
     format: int = FORMAT
 
 
@@ -347,8 +352,16 @@ class RunDir:
         *,
         engine: str = "inline",
         harness_error: str | None = None,
+        basis: Basis | None = None,
     ) -> Judgement:
         """Write verdict.json, and return what it holds.
+
+        Args:
+            verdicts: one per checker.
+            outcome: what they add up to.
+            engine: who judged.
+            harness_error: what went wrong in the harness.
+            basis: what the verdicts were made from, where they need not be made again as long as it is the same.
 
         Raises:
             StoreVersionError: a newer splitbrain judged this run.
@@ -358,6 +371,10 @@ class RunDir:
         plain = [plain_verdict(verdict) for verdict in verdicts]
         reasons = msgspec.to_builtins(reasons_of(plain))
         judged = Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain, reasons=reasons)
+        if basis is not None:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            made = {**msgspec.to_builtins(basis), "judged": now, "seal": seal(judged), "format": MADE_FROM}
+            judged = msgspec.structs.replace(judged, made_from=made)
         _write_json(path, judged)
         return judged
 

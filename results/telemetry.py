@@ -162,6 +162,17 @@ def lies(path: Path, node_dir: Path) -> Path:
     return next((place for place in beside if place.is_file()), path)
 
 
+def places(source: str, node_dir: str) -> list[str]:
+    """All names, relative to a run's folder, under which `lies` looks for the raw telemetry of a node.
+
+    Args:
+        source: its place at the end of a run.
+        node_dir: the folder of the node.
+    """
+    name = Path(source).name
+    return [source, f"{node_dir}/{name}", f"{node_dir}/{ASIDE}/{name}"]
+
+
 def collect(sources: Mapping[str, Path], start: Start) -> Collected:
     """Read the raw telemetry of all nodes.
 

@@ -55,6 +55,12 @@ def names() -> list[str]:
     return sorted(_MODELS)
 
 
+def is_own(name: str) -> bool:
+    """Whether a model of splitbrain has that name, with or without a parameter."""
+    split = _NAME.fullmatch(name)
+    return split is not None and split["base"] in _MODELS
+
+
 def model(name: str) -> Model:
     """The model of that name, or the one at `module:attribute` (an instance, or a class).
 

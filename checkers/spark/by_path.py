@@ -95,13 +95,13 @@ def judge_by_path(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limi
     Raises:
         EngineError: Spark itself failed.
     """
-    unfinished = [_finished(here, path) for path in paths]
+    unfinished = [finished(here, path) for path in paths]
     able = [path for path, problem in zip(paths, unfinished, strict=True) if problem is None]
     found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes, limits)))
     return [next(found) if problem is None else problem for problem in unfinished]
 
 
-def _finished(here: Judge, path: Path) -> Unjudged | None:
+def finished(here: Judge, path: Path) -> Unjudged | None:
     """Finish a run, where that is still to be done; or why it cannot be."""
     ended = or_unjudged(path, lambda: called(here, f"finishing {path}", _finish, path))
     return (

@@ -13,15 +13,18 @@ from splitbrain.checkers.isolation.judging import judge_recorded
 from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.verdict import Outcome, Verdict
 from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
+from splitbrain.results.atomic import alone_in
 from splitbrain.results.clocks import Clocks, clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
 from splitbrain.results.findings import all_op_indexes
 from splitbrain.results.loaded import LoadedRun
+from splitbrain.results.madefrom import Basis
 from splitbrain.results.nodedata import pack_as_asked
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.report import REPORT, write_page
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
+from splitbrain.results.report.past import Past
 from splitbrain.results.report.run_view import view_of
 from splitbrain.results.store import Judgement, RunDir, plain_verdict
 
@@ -63,7 +66,7 @@ def judge_inline(
         JudgingStoppedError: an interrupt, or too little memory.
     """
     with advising_on_interrupt(command_for(run.path)):
-        return _judged_here(stored.loaded(run), harness_error, progress, limits)
+        return _judged_here(*stored.loaded_on_basis(run, limits), harness_error, progress, limits)
 
 
 def judge_with_spark(
@@ -78,10 +81,12 @@ def judge_with_spark(
     from splitbrain.checkers.spark.pipeline import judge_runs
 
     with advising_on_interrupt(", ".join(command_for(run.path) for run in runs)):
-        finished = {run.path: stored.loaded(run) for run in runs}
+        finished = {run.path: stored.loaded_on_basis(run, DEFAULT) for run in runs}
         verdicts = judge_runs(spark.session, list(finished))
         errors = harness_errors or {}
-        return [_conclude(run, verdicts[path], "spark", errors.get(path)) for path, run in finished.items()]
+        return [
+            _conclude(run, verdicts[path], "spark", errors.get(path), basis) for path, (run, basis) in finished.items()
+        ]
 
 
 def judge_run(
@@ -95,28 +100,37 @@ def judge_run(
 ) -> Conclusion:
     """Judge one run with the engine of that name; `spark` gives the session where one is needed.
 
+    The run is held by this process: nobody changes its files.
+
     Raises:
         SplitbrainError: a checker of its test.json is not known, or Spark failed.
     """
+    basis = stored.basis_of(run.folder, limits, run.document)
     if engine_name == "spark":
         from splitbrain.checkers.spark.pipeline import judge_runs
 
         path = run.folder.path
         verdicts = judge_runs(spark().session, [path], limits=msgspec.structs.replace(limits, at_once=0))[path]
-        return _conclude(run, verdicts, "spark", harness_error)
-    return _judged_here(run, harness_error, progress, limits)
+        return _conclude(run, verdicts, "spark", harness_error, basis)
+    return _judged_here(run, basis, harness_error, progress, limits)
 
 
 def _judged_here(
-    run: LoadedRun, harness_error: str | None, progress: Callable[[str], None], limits: Limits
+    run: LoadedRun,
+    basis: Basis | None,
+    harness_error: str | None,
+    progress: Callable[[str], None],
+    limits: Limits,
 ) -> Conclusion:
     history, specs = stored.as_judged(run), stored.specs_of(run)
     verdicts = judge_recorded(history, specs, run.telemetry, limits=limits, progress=progress)
-    return _conclude(run, verdicts, "inline", harness_error)
+    return _conclude(run, verdicts, "inline", harness_error, basis)
 
 
-def _conclude(run: LoadedRun, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
-    kept = keep_verdicts(run.folder, run.document, verdicts, engine_name, harness_error)
+def _conclude(
+    run: LoadedRun, verdicts: list[Verdict], engine_name: str, harness_error: str | None, basis: Basis | None
+) -> Conclusion:
+    kept = keep_verdicts(run.folder, run.document, verdicts, engine_name, harness_error, basis)
     report = write_pages(run, kept, verdicts)
     return Conclusion(run.folder, Outcome(kept.outcome), verdicts, kept.harness_error, report, clocks_in(run.history))
 
@@ -127,28 +141,70 @@ def keep_verdicts(
     verdicts: Sequence[Verdict],
     engine_name: str,
     harness_error: str | None = None,
+    basis: Basis | None = None,
 ) -> Judgement:
     """Write the verdicts of a run, whose test.json is `document`; what was written.
 
-    A harness error that is not given is that of an earlier judgement. With its verdicts a run is complete: who held it
-    until then holds it no more.
+    A harness error that is not given is that of the run itself, which an earlier judgement has; a checker that broke
+    then may be well now. With its verdicts a run is complete: who held it until then holds it no more.
+
+    Args:
+        run: its folder.
+        document: its test.json.
+        verdicts: one per checker.
+        engine_name: who judged.
+        harness_error: what went wrong in the run itself.
+        basis: what the verdicts were made from. It is not recorded if a checker broke: another time it may not.
     """
-    if harness_error is None:
-        before = run.read_verdicts()
-        harness_error = before.harness_error if before is not None else None
-    outcome, error = engine.judged_outcome(verdicts, harness_error)
-    kept = run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
-    pack_as_asked(run, document)
+    with alone_in(run.path):
+        if harness_error is None:
+            before = run.read_verdicts()
+            harness_error = None if before is None else _error_of_run(before)
+        outcome, error = engine.judged_outcome(verdicts, harness_error)
+        lasting = basis if engine.crashed(verdicts) is None else None
+        kept = run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error, basis=lasting)
+        pack_as_asked(run, document)
     run.release()
     return kept
 
 
-def write_pages(run: LoadedRun, judgement: Judgement | None, verdicts: Sequence[Verdict]) -> Path:
-    """Write what is made from kept verdicts: figures, the picture of a counterexample, the report, whose path it is."""
+def _error_of_run(before: Judgement) -> str | None:
+    """What went wrong in the run itself, by an earlier judgement; what went wrong in judging is none of it."""
+    try:
+        broke = engine.crashed(verdicts_of(before))
+    except msgspec.ValidationError:
+        broke = None
+    return None if before.harness_error == broke else before.harness_error
+
+
+def verdicts_of(judgement: Judgement) -> list[Verdict]:
+    """The verdicts that a verdict.json holds.
+
+    Raises:
+        ValidationError: one is no verdict.
+    """
+    return [msgspec.convert({**each, "valid": _word(each.get("valid"))}, Verdict) for each in judgement.verdicts]
+
+
+def _word(valid: Any) -> Any:
+    return "true" if valid is True else "false" if valid is False else valid
+
+
+def write_pages(
+    run: LoadedRun, judgement: Judgement | None, verdicts: Sequence[Verdict], past: Past | None = None
+) -> Path:
+    """Write what is made from kept verdicts: figures, the picture of a counterexample, the report, whose path it is.
+
+    Args:
+        run: what was judged.
+        judgement: what its verdict.json holds.
+        verdicts: the same.
+        past: what other runs show; None: it is looked for.
+    """
     run = run.with_ops(index for each in verdicts for index in all_op_indexes(each.evidence))
     write_figures(run, judgement)
     _draw(run, verdicts)
-    return write_page(view_of(run, judgement))
+    return write_page(view_of(run, judgement), past)
 
 
 def _draw(run: LoadedRun, verdicts: Sequence[Verdict]) -> None:

@@ -1,7 +1,8 @@
 """Judging any number of stored runs: batch by batch, so that what this process holds does not grow with the store.
 
-All verdicts of a batch are stored first: the page of a run shows the outcomes of other runs of its test. Then the pages
-are written, by as many processes as there are cores, since one alone would take longer than the judging.
+All verdicts are stored first: the page of a run shows the outcomes of other runs of its test. Then the pages are
+written that do not show what is known now, with Spark by as many processes as there are cores, since one alone would
+take longer than the judging.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from splitbrain.checkers import engine, stored
-from splitbrain.checkers.isolation.confined import Say, Stopped
-from splitbrain.checkers.isolation.judging import Job, Judge, Opened, judge, judged
+from splitbrain.checkers.isolation.confined import Done, Say, Stopped
+from splitbrain.checkers.isolation.judging import CONCLUDING, Job, Judge, Opened, called, judge, judged
 from splitbrain.checkers.isolation.limits import DEFAULT, PER_CORE, Limits
 from splitbrain.checkers.stored import Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Outcome, Verdict, worst
-from splitbrain.harness.campaigns.judging import keep_verdicts, write_pages
+from splitbrain.harness.campaigns.judging import keep_verdicts, verdicts_of, write_pages
 from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
 from splitbrain.results.errors import EngineError
 from splitbrain.results.loaded import LoadedRun
+from splitbrain.results.madefrom import Basis, MadeFrom, record_of, seal
 from splitbrain.results.quantities import counted
+from splitbrain.results.report import mark_in
+from splitbrain.results.report.past import Past, Siblings, mark_of
 from splitbrain.results.store import Judgement, RunDir
 
 if TYPE_CHECKING:
@@ -44,8 +48,8 @@ ALONE_RUNS: Final = 16
 _PAGES_LIMIT_S: Final = 600.0
 _TICK_S: Final = 0.5
 
-_Task: TypeAlias = tuple[Path, tuple[bytes, ...]]
-"""A run's folder, and its verdicts as JSON."""
+_Task: TypeAlias = tuple[Path, Past]
+"""A run's folder, and what other runs of its test show."""
 
 Warn: TypeAlias = Callable[[str], None]
 """Takes a line on what keeps a run from its verdict or its page."""
@@ -62,6 +66,8 @@ class Judged(msgspec.Struct, frozen=True):
         said: the first sentence that is worth saying of it, "" if none is.
         hot_keys: how its hot keys were judged.
         damaged: whether no checker could judge it; `said` has the file and the cause, and its folder is as it was.
+        since: when it was judged, if that was before and nothing has changed; None if it was judged now.
+        seal: of its verdict (`splitbrain.results.madefrom.seal`).
     """
 
     run: RunDir
@@ -69,6 +75,8 @@ class Judged(msgspec.Struct, frozen=True):
     said: str
     hot_keys: tuple[str, ...] = ()
     damaged: bool = False
+    since: str | None = None
+    seal: str = ""
 
 
 @contextlib.contextmanager
@@ -87,10 +95,11 @@ def judge_in_batches(
     pages: Pages | None,
     show: Callable[[int], None],
     warn: Warn,
+    unchanged: Sequence[Judged] = (),
     *,
     limits: Limits = PER_CORE,
 ) -> list[Judged]:
-    """Judge runs with the Spark pipeline, in their order.
+    """Judge runs with the Spark pipeline, in their order. The answer begins with those that are unchanged.
 
     A run that cannot be judged, or whose page cannot be written, is a harness error; the other runs still get their
     verdicts and pages. If Spark fails as a whole (no room for its temporary files, no Java any more), a warning says
@@ -102,22 +111,37 @@ def judge_in_batches(
         pages: who writes the pages.
         show: called after each batch with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
+        unchanged: runs that need not be judged. Their pages may have to be written, since others are.
         limits: of reading a run and of each of its checkers.
     """
     from splitbrain.checkers.spark.pipeline import judge_apart
 
     done: list[Judged] = []
-    for begin in range(0, len(runs), BATCH_RUNS):
-        batch = runs[begin : begin + BATCH_RUNS]
-        try:
-            found = judge_apart(spark.session, [run.path for run in batch], limits=limits)
-        except EngineError as error:
-            rest = runs[begin:]
-            warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
-            return [*done, *judge_one_by_one(rest, partial(_show_more, show, begin), warn, limits=alone_with(limits))]
-        done += _keep_all(batch, found, pages, "spark", warn)
-        show(len(done))
-    return done
+    with judge(alone_with(limits)) as by:
+        for begin in range(0, len(runs), BATCH_RUNS):
+            batch = runs[begin : begin + BATCH_RUNS]
+            bases = {run.path: _basis(by, run, limits) for run in batch}
+            try:
+                found = judge_apart(spark.session, [run.path for run in batch], limits=limits)
+            except EngineError as error:
+                rest = runs[begin:]
+                warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
+                more, before = partial(_show_more, show, begin), [*unchanged, *done]
+                return judge_one_by_one(rest, more, warn, before, limits=alone_with(limits))
+            kept = [_keep(run, found[run.path], "spark", bases[run.path]) for run in batch]
+            done += [_warned(each, warn) if each.damaged else each for each in kept]
+            show(len(done))
+        return with_pages([*unchanged, *done], pages, by, warn)
+
+
+def _basis(by: Judge, run: RunDir, limits: Limits) -> Basis | None:
+    """Finish a run, and say what verdicts on it will be made from; why it cannot be finished is found once more."""
+    from splitbrain.checkers.spark.by_path import finished
+
+    if finished(by, run.path) is not None:
+        return None
+    found = or_unjudged(run.path, lambda: stored.basis_of(run, limits, run.read_test()))
+    return None if isinstance(found, Unjudged) else found
 
 
 def _show_more(show: Callable[[int], None], before: int, more: int) -> None:
@@ -130,7 +154,12 @@ def alone_with(limits: Limits) -> Limits:
 
 
 def judge_one_by_one(
-    runs: Sequence[RunDir], show: Callable[[int], None], warn: Warn, *, limits: Limits = DEFAULT
+    runs: Sequence[RunDir],
+    show: Callable[[int], None],
+    warn: Warn,
+    unchanged: Sequence[Judged] = (),
+    *,
+    limits: Limits = DEFAULT,
 ) -> list[Judged]:
     """Judge runs one by one in a process that is forked from this one, as `judge_in_batches` does.
 
@@ -138,28 +167,28 @@ def judge_one_by_one(
         runs: what to judge.
         show: called after each with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
+        unchanged: runs that need not be judged. Their pages may have to be written, since others are.
         limits: of reading a run, of each of its checkers, and of its page.
     """
     done: list[Judged] = []
     with judge(limits) as by:
         for run in runs:
-            done.append(_judge_one(by, run, warn))
+            done.append(_judge_one(by, run, warn, limits))
             show(len(done))
-    return done
+        return with_pages([*unchanged, *done], None, by, warn)
 
 
-def _judge_one(by: Judge, run: RunDir, warn: Warn) -> Judged:
+def _judge_one(by: Judge, run: RunDir, warn: Warn, limits: Limits = DEFAULT) -> Judged:
     kept: list[Judgement | Unjudged] = []
-    found = or_unjudged(run.path, lambda: judged(by, _Stored(run.path), found=kept.append))
+    found = or_unjudged(run.path, lambda: judged(by, _Stored(run.path, limits), found=kept.append))
     if isinstance(found, Stopped):
         found = stored.unread(run.path, found)
     if isinstance(found, Unjudged):
         return _warned(_damaged(run, found), warn)
-    keeping = kept[0] if kept else _kept(run, found.verdicts, "inline")
+    keeping = kept[0] if kept else _kept(run, found.verdicts, "inline", None)
     if isinstance(keeping, Unjudged):
         return _warned(_damaged(run, keeping), warn)
-    problem = found.concluded if found.problem is None else f"the process that wrote it {found.problem}"
-    return _without_page(_judged(run, found.verdicts, keeping), problem, warn)
+    return _judged(run, found.verdicts, keeping)
 
 
 def _warned(judged: Judged, warn: Warn) -> Judged:
@@ -167,82 +196,66 @@ def _warned(judged: Judged, warn: Warn) -> Judged:
     return judged
 
 
+_opened_last: Final[list[LoadedRun]] = []
+"""The run that this process has judged last: its page need not read it again."""
+
+
 @dataclass(frozen=True)
 class _Stored(Job):
-    """A stored run, which is judged and gets its verdict and its page where it is opened."""
+    """A stored run, which is judged and gets its verdict where it is opened."""
 
     path: Path
+    limits: Limits
 
     def open(self, step: Callable[[str], None]) -> Opened | Unjudged:
+        _opened_last.clear()
         return or_unjudged(self.path, lambda: self._opened(step))
 
     def _opened(self, step: Callable[[str], None]) -> Opened:
         run = RunDir(self.path)
-        loaded = stored.loaded(run, step)
+        loaded, basis = stored.loaded_on_basis(run, self.limits, step)
         step(f"reading {self.path / 'verdict.json'}")
         run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
-        return _OpenedStored(loaded)
+        return _OpenedStored(loaded, basis)
 
 
 class _OpenedStored(stored.OpenedRun):
-    def __init__(self, loaded: LoadedRun) -> None:
+    def __init__(self, loaded: LoadedRun, basis: Basis | None) -> None:
         recorded = engine.Recorded(stored.as_judged(loaded), loaded.telemetry)
         super().__init__(loaded.folder.path, recorded, stored.specs_of(loaded))
         self._loaded = loaded
+        self._basis = basis
 
-    def conclude(self, verdicts: Sequence[Verdict], say: Say) -> str | None:
-        """Write the verdict, then the page: why there is none, or None."""
-        run = self._loaded.folder
-        kept = _kept(run, verdicts, "inline", self._loaded.document)
-        say.found(kept)
-        if isinstance(kept, Unjudged):
-            return None
-        try:
-            write_pages(self._loaded, kept, verdicts)
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-        return None
+    def conclude(self, verdicts: Sequence[Verdict], say: Say) -> None:
+        """Write the verdict."""
+        say.found(_kept(self._loaded.folder, verdicts, "inline", self._basis, self._loaded.document))
+        _opened_last.append(self._loaded)
 
 
 def _kept(
-    run: RunDir, verdicts: Sequence[Verdict], by: str, document: Mapping[str, Any] | None = None
+    run: RunDir, verdicts: Sequence[Verdict], by: str, basis: Basis | None, document: Mapping[str, Any] | None = None
 ) -> Judgement | Unjudged:
     """The verdicts of a run in its folder; or why they cannot be there."""
 
     def keep() -> Judgement:
-        return keep_verdicts(run, run.read_test() if document is None else document, verdicts, by, _lost(run))
+        known = run.read_test() if document is None else document
+        return keep_verdicts(run, known, verdicts, by, _lost(run), basis)
 
     return or_unjudged(run.path, keep)
 
 
-def _keep_all(
-    runs: Sequence[RunDir],
-    found: Mapping[Path, list[Verdict] | Unjudged],
-    pages: Pages | None,
-    by: str,
-    warn: Warn,
-) -> list[Judged]:
-    """Keep the verdicts of some runs, then write their pages."""
-    kept = [_keep(run, found[run.path], by) for run in runs]
-    for each in kept:
-        if each.damaged:
-            _warned(each, warn)
-    sound = {each.run.path for each in kept if not each.damaged}
-    verdicts = {path: each for path, each in found.items() if path in sound and not isinstance(each, Unjudged)}
-    problems = _write_all(pages, verdicts)
-    return [_without_page(each, problems.get(each.run.path), warn) for each in kept]
-
-
-def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str) -> Judged:
+def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str, basis: Basis | None) -> Judged:
     if isinstance(verdicts, Unjudged):
         return _damaged(run, verdicts)
-    kept = _kept(run, verdicts, by)
+    kept = _kept(run, verdicts, by, basis)
     return _damaged(run, kept) if isinstance(kept, Unjudged) else _judged(run, verdicts, kept)
 
 
-def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement) -> Judged:
-    said = sentences(verdicts, kept.harness_error)
-    return Judged(run, Outcome(kept.outcome), (said or [""])[0], tuple(hot_keys(verdicts)))
+def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement, before: MadeFrom | None = None) -> Judged:
+    """What is remembered of a run; `before`: the record of its verdict, if that was not made now."""
+    said = (sentences(verdicts, kept.harness_error) or [""])[0]
+    since, sealed = (None, seal(kept)) if before is None else (before.judged, before.seal)
+    return Judged(run, Outcome(kept.outcome), said, tuple(hot_keys(verdicts)), since=since, seal=sealed)
 
 
 def _lost(run: RunDir) -> str | None:
@@ -265,34 +278,89 @@ def _without_page(judged: Judged, problem: str | None, warn: Warn) -> Judged:
     return msgspec.structs.replace(judged, outcome=outcome, said=judged.said if outcome is judged.outcome else said)
 
 
+# --- what is unchanged ------------------------------------------------------------------------------------------------
+
+
+def unchanged(run: RunDir, limits: Limits) -> Judged | None:
+    """What a run was judged to be, if it would be judged to be the same now; None if it is to be judged.
+
+    Nothing is raised for what a folder can hold: who judges the run says what is wrong with it.
+    """
+    found = or_unjudged(run.path, lambda: _unchanged(run, limits))
+    return found if isinstance(found, Judged) else None
+
+
+def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
+    judgement = run.read_verdicts()
+    made = None if judgement is None else record_of(judgement)
+    if judgement is None or made is None or not stored.is_basis(run, run.read_test(), made, limits):
+        return None
+    return _judged(run, verdicts_of(judgement), judgement, made)
+
+
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
+def with_pages(done: Sequence[Judged], pages: Pages | None, by: Judge, warn: Warn) -> list[Judged]:
+    """Write the pages that do not show what is known of these runs now; what is remembered of the runs then.
+
+    Args:
+        done: the runs.
+        pages: who writes the pages; None: `by` does.
+        by: a process for it, within limits.
+        warn: called with the reason why a run has no page.
+    """
+    tasks = _outdated([each for each in done if not each.damaged])
+    problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
+    return [_without_page(each, problems.get(each.run.path), warn) for each in done]
+
+
+def _outdated(runs: Sequence[Judged]) -> list[_Task]:
+    """The runs whose pages are not those of their verdicts, or do not show what other runs came to."""
+    siblings = Siblings(each.run.path for each in runs)
+    tasks: list[_Task] = []
+    for each in runs:
+        path = each.run.path
+        past = siblings.past_of(path)
+        if mark_of(each.seal, past) != mark_in(path):
+            tasks.append((path, past))
+    return tasks
+
+
 def _write(task: _Task) -> None:
-    path, verdicts = task
-    _write_pages(path, [engine.decode(verdict) for verdict in verdicts])
-
-
-def _write_pages(path: Path, verdicts: Sequence[Verdict]) -> None:
+    path, past = task
     run = RunDir(path)
-    write_pages(stored.loaded(run), run.read_verdicts(), verdicts)
+    last = next((loaded for loaded in _opened_last if loaded.folder.path == path), None)
+    loaded, kept = last or stored.loaded(run), run.read_verdicts()
+    write_pages(loaded, kept, [] if kept is None else verdicts_of(kept), past)
 
 
-def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> dict[Path, str]:
-    """Write the pages; for each run whose page could not be written, why."""
+def _write_or_say(task: _Task) -> str | None:
+    try:
+        _write(task)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _write_here(by: Judge, tasks: Sequence[_Task]) -> dict[Path, str]:
+    """Write pages; for each run whose page could not be written, why."""
     problems: dict[Path, str] = {}
-    if pages is None:
-        for path, found in verdicts.items():
-            try:
-                _write_pages(path, found)
-            except Exception as error:
-                problems[path] = f"{type(error).__name__}: {error}"
-        return problems
-    waiting = iter(verdicts.items())
+    for task in reversed(tasks):  # what was judged last is still open
+        ended = called(by, CONCLUDING, _write_or_say, task)
+        problem = ended.answer if isinstance(ended, Done) else f"the process that wrote it {ended.why}"
+        if problem is not None:
+            problems[task[0]] = problem
+    return problems
+
+
+def _write_there(pages: Pages, tasks: Sequence[_Task]) -> dict[Path, str]:
+    """The same, by many processes."""
+    problems: dict[Path, str] = {}
+    waiting = iter(tasks)
     while True:
-        while pages.free and (each := next(waiting, None)) is not None:
-            path, found = each
-            pages.give((path, tuple(engine.encode(verdict) for verdict in found)))
+        while pages.free and (task := next(waiting, None)) is not None:
+            pages.give(task)
         if not pages.tasks:
             return problems
         for report in pages.wait(_TICK_S):

@@ -1,4 +1,4 @@
-"""`splitbrain analyze`: judge stored runs, all at once."""
+"""`splitbrain analyze`: judge stored runs, all at once; those that have not changed since they were judged are not."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ STARTED: Final = "Spark is up"
 @options.stored
 @options.engine_of_runs
 @options.limits
+@click.option("--again", is_flag=True, help="Judge also the runs of which nothing has changed since they were judged.")
 @options.as_json
 @click.pass_context
 def command(
@@ -40,9 +41,14 @@ def command(
     master: str,
     checker_time: float | None,
     checker_memory: int | None,
+    again: bool,
     as_json: bool,
 ) -> None:
-    """Judge stored runs again: all runs of a store, or those named; many of them with the Spark pipeline.
+    """Judge stored runs that are new or changed: of a store, or those named; many of them with the Spark pipeline.
+
+    A run has changed if its files have, its checkers or their code, or if a limit is lower than the one that sufficed.
+    Of other runs the verdict stands, and counts for the exit code as if it was made now; --again makes it again. A
+    verdict that could not be made (a checker broke, or met a limit) is tried again each time.
 
     A RUN is the path of its folder, its name, the beginning of its name, or "latest". If the controller of a run was
     killed, the run is recovered first: every operation that was flushed is judged. A damaged run is listed with the
@@ -65,14 +71,21 @@ def command(
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
     may_fall_back = engine == "auto"
-    engine = options.engine_for(engine, len(chosen))
-    limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
-    with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where])):
-        judged = _judge(chosen, engine, master, limits, may_fall_back=may_fall_back)
+    given = ["--again"] if again else []
+    with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where, *given])):
+        unchanged = [] if again else _unchanged(chosen, options.limits_of(checker_time, checker_memory))
+        known = {each.run.path for each in unchanged}
+        rest = [run for run in chosen if run.path not in known]
+        engine = options.engine_for(engine, len(rest)) if rest else "inline"
+        limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
+        judged = _judge(rest, unchanged, engine, master, limits, may_fall_back=may_fall_back)
+    order = {run.path: place for place, run in enumerate(chosen)}
+    judged.sort(key=lambda each: order[each.run.path])
     if as_json:
         _print_json(judged)
     else:
         _print(judged)
+    click.echo(_sum(judged), err=as_json)
     ctx.exit(worst(each.outcome for each in judged).exit_code)
 
 
@@ -121,12 +134,43 @@ def _standing(run: RunDir) -> str:
     return "empty" if began is False else "over"
 
 
+def _unchanged(runs: list[RunDir], limits: Limits) -> list[Judged]:
+    """What those of the runs were judged to be of which nothing has changed since."""
+    from splitbrain.harness.campaigns.many import unchanged
+    from splitbrain.harness.cli.steps import Steps
+
+    with Steps(len(runs)) as steps:
+        steps.describe("looking for what has changed")
+        found: list[Judged] = []
+        for number, run in enumerate(runs, 1):
+            known = unchanged(run, limits)
+            found += [] if known is None else [known]
+            steps.reach(number)
+    return found
+
+
+def _sum(judged: list[Judged]) -> str:
+    """How many runs were judged, and since when nothing has changed of the others."""
+    since = [each.since for each in judged if each.since is not None]
+    said = f"{counted(len(judged) - len(since), 'run')} judged"
+    return f"{said}, {len(since)} unchanged since {_date(max(since))}" if since else said
+
+
+def _date(iso: str) -> str:
+    return iso.replace("T", " ").replace("+00:00", " UTC")
+
+
 def _judge(
-    runs: list[RunDir], engine: str, master: str, limits: Limits, *, may_fall_back: bool = False
+    runs: list[RunDir],
+    unchanged: list[Judged],
+    engine: str,
+    master: str,
+    limits: Limits,
+    *,
+    may_fall_back: bool = False,
 ) -> list[Judged]:
     """Judge runs; if Spark does not start, and was not asked for, without it."""
     from splitbrain.harness.campaigns.many import alone_with, judge_in_batches, judge_one_by_one, page_writers
-    from splitbrain.harness.campaigns.planned import cores
     from splitbrain.harness.cli.steps import Steps
 
     began_s = time.monotonic()
@@ -142,9 +186,10 @@ def _judge(
                     )
 
         if engine == "inline":
-            stack.enter_context(steps).describe("judging runs")
-            return judge_one_by_one(runs, show, _warn, limits=limits)
+            stack.enter_context(steps).describe("judging runs" if runs else "looking at pages")
+            return judge_one_by_one(runs, show, _warn, unchanged, limits=limits)
         from splitbrain.checkers.spark.session import session
+        from splitbrain.harness.campaigns.planned import cores
 
         click.echo(f"starting Spark ({master}) for {counted(len(runs), 'run')}", err=True)
         stack.enter_context(steps).describe("starting Spark")
@@ -155,12 +200,12 @@ def _judge(
             if not may_fall_back:
                 raise
             _warn(f"{error} The runs are judged one by one, without Spark.")
-            return judge_one_by_one(runs, show, _warn, limits=alone_with(limits))
+            return judge_one_by_one(runs, show, _warn, unchanged, limits=alone_with(limits))
         with steps.aside():
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         steps.describe("judging runs")
         began_s = time.monotonic()
-        return judge_in_batches(runs, spark, pages, show, _warn, limits=limits)
+        return judge_in_batches(runs, spark, pages, show, _warn, unchanged, limits=limits)
 
 
 def _print_json(judged: list[Judged]) -> None:
@@ -170,6 +215,7 @@ def _print_json(judged: list[Judged]) -> None:
     click.echo("[")
     for number, each in enumerate(judged, 1):
         found = damaged_document(each.run, each.said) if each.damaged else stored_document(each.run)
+        found |= {"judged": each.since is None, "unchanged_since": each.since}
         document = msgspec.json.format(msgspec.json.encode(found))
         click.echo(f"{document.decode()}{',' if number < len(judged) else ''}")
     click.echo("]")

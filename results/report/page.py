@@ -19,6 +19,7 @@ from splitbrain.results.counts import ENDS, run_counts, window_counts
 from splitbrain.results.figures import leader_changes
 from splitbrain.results.findings import Finding
 from splitbrain.results.history import Op
+from splitbrain.results.madefrom import seal
 from splitbrain.results.quorum import RULES
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.report.bounds import left_out, unchecked
@@ -30,7 +31,7 @@ from splitbrain.results.report.inspector import packed
 from splitbrain.results.report.load_plots import QUANTILE_WORDS, load_plots
 from splitbrain.results.report.memberships import member_changes
 from splitbrain.results.report.nodelogs import NodeLog, excerpt, node_logs
-from splitbrain.results.report.past import SHOWN_MAX, bugs_of, novelty_of, past_of
+from splitbrain.results.report.past import SHOWN_MAX, Past, bugs_of, mark_of, novelty_of, past_of
 from splitbrain.results.report.plots import latency_plot, rate_plot
 from splitbrain.results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
 from splitbrain.results.report.quorum import Quorum, quorum_of
@@ -85,14 +86,14 @@ class Page(NamedTuple):
     plots: dict[str, str]
 
 
-def render(view: RunView) -> Page:
-    """The page of a run."""
+def render(view: RunView, past: Past | None = None) -> Page:
+    """The page of a run; `past`: what other runs show, where that is known."""
     verdicts = verdicts_of(view)
     findings = _numbered(verdicts)
     witness = list(dict.fromkeys(i for verdict in verdicts for i in verdict["witness_indexes"]))
     quorum = quorum_of(view.judgement.verdicts if view.judgement else ())
     moments_s = _moments_s(view, witness, findings)
-    logs, past = node_logs(view, moments_s), past_of(view)
+    logs, past = node_logs(view, moments_s), past_of(view) if past is None else past
     shown = Shown(witness, findings, quorum.figures)
     plots = _plots(view, shown, quorum)
     events, more_events = story(view, shown)
@@ -106,6 +107,7 @@ def render(view: RunView) -> Page:
     written_now = {f"plots/{name}.svg": len(text.encode()) for name, text in pictures.items()}
     artefacts, more_artefacts = artefacts_of(view.run.path, written_now)
     html = environment.get_template("report.html.j2").render(
+        mark=mark_of(None if view.judgement is None else seal(view.judgement), past),
         run=_identity(view),
         headline=_headline(view),
         notes=view.notes,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -97,6 +99,10 @@ class Past(NamedTuple):
     unreadable: int
 
 
+NONE: Final = Past([], [], 0, 0)
+"""Of a run that has no other runs beside it."""
+
+
 class _Verdict(msgspec.Struct):
     checker: str = "?"
     valid: bool | str = "unknown"
@@ -121,22 +127,78 @@ class _Document(msgspec.Struct):
 def past_of(view: RunView, most: int = RUNS_MAX) -> Past:
     """Look at the other runs of a run's test. A run outside of a store has none."""
     run = view.run
-    if not run.path.parent.name.startswith("test="):
-        return Past([], [], 0, 0)
-    paths = _runs_in(run.path.parent)
-    here = next((i for i, path in enumerate(paths) if path.name == run.path.name), len(paths))
+    if not is_in_store(run.path):
+        return NONE
+    return _past(run.path, _shown(view), _runs_in(run.path.parent), _look, most)
+
+
+class Siblings:
+    """All runs of some tests, each read once: for the pages of many of them."""
+
+    def __init__(self, runs: Iterable[Path]) -> None:
+        """Read the tests of these runs. Each of the runs that was judged counts as one with a page."""
+        paths = set(runs)
+        self._runs: dict[Path, list[Path]] = {}
+        self._seen: dict[Path, Other | None] = {}
+        for test in {path.parent for path in paths if is_in_store(path)}:
+            self._runs[test] = _runs_in(test)
+            for path in self._runs[test]:
+                found = _look(path)
+                paged = found is not None and found.outcome is not None and path in paths
+                self._seen[path] = found._replace(has_report=True) if found is not None and paged else found
+
+    def past_of(self, run: Path, most: int = RUNS_MAX) -> Past:
+        """What the other runs of a run's test show."""
+        if run.parent not in self._runs:
+            return NONE
+        return _past(run, self._seen.get(run), self._runs[run.parent], self._seen.__getitem__, most)
+
+
+def is_in_store(run: Path) -> bool:
+    """Whether a run lies among others of its test."""
+    return run.parent.name.startswith("test=")
+
+
+def _past(
+    run: Path, mine: Other | None, paths: Sequence[Path], look: Callable[[Path], Other | None], most: int
+) -> Past:
+    here = bisect_left(paths, run)
+    there = here < len(paths) and paths[here] == run
+    after = here + there
     earlier = paths[max(here - most, 0) : here]
-    chosen = [*earlier, *paths[here + 1 : here + 1 + most - len(earlier)]]
-    others: list[Other] = []
-    unreadable = 0
-    for path in chosen:
-        other = _look(path)
-        unreadable += other is None
-        others += [other] if other is not None else []
-    mine = _shown(view)
-    left_out = len(paths) - (here < len(paths)) - len(chosen)
-    traces = _traces(run.path.name, mine, others) if mine is not None else []
-    return Past(traces, others, left_out, unreadable)
+    chosen = [*earlier, *paths[after : after + most - len(earlier)]]
+    found = list(map(look, chosen))
+    others = [other for other in found if other is not None]
+    traces = _traces(run.name, mine, others) if mine is not None and mine.signatures else []
+    return Past(traces, others, len(paths) - there - len(chosen), len(found) - len(others))
+
+
+def mark_of(verdict: str | None, past: Past) -> str:
+    """What the page of a run carries in its head, to be known by: of which verdict it is, and what it says of others.
+
+    The verdict is given by its seal (`splitbrain.results.madefrom.seal`), None where there is none.
+    How many runs were left out is only looked at for whether there are any: it changes with every run of the test.
+    """
+    said = [
+        verdict,
+        [_plain_trace(trace) for trace in past.traces],
+        [_plain(other) for other in past.others[-SHOWN_MAX:]],
+        [len(past.others), past.unreadable, past.left_out > 0],
+    ]
+    return hashlib.blake2b(msgspec.json.encode(said, enc_hook=str), digest_size=16).hexdigest()
+
+
+def _plain(other: Other | None) -> list[Any]:
+    if other is None:
+        return []
+    return [other.name, other.outcome, sorted(other.signatures), other.seed, other.revision, other.has_report]
+
+
+def _plain_trace(trace: Trace) -> list[Any]:
+    rates = [trace.earlier, trace.same_options, trace.same_seed]
+    first, last = trace.first, trace.last_without
+    names = [None if each is None else [each.name, each.revision] for each in (first, last)]
+    return [trace.checker, trace.anomaly, trace.word, *rates, *names]
 
 
 def _shown(view: RunView) -> Other | None:

@@ -423,6 +423,7 @@ TABLE: dict[str, Told] = {
         "--checker-memory": [
             (["analyze", "--engine", "inline", "--checker-memory", "1"], "--checker-memory 1: it must be from 64")
         ],
+        "--again": "other runs are judged",
         "--json": "the answer is another",
     },
     "report": {

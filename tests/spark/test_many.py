@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from splitbrain.checkers.isolation.limits import DEFAULT, PER_CORE
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.harness.campaigns import many
+from splitbrain.harness.campaigns.judging import judge_with_spark
 from splitbrain.results.store import RunDir, Store
 
 from .support import SET, set_history, stored
@@ -46,9 +48,32 @@ def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
         assert kept is not None
         assert (kept.outcome, kept.engine) == (each.outcome.value, "spark")
         assert (run.path / "figures.json").exists()
+    again = [many.unchanged(run, DEFAULT) for run in runs]
+    assert [each.outcome for each in again if each is not None] == [each.outcome for each in judged]
     first, second = ((runs[number].path / "report.html").read_text() for number in LOST)
     assert runs[1].name in second, "a page knows what earlier runs came to"
     assert "violation" in first.lower()
+
+
+@pytest.mark.slow
+def test_what_demo_has_judged_need_not_be_judged_by_analyze(spark: Spark, tmp_path: Path) -> None:
+    runs = lay(tmp_path)[:2]
+    judge_with_spark(runs, spark)
+    assert [many.unchanged(run, DEFAULT) is not None for run in runs] == [True, True]
+
+
+@pytest.mark.slow
+def test_spark_gets_the_runs_that_changed_and_the_pages_of_the_others_are_written(spark: Spark, tmp_path: Path) -> None:
+    runs = lay(tmp_path)
+    many.judge_in_batches(runs[:3], spark, None, lambda _: None, lambda _: None)
+    before = [each for run in runs[:3] if (each := many.unchanged(run, PER_CORE)) is not None]
+    assert [each.run.path for each in before] == [run.path for run in runs[:3]]
+    shown = list[int]()
+    found = many.judge_in_batches(runs[3:], spark, None, shown.append, lambda _: None, before)
+    assert shown == [2], "the runs that are judged, and no other"
+    assert [each.run.path for each in found] == [run.path for run in runs]
+    assert [each.since is None for each in found] == [False, False, False, True, True]
+    assert all(runs[4].name in (run.path / "report.html").read_text() for run in runs)
 
 
 @pytest.mark.slow
