@@ -117,7 +117,7 @@ class _Life:
 
     def _stands(self, row: Row) -> Iterator[dict[str, Any]]:
         timeout = self._must_stand
-        if timeout is not None and row.event in _DECIDES:
+        if timeout is not None and (row.event in _DECIDES or self._is_late(timeout, row)):
             self._must_stand = None
             stands = row.event == "role" and row.role in _STANDING
             if not stands and not (row.event == "vote" and row.leader == row.node):
@@ -128,6 +128,11 @@ class _Life:
             if row.role == "follower" and not self._may_not:
                 self.timeouts += 1
                 self._must_stand = row
+
+    def _is_late(self, timeout: Row, row: Row) -> bool:
+        """Whether the node had far more time than it takes to stand for election, when it wrote a row."""
+        free_ns = self._troubles.longest_without(row.node, timeout.time, row.time)
+        return self._limit_ns is not None and free_ns > self._limit_ns
 
     def _runs_out(self, row: Row) -> Iterator[dict[str, Any]]:
         if self._waits is not None:

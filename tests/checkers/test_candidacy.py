@@ -125,6 +125,11 @@ def test_a_voter_whose_timer_ran_out_and_that_does_not_stand_is_found() -> None:
     assert judge(timeout(1), timeout(2), timeout(3)).figures["broken"] == 2
 
 
+def test_a_voter_that_does_nothing_at_all_after_its_timer_ran_out_is_found_by_what_it_writes_much_later() -> None:
+    assert judge(timeout(1, role="follower"), row(7, "n1", "commit")).anomalies == ("stood-not",)
+    assert judge(timeout(1, role="follower"), row(5, "n1", "commit")).valid == "true"
+
+
 def test_one_that_does_not_know_that_its_removal_is_committed_must_stand() -> None:
     verdict = judge(timeout(1, "n1#1=3", 8, commit_index=7), role(1))
     assert verdict.anomalies == ("stood-not",)
