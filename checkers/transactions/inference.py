@@ -91,6 +91,7 @@ class Inference:
         open_keys: numbers of keys of whose versions the order is not known.
         figures: counts, for the verdict.
         keys: gives the versions of the open keys, of registers.
+        undecided: what was not looked at, in a sentence each.
     """
 
     transactions: Transactions
@@ -103,3 +104,4 @@ class Inference:
     open_keys: tuple[int, ...] = ()
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
     keys: Callable[[], Sequence[Key]] = tuple[Key, ...]
+    undecided: tuple[str, ...] = ()

@@ -25,9 +25,10 @@ from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, WR, WW, Bool
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.saturation import Key
-from splitbrain.checkers.transactions.version_orders import Versions, assumed_versions
+from splitbrain.checkers.transactions.version_orders import PAIRS, Versions, assumed_versions
 from splitbrain.checkers.transactions.writes import ABSENT, Writes, find_own, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.quantities import counted
 
 
 def infer_registers(transactions: Transactions, assumptions: Assumptions, source: str = "history") -> Inference:
@@ -43,11 +44,16 @@ def infer_registers(transactions: Transactions, assumptions: Assumptions, source
     registers, edges, nodes = _inferred(transactions, writes, committed)
     found = registers.cases()
     extra: list[Edges] = []
+    undecided: tuple[str, ...] = ()
     if assumptions.any:
         versions = assumed_versions(transactions, writes, committed, assumptions)
         registers = replace(registers, versions=versions)
         extra.append(versions.edges)
         found.add("cyclic-versions", len(versions.cyclic), list(versions.cyclic)[:CASES])
+        if versions.spent:
+            keys = counted(versions.spent, "key")
+            left_out = f"what is assumed of {keys}: more than {PAIRS:,} pairs of versions. Use shorter histories."
+            undecided = (left_out,)
     read = writes.mops.kind == READ
     figures = {
         "transactions": len(transactions),
@@ -66,6 +72,7 @@ def infer_registers(transactions: Transactions, assumptions: Assumptions, source
         reasons=registers,
         open_keys=registers.open_keys,
         keys=registers.keys,
+        undecided=undecided,
         figures=figures,
     )
 

@@ -84,7 +84,7 @@ def judged(
     for each in weak.witnesses:
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
-    undecided = (*weak.undecided, *_left_open(findings))
+    undecided = (*weak.undecided, *_left_open(findings), *findings.inference.undecided)
     return Judged(findings, witnesses, (*unverified, *weak.unverified), undecided)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from itertools import islice, pairwise
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from splitbrain.checkers.transactions.writes import Writes
 
 Pair: TypeAlias = tuple[int, int]
 """Two values of a key, the earlier one first."""
+
+PAIRS: Final = 2_000_000
+"""How many pairs of versions assumptions may give; those of real time are as many as transactions follow each other."""
 
 
 class Access(NamedTuple):
@@ -46,13 +49,15 @@ class Versions:
         edges: ww and rw edges between transactions.
         cyclic: a case for each key with cyclic versions.
         rules: by key and pair which assumption gave it.
-        values: of micro-operations.
+        writes: micro-operations.
+        spent: of how many keys an assumption was left out, as the allowance was spent.
     """
 
     edges: Edges
     cyclic: tuple[Case, ...]
     rules: dict[tuple[int, int, int], str]
     writes: Writes
+    spent: int = 0
 
     def because(self, before: int, after: int, base: int) -> Because | None:
         """Why the second micro-operation's write overwrites what the first one wrote or read."""
@@ -71,9 +76,15 @@ def assumed_versions(
     by_key = _accesses(writes, committed, len(transactions.key_names))
     rules: dict[tuple[int, int, int], str] = {}
     cyclic: list[Case] = []
+    spent = set[int]()
+    left = PAIRS
     for key, accesses in enumerate(by_key):
         known: dict[Pair, str] = dict.fromkeys(_initial(writes, accesses), "initial")
         for rule, pairs in _assumed(transactions, writes, accesses, assumptions):
+            if len(pairs) > left:
+                spent.add(key)
+                continue
+            left -= len(pairs)
             more = {**dict.fromkeys(pairs, rule), **known}
             cycle = _cycle(list(more))
             if cycle:
@@ -81,7 +92,7 @@ def assumed_versions(
             else:
                 known = more
         rules.update({(key, *pair): rule for pair, rule in known.items() if rule != "initial"})
-    return Versions(_edges(writes, by_key, rules), tuple(cyclic), rules, writes)
+    return Versions(_edges(writes, by_key, rules), tuple(cyclic), rules, writes, len(spent))
 
 
 def _accesses(writes: Writes, committed: Bools, keys: int) -> list[list[Access]]:
@@ -140,7 +151,8 @@ def _assumed(
             last[process] = each
         yield "sequential-keys", [(one, other) for one, other in pairs if one != other]
     if assumptions.linearizable_keys:
-        pairs = [(_last(writes, one), _first(writes, other)) for one, other in _in_real_time(transactions, accesses)]
+        both = islice(_in_real_time(transactions, accesses), PAIRS + 1)
+        pairs = [(_last(writes, one), _first(writes, other)) for one, other in both]
         yield "linearizable-keys", [(one, other) for one, other in pairs if one != other]
 
 
@@ -161,17 +173,17 @@ def _in_real_time(transactions: Transactions, accesses: list[Access]) -> Iterato
         done = int(transactions.completed[each.transaction])
         if transactions.status[each.transaction] == COMMITTED and done != OPEN:
             events.append((done, 1, each))
-    before: dict[int, list[Access]] = {}
-    recent: list[Access] = []
+    before: dict[int, list[int]] = {}
+    recent: dict[int, Access] = {}
     for _, completes, access in sorted(events):
         if not completes:
             before[access.transaction] = list(recent)
-            for other in recent:
+            for other in recent.values():
                 yield other, access
             continue
-        covered = before[access.transaction]
-        recent = [each for each in recent if each not in covered]
-        recent.append(access)
+        for covered in before.pop(access.transaction):
+            recent.pop(covered, None)
+        recent[access.transaction] = access
 
 
 def _cycle(pairs: list[Pair]) -> tuple[int, ...]:

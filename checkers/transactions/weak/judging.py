@@ -39,13 +39,18 @@ _TRIES: Final = 16
 """Edges through which a short cycle is looked for."""
 
 
+ROOM: Final = 1 << 28
+"""The largest number of entries of clocks: 1 GiB."""
+
+
 @dataclass(frozen=True)
 class Weak:
     """Whether a history satisfies a level.
 
     Attributes:
         level: read-committed, read-atomic or causal.
-        valid: "true" or "false"; "unknown" if it shows no violation, but several transactions wrote what one read.
+        valid: "true" or "false"; "unknown" if it shows no violation, but several transactions wrote what one read, or
+            it is `too_large`.
         anomaly: what is wrong: one of `sources.ANOMALIES`, "G1c-process" (sessions and reads alone have a cycle), or
             one of `NAMES`; None if nothing is.
         read: the read that is wrong by itself, or that shows what the initial state would come after; -1 if none is.
@@ -55,6 +60,7 @@ class Weak:
         nodes: the transactions.
         pairs: all that were derived.
         sources: which node reads from which.
+        too_large: whether its clocks would take more than `ROOM`.
     """
 
     level: Level
@@ -66,6 +72,7 @@ class Weak:
     nodes: Nodes
     pairs: Pairs
     sources: Sources
+    too_large: bool = False
 
     @property
     def by_session(self) -> bool:
@@ -123,7 +130,10 @@ class _Case:
             return self._violated(
                 level, "G1c-process" if PROCESS in kinds else "G1c", nothing, cycle=cycle, kinds=kinds
             )
-        pairs = self._pairs(level)
+        try:
+            pairs = self._pairs(level)
+        except _TooLargeError:
+            return Weak(level, "unknown", None, -1, (), (), self.nodes, nothing, self.sources, too_large=True)
         name = NAMES[level]
         initial = np.flatnonzero(pairs.after == INITIAL)
         if len(initial):
@@ -176,6 +186,8 @@ class _Case:
         width = open_at_once(nodes, order)
         while True:
             width = min(width + width // 4 + 16, sessions)
+            if (width + kept + 2) * width > ROOM:
+                raise _TooLargeError
             clocks = Clocks(
                 of_chain=np.zeros((width + 1, width), np.int32),
                 kept=np.zeros((kept + 1, width), np.int32),
@@ -188,6 +200,10 @@ class _Case:
             if found != TOO_NARROW:
                 return found
             width *= 2
+
+
+class _TooLargeError(Exception):
+    """The clocks would take more than there is room for."""
 
 
 def _none(size: int) -> I32:

@@ -86,7 +86,9 @@ def weak_shown(history: pa.Table, transactions: Transactions, models: Sequence[s
     unverified: list[str] = []
     undecided: list[str] = []
     for columns, found in _runs(transactions, apart, place, sessions, source):
-        if found.valid == "unknown":
+        if found.too_large:
+            undecided.append(f"{found.level}: its clocks would take more than 1 GiB. Use fewer sessions at once.")
+        elif found.valid == "unknown":
             undecided.append(f"{found.level}: several transactions wrote the same value to a key, and one was read.")
         elif found.valid == "false" and found.anomaly in ANOMALIES:
             undecided.append(f"{found.level}: {found.anomaly} hides what else there is.")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.checkers import engine
-from splitbrain.checkers.transactions import saturation
+from splitbrain.checkers.transactions import saturation, version_orders
 from splitbrain.checkers.transactions.columns import transactions_of
 from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, outcome
@@ -485,6 +485,18 @@ def test_an_allowance_that_suffices_is_not_mentioned(monkeypatch: pytest.MonkeyP
     assert "more than was looked at" in reasons(judge(REREAD.replace(":r :z 1", ":r :z 2"), "rw-register"))
     monkeypatch.undo()
     assert "more than was looked at" not in reasons(judge(REREAD.replace(":r :z 1", ":r :z 2"), "rw-register"))
+
+
+def test_pairs_of_real_time_that_are_too_many_are_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rounds of transactions: all of the first completed before any of the second began, each with each."""
+    rounds = [range(3), range(3, 6)]
+    lines = [f"{each} {kind} [[:w :x {each}]]" for some in rounds for kind in ("invoke", "ok") for each in some]
+    text = "\n".join([*lines, "6 invoke [[:r :x nil] [:w :y 1]]", "6 ok [[:r :x 5] [:w :y 1]]"])
+    options: dict[str, Any] = {"consistency_models": ["serializable"], "linearizable_keys": True}
+    assert not any("pairs of versions" in each.sentence for each in judge(text, "rw-register", **options).inconclusive)
+    monkeypatch.setattr(version_orders, "PAIRS", 8)
+    found = judge(text, "rw-register", **options)
+    assert any("what is assumed of 1 key: more than" in each.sentence for each in found.inconclusive)
 
 
 def test_the_shortest_list_that_has_an_element_twice_is_named() -> None:

@@ -132,6 +132,13 @@ def test_what_hides_a_weak_level_makes_the_verdict_inconclusive() -> None:
     assert any("internal hides" in each.sentence for each in found.inconclusive)
 
 
+def test_clocks_that_would_take_too_much_memory_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitbrain.checkers.transactions.weak.judging.ROOM", 1)
+    found = judge([*FROM_NOTHING[:1], (1, "ok", [("r", "x", 1), ("w", "x", 2)])], "causal")
+    assert found.valid == "true"
+    assert any("causal: its clocks would take more" in each.sentence for each in found.inconclusive)
+
+
 def test_causal_names_the_model_with_sessions() -> None:
     assert canonical("causal") == "strong-session-causal"
     assert boundary(["causal-violation"])[0] == ["causal-cerone"]
