@@ -138,9 +138,10 @@ def cold(runs: Sequence[RunDir], root: Path) -> None:
 
 
 def timeless(found: Any) -> Any:
-    """A verdict without the seconds that it took, and without who gave it."""
+    """A verdict without the seconds that it took, and without who gave it and when."""
     if isinstance(found, dict):
-        return {key: timeless(value) for key, value in found.items() if "seconds" not in str(key) and key != "engine"}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        kept = {key: value for key, value in found.items() if "seconds" not in str(key)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {key: timeless(value) for key, value in kept.items() if key not in ("engine", "made_from")}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(found, list):
         return [timeless(each) for each in found]  # pyright: ignore[reportUnknownVariableType]
     return found

@@ -70,9 +70,9 @@ def test_an_analysis_that_is_stopped_names_itself(
     assert ended(monkeypatch, *RUN, str(store)) in (0, 2)
     capsys.readouterr()
     monkeypatch.setattr(many, "judged", judged)
-    assert ended(monkeypatch, "analyze", "latest", "--store", str(store), "--engine", "inline") == 255
+    assert ended(monkeypatch, "analyze", "latest", "--again", "--store", str(store), "--engine", "inline") == 255
     [line] = [line for line in capsys.readouterr().err.splitlines() if "while judging" in line]
-    assert line.endswith(f"To judge it:  splitbrain analyze latest --store '{store}'")
+    assert line.endswith(f"To judge it:  splitbrain analyze latest --store '{store}' --again")
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:

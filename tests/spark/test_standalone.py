@@ -93,11 +93,11 @@ def analyze(root: Path, master: str, temporary: Path) -> int:
 
 
 def verdicts(root: Path) -> dict[str, dict[str, Any]]:
-    """Every verdict.json of a store, without the seconds that things took and without who judged."""
+    """Every verdict.json of a store, without the seconds that things took, and without who judged and when."""
     found: dict[str, dict[str, Any]] = {}
     for run in Store(root).runs():
         document = timeless(json.loads((run.path / "verdict.json").read_bytes()))
-        del document["engine"]
+        del document["engine"], document["made_from"]
         document["verdicts"] = [_found(verdict) for verdict in document["verdicts"]]
         found[f"{run.test_name}/{run.name}"] = document
     return found
