@@ -79,25 +79,25 @@ M08: Final = Bug(
     "M08",
     "a learner stands for election, and counts its own vote",
     "ra 114d1d37, 4196322e",
-    ("election-safety",),
+    ("election-safety", "votes"),
 )
 M09: Final = Bug(
     "M09",
     "quorum is N/2 instead of N/2 + 1, for elections, commit and reads, and learners count",
     "RedisRaft #44",
-    ("election-safety", "leader-completeness", "linearizable"),
+    ("election-safety", "leader-completeness", "linearizable", "votes", "commit-majority", "read-majority"),
 )
 M10: Final = Bug(
     "M10",
     "a candidate counts each reply as a vote, also a second one of the same node",
     "ra counts votes as a number",
-    ("election-safety",),
+    ("election-safety", "votes"),
 )
 M11: Final = Bug(
     "M11",
     "a leader commits entries of earlier terms as soon as a majority has them",
     "Raft 5.4.2, figure 8",
-    ("leader-completeness", "linearizable", "replica-agreement"),
+    ("leader-completeness", "linearizable", "replica-agreement", "read-majority"),
 )
 M12: Final = Bug(
     "M12",
@@ -169,31 +169,31 @@ M23: Final = Bug(
     "M23",
     "the leader answers reads from its own state, without asking a majority whether it still leads",
     "etcd #741; Consul 2014",
-    ("linearizable", "quorum-progress"),
+    ("linearizable", "quorum-progress", "read-majority"),
 )
 M24: Final = Bug(
     "M24",
     "a new leader answers reads before the no-op of its term is committed",
     "ra cc797663; RedisRaft #22",
-    ("linearizable",),
+    ("linearizable", "read-majority"),
 )
 M25: Final = Bug(
     "M25",
     "a follower confirms rounds of reads that an earlier leader began",
     "ra #340",
-    ("linearizable", "quorum-progress"),
+    ("linearizable", "quorum-progress", "read-majority"),
 )
 M26: Final = Bug(
     "M26",
     "a leader counts confirmations of rounds of reads that were meant for its earlier terms",
     "ra #483",
-    ("linearizable", "quorum-progress"),
+    ("linearizable", "quorum-progress", "read-majority"),
 )
 M27: Final = Bug(
     "M27",
     "a lease is counted in heartbeats, which stand still while the leader is paused (needs lease-reads)",
     "etcd #20418",
-    ("linearizable", "quorum-progress"),
+    ("linearizable", "quorum-progress", "read-majority"),
 )
 M28: Final = Bug(
     "M28",

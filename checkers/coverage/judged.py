@@ -12,7 +12,7 @@ from splitbrain.checkers.coverage.options import Options
 from splitbrain.checkers.registry import checker
 from splitbrain.results.reasons import Code, Reason
 
-OF_THE_RUN: Final = frozenset({"stats", "coverage", "crashes", "recovery", "durability"})
+OF_THE_RUN: Final = frozenset({"stats", "coverage", "crashes", "recovery", "durability", "candidacy"})
 """Checkers of figures and nodes: they judge no op of a client."""
 
 OF_SILENCE: Final = "quorum-progress"
