@@ -164,7 +164,7 @@ def as_needed(run: LoadedRun) -> LoadedRun:
 
 
 def basis_of(run: RunDir, limits: Limits, document: Mapping[str, Any]) -> Basis | None:
-    """What verdicts on a run, whose test.json is `document`, are made from; None if that cannot be told.
+    """What verdicts on a run, whose test.json is `document`, are made from; None if a part of it cannot be read.
 
     The files are to be read after this: one that is changed meanwhile is then not that of the basis, and the run is
     judged again the next time.

@@ -15,7 +15,7 @@ answered (for the leader itself, that one), and by names that no member can have
     #unsent    how many answers of this term were to a round that had not been sent
     #lease     of a read that a lease may answer: how long a lease may last, in ns, and with it:
     #age:n2    how long before the read came the newest round that n2 answered was first sent, in ns; of the leader the
-               time of the answer counts, which is negative: it is told nothing, and promises until now
+               time of the answer counts, which is negative: no message reaches it, and its own promise lasts until now
     #left      how long the leader took its lease to last when the read came, in ns; missing if it took it for none
     #changed   for how long the voters had been these when the read came, in ns; missing if they never were others
     #handed    1 if the leader had asked another member to take over in this term, else 0

@@ -6,8 +6,8 @@ promise that is not durable shows when it is made, and not only if the power goe
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from splitbrain.cluster.groupnames import METADATA, group_address
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import unnoticed
 from splitbrain.cluster.members import node_of
+from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.runtime import Disk, Rng
 
 RECOVERABLE: Final = "recoverable"
@@ -47,14 +48,22 @@ def recoverable(argv: Sequence[str], disk: Disk, rng: Rng) -> list[Recoverable]:
         argv: as for `splitbrain.cluster.embedded.start`.
         disk: it is opened as at a start, and so changed. Nothing of it may wait.
         rng: decides what a start leaves to chance.
+
+    Raises:
+        InvariantError: the disk made the start wait.
     """
     config, _ = parse(argv)
+    opening = open_node_log(disk, config.member, rng, lambda _: None, config.bugs)
     try:
         with unnoticed():
-            log = _at_once(open_node_log(disk, config.member, rng, lambda _: None, config.bugs))
-    except Exception as error:  # whatever it is, it would keep the node from starting
+            opening.send(None)
+    except StopIteration as done:
+        log: NodeLog = done.value
+        return [_of_group(log, name) for name in log.groups]
+    except Exception as error:  # each kind of error keeps a node from starting
         return [Recoverable(UNRECOVERABLE, METADATA, problem=f"{type(error).__name__}: {error}")]
-    return [_of_group(log, name) for name in log.groups]
+    opening.close()
+    raise InvariantError("The copy of a disk made a start wait: it must do everything at once.")
 
 
 def _of_group(log: NodeLog, name: str) -> Recoverable:
@@ -72,12 +81,3 @@ def _of_group(log: NodeLog, name: str) -> Recoverable:
         log_index=index,
         log_term=term,
     )
-
-
-def _at_once(work: Coroutine[Any, Any, NodeLog]) -> NodeLog:
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    work.close()
-    raise AssertionError("a disk on which nothing waits let the node wait")

@@ -29,9 +29,9 @@ _STANDING: Final = ("pre_candidate", "candidate")
 class Votes:
     """Judges every row of event "role" that has `voters` and `counted`. No options.
 
-    There `counted` is whose votes a new leader counted, each with the term in which it was granted; of a node that
-    stands for election it is whom it asked. Voters are compared by the names of their nodes. The figures: `elections`
-    won, `candidacies`, and `broken` (both).
+    In the row of a new leader `counted` names the voters whose votes it counted, each with the term of the vote; in the
+    row of a candidate it names the members that the candidate asked. Voters are compared by the names of their nodes.
+    The figures: `elections` won, `candidacies`, and `broken` (both).
     """
 
     name = "votes"
@@ -127,7 +127,7 @@ def _sentence(found: list[dict[str, Any]], elections: int, candidacies: int) -> 
         more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}"
     if not elections and not candidacies:
-        return "Nothing was judged: no node reported whom it asked, or whose votes it counted."
+        return "Nothing was judged: no node reported the members that it asked, or the votes that it counted."
     return (
         f"{counted(candidacies, 'candidacy', 'candidacies')} asked voters only, and {counted(elections, 'election')} "
         "had votes of a majority."

@@ -100,7 +100,7 @@ def judge_run(
 ) -> Conclusion:
     """Judge one run with the engine of that name; `spark` gives the session where one is needed.
 
-    The run is held by this process: nobody changes its files.
+    This process holds the run: no other one changes its files.
 
     Raises:
         SplitbrainError: a checker of its test.json is not known, or Spark failed.

@@ -542,7 +542,7 @@ class SimFile:
 
 
 def _unwatched(what: str) -> None:
-    """The watch of a disk that nobody looks at."""
+    """The watch of a disk without crash images."""
 
 
 def _sort(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.log.nodelog import open_node_log
 from splitbrain.cluster.marks import counted, heard, reached, unnoticed
+from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.recoverable import recoverable
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.rng import Rng
@@ -174,6 +176,99 @@ def test_a_copy_can_be_changed_as_a_disk_and_nothing_waits() -> None:
     assert disk.read("gone") is None
     with pytest.raises(FileNotFoundError):
         disk.rename("missing", "d")
+
+
+def test_each_change_of_a_disk_and_each_sync_is_a_reason_to_look() -> None:
+    disk = SimDisk(Rng(1), LATENCY, sector=16)
+    seen: list[str] = []
+    disk.watch = seen.append
+
+    async def work() -> None:
+        for each in [
+            ("append", "wal-1", b"abc"),
+            ("truncate", "wal-1", 1),
+            ("sync", "wal-1", None),
+            ("rename", "wal-1", "vote-1"),
+            ("remove", "vote-1", None),
+            ("names", "", None),
+        ]:
+            await change(mounted(disk), *each)
+
+    asyncio.run(work())
+    assert seen == [
+        *("create wal", "append wal", "truncate wal", "sync wal", "rename vote", "remove vote", "sync of names"),
+    ]
+
+
+def test_what_is_rare_is_looked_at_and_what_is_common_more_seldom_and_not_before_the_first_line() -> None:
+    now_ns, looks = 0, 0
+    lines: list[str | bytes] = []
+
+    def recover(_: ImageDisk, __: Rng) -> list[dict[str, Any]]:
+        nonlocal looks
+        looks += 1
+        return [{"event": "unrecoverable", "group": "g", "problem": "it is broken"}]
+
+    found = images.CrashImages(SimDisk(Rng(1), LATENCY), Rng(1), lambda: now_ns, lambda: 7, lines.append, lines.append)
+    found.passed("sync wal")
+    found.begins(recover)
+    found.passed("sync wal")
+    assert looks == 0
+    found.line()
+    assert looks == 1
+    assert lines == [
+        "after a loss of power at this moment it would not start: it is broken",
+        b'{"wall":7,"event":"unrecoverable","group":"g"}',
+    ]
+    for _ in range(1000):
+        found.passed("append wal")
+    assert 1 < looks <= images.AT_ONCE
+    for _ in range(images.AT_ONCE):
+        found.passed(f"rename {looks}")
+    assert looks == images.AT_ONCE, "the first of each kind, as far as the time allows"
+    now_ns += 2 * images.EVERY_NS
+    for number in range(5):
+        found.passed(f"remove {number}")
+    assert looks == images.AT_ONCE + 2
+    found.ends()
+    found.line()
+    assert looks == images.AT_ONCE + 2
+
+
+def test_lines_are_looked_at_more_often_than_changes_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "AT_ONCE", 10_000)
+
+    def says_something(_: ImageDisk, __: Rng) -> list[dict[str, Any]]:
+        return [{"event": "recoverable", "group": "g"}]
+
+    def looks(pass_by: Callable[[images.CrashImages], None]) -> int:
+        done: list[bytes] = []
+        found = images.CrashImages(SimDisk(Rng(1), LATENCY), Rng(1), lambda: 0, lambda: 7, done.append, print)
+        found.begins(says_something)
+        found.line()
+        before = len(done)
+        for _ in range(1000):
+            pass_by(found)
+        return len(done) - before
+
+    assert 2 <= looks(lambda found: found.passed("append wal")) < 16
+    assert 18 < looks(lambda found: found.line()) < 50
+
+
+def test_a_disk_that_lets_a_start_wait_is_no_fault_of_the_node() -> None:
+    class Slow(ImageDisk):
+        async def sync_names(self) -> None:
+            await asyncio.sleep(0)
+
+    disk = ImageDisk({})
+
+    async def make() -> None:
+        await open_node_log(disk, parse(ARGUMENTS)[0].member, Rng(1), lambda _: None)
+
+    with pytest.raises(StopIteration):
+        make().send(None)
+    with pytest.raises(InvariantError, match="made a start wait"):
+        recoverable(ARGUMENTS, Slow({name: bytearray(disk.read(name) or b"") for name in disk.names()}), Rng(1))
 
 
 # --- what the cluster says of one -------------------------------------------------------------------------------------
