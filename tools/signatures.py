@@ -57,14 +57,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--cpu", type=float, default=120.0)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(words)
-    print("\n".join(head("bug", "violations", "leading signatures", "all signatures", "the most frequent leading one")))
+    print("\n".join(head("bug", "violations", "leading signatures", "all signatures", "the leading ones")))
     owners: dict[str, set[str]] = {}
     total = 0
     for bug in given.bugs or BUGS:
         trials = list(violations(bug, given.seed, given.violations, given.cpu))
         leading = Counter(str(trial.signatures[0]) for trial in trials)
         every = {str(each) for trial in trials for each in trial.signatures}
-        first = ", ".join(f"`{name}` ({count})" for name, count in leading.most_common(1))
+        first = ", ".join(f"`{name}` {count}" for name, count in leading.most_common())
         print(row(f"`{bug}`", str(len(trials)), str(len(leading)), str(len(every)), first), flush=True)
         total += len(trials)
         for name in leading:
