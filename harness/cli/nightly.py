@@ -76,7 +76,14 @@ def command(
     budget_s = found.budget_s if budget is None else quantities.age("--budget", budget)
     if not budget_s > 0:
         raise UsageError(f"--budget {budget}: give more than 0.")
+    if resume and seed is not None:
+        raise UsageError(f"--seed {seed}: a night that is resumed has its seed: remove --seed, or --resume.")
+    for option, file in (("--junit", junit), ("--summary", summary)):
+        if file is not None:
+            _check_file(option, Path(file))
     known = Path(baseline) if baseline is not None else found.baseline
+    if strict and known is None:
+        raise UsageError("--strict: without a baseline nothing is known: add --baseline, or remove it.")
     plan = Plan(
         matrix=found,
         store=Path(store),
@@ -101,9 +108,20 @@ def command(
     ctx.exit(night.exit_code)
 
 
+def _check_file(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written, before the night and not after it."""
+    from splitbrain.results.stores import check_path, check_writable
+
+    if path.is_dir():
+        raise UsageError(f"{option} {path}: this is a folder: name a file.")
+    check_path(str(path.parent), option)
+    check_writable(path.parent, option)
+
+
 def _append(path: Path, text: str) -> None:
     """Add to a file, as CI services want their summaries."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:

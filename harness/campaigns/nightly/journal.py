@@ -26,17 +26,14 @@ def read(path: Path) -> list[Entry]:
     """What a journal holds, without a last line that was cut off.
 
     Raises:
-        HistoryFormatError: a line before the last is damaged.
+        HistoryFormatError: a line is damaged.
     """
-    lines = path.read_bytes().split(b"\n")
+    *lines, _ = path.read_bytes().split(b"\n")  # what has no end was cut off: its writer was killed
     found: list[Entry] = []
     for number, line in enumerate(lines, 1):
         try:
-            if line:
-                found.append(_decoder.decode(line))
+            found.append(_decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if number == len(lines):  # the last line has no end: its writer was killed
-                break
             raise HistoryFormatError(str(path), f"line {number} is damaged: {error}") from error
     return found
 
