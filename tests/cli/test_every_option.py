@@ -344,9 +344,7 @@ TABLE: dict[str, Told] = {
         ],
         "--jobs": [(["nightly", "night.toml", "--jobs", "257"], "--jobs 257: give 1 to 256 worker processes")],
         "--junit": [(["nightly", "night.toml", "--junit", "store"], "--junit store: this is a folder")],
-        "--summary": [
-            (["nightly", "night.toml", "--summary", "k.schedule/x"], "--summary 'k.schedule': k.schedule is")
-        ],
+        "--summary": [(["nightly", "night.toml", "--summary", "k.schedule/x"], "k.schedule is no folder")],
         "--store": "nights and runs go there; one that cannot take them is refused (test_refusals)",
         "--json": "the answer is another",
     },

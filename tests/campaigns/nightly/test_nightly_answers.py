@@ -29,18 +29,16 @@ ENTRY = Known(signature=LOST, issue="https://example.org/1?a=1&b=2", owner="ann"
 def _ran(seed: int, *signatures: str, cell: str = CELL, **more: Any) -> Ran:
     outcome = more.pop("outcome", "violation" if signatures else "pass")
     sentences = ("5 <elements> & \x1b[31m | were lost.",) if signatures else ()
-    return Ran(
-        **{
-            "cell": cell,
-            "seed": seed,
-            "why": "fresh",
-            "outcome": outcome,
-            "signatures": signatures,
-            "sentences": sentences,
-            "command": f"splitbrain run --seed {seed}",
-            **more,
-        }
-    )
+    made: dict[str, Any] = {
+        "cell": cell,
+        "seed": seed,
+        "why": "fresh",
+        "outcome": outcome,
+        "signatures": signatures,
+        "sentences": sentences,
+        "command": f"splitbrain run --seed {seed}",
+    }
+    return Ran(**{**made, **more})
 
 
 def _night(runs: Sequence[Ran], entries: Sequence[Known] = (), replayed: Sequence[Replayed] = (), **more: Any) -> Night:
