@@ -61,10 +61,10 @@ def command(
     deployed, 2 if no run proved anything, else 0. Ctrl-C ends the night; it can be resumed, also after kill -9.
     """
     from splitbrain.harness.campaigns.interrupts import Interrupts
-    from splitbrain.harness.campaigns.nightly import matrix as matrices
     from splitbrain.harness.campaigns.nightly import output
     from splitbrain.harness.campaigns.nightly.cells import SEED_END
-    from splitbrain.harness.campaigns.nightly.night import Plan, run_night
+    from splitbrain.harness.campaigns.nightly.matrix import load_matrix
+    from splitbrain.harness.campaigns.nightly.night import NightPlan, run_night
     from splitbrain.harness.campaigns.planned import cores
     from splitbrain.harness.cli.steps import Steps
     from splitbrain.results import nightmarkdown, quantities
@@ -72,7 +72,7 @@ def command(
 
     if seed is not None and not 0 <= seed < SEED_END:
         raise UsageError(f"--seed {seed}: give a whole number from 0 to {SEED_END - 1}.")
-    found = matrices.load(Path(matrix))
+    found = load_matrix(Path(matrix))
     budget_s = found.budget_s if budget is None else quantities.age("--budget", budget)
     if not budget_s > 0:
         raise UsageError(f"--budget {budget}: give more than 0.")
@@ -84,7 +84,7 @@ def command(
     known = Path(baseline) if baseline is not None else found.baseline
     if strict and known is None:
         raise UsageError("--strict: without a baseline nothing is known: add --baseline, or remove it.")
-    plan = Plan(
+    plan = NightPlan(
         matrix=found,
         store=Path(store),
         baseline=Baseline() if known is None else Baseline.load(known),

@@ -142,7 +142,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def load(path: Path) -> Matrix:
+def load_matrix(path: Path) -> Matrix:
     """The matrix of a file.
 
     Raises:

@@ -60,7 +60,7 @@ NIGHTS_MAX: Final = 60
 Show = Callable[[str], None]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class NightPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a night is asked for.
 
     Attributes:
@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     today: date | None = None
 
 
-def run_night(plan: Plan, interrupts: Interrupts | None = None, show: Show = lambda _: None) -> tuple[Night, Path]:
+def run_night(plan: NightPlan, interrupts: Interrupts | None = None, show: Show = lambda _: None) -> tuple[Night, Path]:
     """Run a night; its document, and the folder with its files.
 
     Args:
@@ -119,7 +119,7 @@ def _before(store: Path) -> list[Night]:
     return found
 
 
-def _folder(plan: Plan, before: Sequence[Night]) -> Path:
+def _folder(plan: NightPlan, before: Sequence[Night]) -> Path:
     """The folder of the night that is resumed, or of a new one."""
     ended = {night.name for night in before if night.ended_by != "interrupt"}
     if plan.resume:
@@ -146,7 +146,7 @@ class _Night:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: NightPlan,
         folder: Path,
         journal: Journal,
         before: Sequence[Night],

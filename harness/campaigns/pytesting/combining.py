@@ -141,9 +141,9 @@ def _cells(
 ) -> Iterable[tuple[list[str], Mapping[str, Any]]]:
     """The words that name a combination, and its options: of a matrix file, or of the lists of a marker."""
     if wanted.get("matrix") is not None:
-        from splitbrain.harness.campaigns.nightly.matrix import load
+        from splitbrain.harness.campaigns.nightly.matrix import load_matrix
 
-        matrix = load(root / str(wanted["matrix"]))
+        matrix = load_matrix(root / str(wanted["matrix"]))
         for cell in matrix.cells:
             options = msgspec.to_builtins(matrix.options(cell, 0))
             yield [cell.name.replace("/", "-")], {**options, **given}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -37,8 +37,9 @@ def _ran(seed: int, *signatures: str, cell: str = CELL, **more: Any) -> Ran:
         "signatures": signatures,
         "sentences": sentences,
         "command": f"splitbrain run --seed {seed}",
+        **more,
     }
-    return Ran(**{**made, **more})
+    return Ran(**cast("dict[str, Any]", made))
 
 
 def _night(runs: Sequence[Ran], entries: Sequence[Known] = (), replayed: Sequence[Replayed] = (), **more: Any) -> Night:

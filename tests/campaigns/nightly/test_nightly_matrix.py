@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
 
 from splitbrain.harness.campaigns.nightly.budget import Shares
 from splitbrain.harness.campaigns.nightly.cells import Cell, fresh_seeds, impossible
-from splitbrain.harness.campaigns.nightly.matrix import Matrix, load
+from splitbrain.harness.campaigns.nightly.matrix import Matrix, load_matrix
+from splitbrain.results.baseline import Baseline
 from splitbrain.results.errors import UsageError
 
 TEXT = """format = 1
@@ -50,7 +52,19 @@ weight = 0.5
 def _load(tmp_path: Path, text: str = TEXT) -> Matrix:
     path = tmp_path / "night.toml"
     path.write_text(text)
-    return load(path)
+    return load_matrix(path)
+
+
+def test_the_files_in_the_documentation_are_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "nightly.md").read_text()
+    matrix, known = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "known.toml").write_text(known)
+    found = _load(tmp_path, matrix)
+    assert len(found.cells) == 3 * 3 * 2 * 2 - 3 * 2
+    assert found.baseline == tmp_path / "known.toml"
+    assert all(impossible(found.options(cell, 1)) is None for cell in found.cells if cell.backend == "sim")
+    [entry] = Baseline.load(tmp_path / "known.toml").entries
+    assert entry.beside == ("quorum-progress/*",)
 
 
 def test_the_cells_are_all_combinations_without_those_that_are_left_out(tmp_path: Path) -> None:
