@@ -72,7 +72,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
         run: its folder, None if nothing was stored.
         report: its page, likewise.
         history_hash: of the history of a simulated run.
-        marks: how often each coverage mark was reached, zeros included.
+        marks: how often coverage marks were reached, 0 included; in the journal only what no run before it showed:
+            marks that it reached first, and those of which it was the first to say anything.
     """
 
     cell: str

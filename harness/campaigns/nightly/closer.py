@@ -8,6 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from splitbrain.harness.campaigns import shrinking
 from splitbrain.harness.campaigns.compose import backend_of, compose
 from splitbrain.harness.campaigns.display import Silent
@@ -27,6 +29,9 @@ KEPT_MAX: Final = 20
 
 SHRINK_S: Final = 120.0
 """CPU seconds of each process after which the smallest plan so far is taken."""
+
+REAL_SHARE: Final = 0.5
+"""The share of the time that replays on real nodes may take: each is as long as its run, and shrinking needs some too."""
 
 _TICK_S: Final = 0.2
 
@@ -66,28 +71,70 @@ class UnderWay(Protocol):
         """Whether it was interrupted."""
         ...
 
+    def is_full(self) -> bool:
+        """Whether the store is as large as it may be."""
+        ...
+
     def line(self, what: str) -> None:
         """Show how it goes."""
         ...
 
 
-def look(night: UnderWay, lanes: Lanes, store: Path, replays: int) -> None:
-    """Keep the first violation of each cell and leading signature, and replay it.
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """How closely what failed is looked at.
+
+    Attributes:
+        store: where what is kept goes.
+        replays: how often each is replayed.
+        shrinks: whether what is not known is shrunk.
+        jobs: processes that try plans.
+        baseline: what is known.
+        today: the day for its entries.
+    """
+
+    store: Path
+    replays: int
+    shrinks: bool
+    jobs: int
+    baseline: Baseline
+    today: date
+
+
+def look(night: UnderWay, lanes: Lanes, wanted: Wanted) -> None:
+    """Keep what failed, replay it, and shrink it: what is not known first, and on real nodes before simulated replays.
+
+    Of what is not known that is the first of each cell and leading signature, of what is known of each signature.
 
     Args:
         night: as far as it has come.
         lanes: who simulates (True), and who runs on real nodes (False); nobody has a task.
-        store: where what is kept goes.
-        replays: how often each is replayed.
+        wanted: what is to be done.
     """
     firsts = classify.first_of_each(night.runs)
-    _keep(night, [run for run in firsts if run.run is None][:KEPT_MAX], store)
-    due = {(run.cell, run.seed): run for run in firsts}
+    new = [run for run in firsts if not _known(run, wanted)]
+    known = list({run.signatures[0]: run for run in reversed(firsts) if _known(run, wanted)}.values())
+    _keep(night, new, wanted.store)
+    _replay(night, lanes, [run for run in new if run.run is not None], wanted.replays, REAL_SHARE)
+    if wanted.shrinks:
+        _shrink(night, new, wanted)
+    _replay(night, lanes, [run for run in new if run.run is None], wanted.replays)
+    _keep(night, known, wanted.store)
+    _replay(night, lanes, known, wanted.replays)
+
+
+def _known(run: Ran, wanted: Wanted) -> bool:
+    return wanted.baseline.look_up(map(Signature.parse, run.signatures), wanted.today).known
+
+
+def _replay(night: UnderWay, lanes: Lanes, runs: Sequence[Ran], replays: int, share: float = 1.0) -> None:
+    """Replay each as often as that within a share of the time that is left; each once before one is replayed twice."""
+    least_s = night.left_s * (1.0 - share)
+    due = {(run.cell, run.seed): run for run in runs}
     done = [(each.cell, each.seed) for each in night.entries(Replayed)]
     waiting = [run for number in range(replays) for place, run in due.items() if done.count(place) <= number]
     while not night.stopped():
         rest: list[Ran] = []
-        for run in waiting if not night.over() else ():
+        for run in waiting if not night.over() and night.left_s >= least_s else ():
             task = night.repeated(run)
             lane = lanes[task.options.backend == "sim"]
             if lane.free:
@@ -114,7 +161,15 @@ def _keep(night: UnderWay, runs: Sequence[Ran], store: Path) -> None:
     """Run simulated violations once more, into the store: their histories must be the same to the byte."""
     known = {(each.cell, each.seed) for each in night.entries(Kept)}
     for run in runs:
-        if (run.cell, run.seed) in known or night.stopped():
+        if run.run is not None or (run.cell, run.seed) in known:
+            continue
+        if night.stopped() or len(night.entries(Kept)) >= KEPT_MAX:
+            return
+        if night.is_full():
+            problem = (
+                "it was not stored: the store is as large as it may be (`disk` in the matrix); its seed repeats it."
+            )
+            night.stamp(Kept(cell=run.cell, seed=run.seed, problem=problem))
             continue
         night.line("keeping what failed")
         options = night.repeated(run).options
@@ -130,29 +185,19 @@ def _keep(night: UnderWay, runs: Sequence[Ran], store: Path) -> None:
         night.stamp(Kept(cell=run.cell, seed=run.seed, run=path, report=report, problem=problem))
 
 
-def shrink(night: UnderWay, store: Path, baseline: Baseline, *, today: date, jobs: int) -> None:
-    """Shrink the simulated violations that the baseline does not cover, as long as there is time.
-
-    Args:
-        night: as far as it has come; what failed was kept.
-        store: where that is.
-        baseline: what is known.
-        today: the day.
-        jobs: processes that try plans.
-    """
-    kept = {(each.cell, each.seed): each for each in night.entries(Kept) if each.run is not None}
+def _shrink(night: UnderWay, runs: Sequence[Ran], wanted: Wanted) -> None:
+    """Shrink those that were kept, as long as there is time; each gets an equal share of what is left."""
+    kept = {(each.cell, each.seed): each for each in night.entries(Kept)}
     done = {(each.cell, each.seed) for each in night.entries(Shrunk)}
-    due: list[Ran] = []
-    for run in classify.first_of_each(night.runs):
-        place = (run.cell, run.seed)
-        new = not baseline.look_up(map(Signature.parse, run.signatures), today).known
-        if place in kept and place not in done and new and kept[place].problem is None:
-            due.append(run)
+    paths = {(run.cell, run.seed): kept[run.cell, run.seed].run for run in runs if (run.cell, run.seed) in kept}
+    due = [run for run in runs if paths.get((run.cell, run.seed)) and (run.cell, run.seed) not in done]
+    due = [run for run in due if kept[run.cell, run.seed].problem is None]
     for number, run in enumerate(due):
         if night.over():
             return
         budget_s = min(SHRINK_S, night.left_s / (len(due) - number))
-        night.stamp(_shrunk(night, run, str(kept[run.cell, run.seed].run), store, jobs, budget_s))
+        path = str(paths[run.cell, run.seed])
+        night.stamp(_shrunk(night, run, path, wanted.store, wanted.jobs, budget_s))
 
 
 def _shrunk(night: UnderWay, run: Ran, path: str, store: Path, jobs: int, budget_s: float) -> Shrunk:

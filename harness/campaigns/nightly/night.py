@@ -54,6 +54,9 @@ STUCK_S: Final = 1800.0
 ENDING_S: Final = 120.0
 """How long runs on real nodes may take to end after an interrupt: they heal faults and stop nodes."""
 
+FAILED_MAX: Final = 10
+"""The largest number of seeds of a cell that are run first because they failed before."""
+
 NIGHTS_MAX: Final = 60
 """The largest number of earlier nights that are looked at."""
 
@@ -160,8 +163,11 @@ class _Night:
         self._began_s = time.monotonic()
         self.runs: list[Ran] = journal.of(Ran)
         self._outcomes: dict[str, Counter[str]] = {}
+        self._marks: Counter[str] = Counter()
+        self._is_full = False
         for run in self.runs:
             self._outcomes.setdefault(run.cell, Counter())[run.outcome] += 1
+            self._marks.update(run.marks)
         self.today = plan.today or datetime.now(UTC).date()
         self.began = self._first_entry()
         self.impossible = self._impossible()
@@ -195,7 +201,7 @@ class _Night:
             for cell in night.cells:
                 if cell.runs:
                     seeds = (each.seed for each in night.violations if each.cell == cell.name)
-                    found[cell.name] = tuple(dict.fromkeys(seeds))
+                    found[cell.name] = tuple(dict.fromkeys(seeds))[:FAILED_MAX]
         return {name: seeds for name, seeds in found.items() if seeds}
 
     def _impossible(self) -> dict[str, str]:
@@ -286,11 +292,20 @@ class _Night:
             lanes = {True: simulators, False: runners}
             ended_by = self._explore(lanes)
             if not self.interrupts.seen:
-                closer.look(self, lanes, self.plan.store, self.plan.matrix.file.replays)
-                if self.plan.matrix.file.shrink:
-                    closer.shrink(self, self.plan.store, self.plan.baseline, today=self.today, jobs=self.plan.jobs)
+                closer.look(self, lanes, self._closer())
             self._let_end(runners)
         return self._concluded("interrupt" if self.interrupts.seen else ended_by)
+
+    def _closer(self) -> closer.Wanted:
+        file = self.plan.matrix.file
+        return closer.Wanted(
+            store=self.plan.store,
+            replays=file.replays,
+            shrinks=file.shrink,
+            jobs=self.plan.jobs,
+            baseline=self.plan.baseline,
+            today=self.today,
+        )
 
     def _explore(self, lanes: Mapping[bool, Workers[Task, Ran]]) -> EndedBy:
         """Run cells until the budget is spent or nothing is left; runs in progress then come to their end."""
@@ -312,6 +327,8 @@ class _Night:
     def _give(self, workers: Workers[Task, Ran], simulated: bool) -> bool:
         """Give tasks to those who are free; whether there is anything left to do."""
         while workers.free:
+            if self._is_full and not simulated:
+                return bool(workers.tasks)
             found = self.shares.next(simulated=simulated)
             if found is None:
                 return bool(workers.tasks)
@@ -329,12 +346,25 @@ class _Night:
         return outcomes[Outcome.HARNESS_ERROR.value] == outcomes.total() >= ERRORS_MAX
 
     def _note(self, run: Ran) -> None:
+        new = {
+            mark: count
+            for mark, count in run.marks.items()
+            if mark not in self._marks or count > self._marks[mark] == 0
+        }
+        self._marks.update(new)
+        run = msgspec.structs.replace(run, marks=new)
         self.stamp(run)
         self.runs.append(run)
         self._outcomes.setdefault(run.cell, Counter())[run.outcome] += 1
         self.shares.ended(self.cells[run.cell], run.seconds)
         if run.run is not None:
-            disk.bound(self.plan.store, self.plan.matrix.disk_bytes)
+            self.is_full()
+
+    def is_full(self) -> bool:
+        """Whether the store is larger than it may be, although runs were removed that may go."""
+        most = self.plan.matrix.disk_bytes
+        self._is_full = disk.bound(self.plan.store, most) > most
+        return self._is_full
 
     def _let_end(self, runners: Workers[Task, Ran]) -> None:
         """Ask runs on real nodes to end, and wait for them: they heal faults and stop nodes."""
@@ -417,13 +447,10 @@ class _Night:
 
     def _not_reached(self) -> NotReached:
         runs, ran = self.runs, {run.cell for run in self.runs}
-        marks: Counter[str] = Counter()
-        for run in runs:
-            marks.update(run.marks)
         listed = [name for cell in self.cells.values() for name in names("--nemesis", cell.nemesis)]
         nemeses = list(dict.fromkeys(weighted(name)[0] for name in listed))
         return NotReached(
-            marks=tuple(within_reach(sorted(mark for mark, count in marks.items() if not count), nemeses)),
+            marks=tuple(within_reach(sorted(mark for mark, count in self._marks.items() if not count), nemeses)),
             cells=tuple(name for name in self.cells if name not in ran),
             impossible=tuple(Impossible(name, why) for name, why in self.impossible.items()),
             reasons=dict(Counter(run.reason for run in runs if run.reason).most_common()),

@@ -102,8 +102,8 @@ class Splitbrain:
             "outcome": conclusion.outcome.value,
             "seed": str(seed),
             "report": str(conclusion.report),
-            "replay": replay_command(conclusion.run.path),
             "command": again,
+            **({"replay": replay} if (replay := replay_command(conclusion)) else {}),
             **({"signature": signatures[0]} if signatures else {}),
         }
         self._item.user_properties += list(named.items())
@@ -122,9 +122,11 @@ class Splitbrain:
             pytest.skip(why)
 
 
-def replay_command(run: Path) -> str:
-    """Repeats a stored run."""
-    return shlex.join(["splitbrain", "replay", str(run)])
+def replay_command(conclusion: Conclusion) -> str:
+    """Repeats a stored run; "" for one of a test that a program made: only that program can."""
+    if not conclusion.run.read_test().get("options"):
+        return ""
+    return shlex.join(["splitbrain", "replay", str(conclusion.run.path)])
 
 
 def told(conclusion: Conclusion, again: str) -> str:
@@ -138,12 +140,10 @@ def told(conclusion: Conclusion, again: str) -> str:
             break
     if judgement is not None and judgement.signatures:
         lines.append(f"signature  {judgement.signatures[0]}")
-    lines += [
-        f"report     {conclusion.report}",
-        f"replay     {replay_command(conclusion.run.path)}",
-        f"again      {again}",
-    ]
-    return "\n".join(lines)
+    lines.append(f"report     {conclusion.report}")
+    if replay := replay_command(conclusion):
+        lines.append(f"replay     {replay}")
+    return "\n".join([*lines, f"again      {again}"])
 
 
 def _witness(verdict: Verdict, history: pa.Table) -> Iterator[str]:

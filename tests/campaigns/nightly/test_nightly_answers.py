@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -39,7 +39,7 @@ def _ran(seed: int, *signatures: str, cell: str = CELL, **more: Any) -> Ran:
         "command": f"splitbrain run --seed {seed}",
         **more,
     }
-    return Ran(**cast("dict[str, Any]", made))
+    return Ran(**made)
 
 
 def _night(runs: Sequence[Ran], entries: Sequence[Known] = (), replayed: Sequence[Replayed] = (), **more: Any) -> Night:
@@ -87,7 +87,7 @@ def _night(runs: Sequence[Ran], entries: Sequence[Known] = (), replayed: Sequenc
 
 
 def test_a_violation_is_new_known_or_flaky_and_the_rate_is_that_of_its_replays() -> None:
-    other = Ran(**{**msgspec.structs.asdict(_ran(3, TWICE)), "cell": CELL.replace("kill", "pause")})
+    other = _ran(3, TWICE, cell=CELL.replace("kill", "pause"))
     runs = [_ran(1, LOST), _ran(2, TWICE), _ran(4, TWICE), other]
     replayed = [Replayed(cell=CELL, seed=2, seen=seen) for seen in (True, False, False)]
     replayed += [Replayed(cell=other.cell, seed=3, seen=True)]
