@@ -31,7 +31,7 @@ SHRINK_S: Final = 120.0
 """CPU seconds of each process after which the smallest plan so far is taken."""
 
 REAL_SHARE: Final = 0.5
-"""The share of the time that replays on real nodes may take: each is as long as its run, and shrinking needs some too."""
+"""The share of the time that replays on real nodes may take: each is as long as its run, and shrinking needs some."""
 
 _TICK_S: Final = 0.2
 
