@@ -87,7 +87,7 @@ def findings_of(evidence: Any) -> list[Finding]:
 
 
 def moments_of(value: Any) -> Iterable[Moment]:
-    """Rows of the telemetry in a finding: objects with a node and a time that are no ops."""
+    """Rows of the telemetry in a finding or in evidence: objects with a node and a time that are no ops."""
     if isinstance(value, dict):
         known = cast("dict[str, Any]", value)
         node, time_s = known.get("node"), known.get("time_s")

@@ -21,7 +21,7 @@ from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import OPEN, client_calls
 from splitbrain.results.columns import array
 from splitbrain.results.errors import HarnessError, UsageError
-from splitbrain.results.findings import findings_of, op_indexes
+from splitbrain.results.findings import findings_of, moments_of, op_indexes
 from splitbrain.results.history import Op
 from splitbrain.results.reasons import Code
 from splitbrain.results.stores import STORE
@@ -147,7 +147,7 @@ def told(conclusion: Conclusion, again: str) -> str:
 
 
 def _witness(verdict: Verdict, history: pa.Table) -> Iterator[str]:
-    """The ops on which the first finding rests."""
+    """The ops on which the first finding rests, or the reports of nodes."""
     findings = findings_of(verdict.evidence)
     indexes = (findings[0].ops if findings else None) or op_indexes(verdict.evidence)
     calls = client_calls(history)
@@ -158,6 +158,9 @@ def _witness(verdict: Verdict, history: pa.Table) -> Iterator[str]:
         yield f"  {_line(*from_table(history.take(array(rows))))}"
     if hit.sum() > WITNESS_MAX:
         yield f"  and {hit.sum() - WITNESS_MAX} more ops: see the report"
+    if not hit.any():
+        for moment in (findings[0].moments if findings else list(moments_of(verdict.evidence)))[:WITNESS_MAX]:
+            yield f"  {moment.node} at {moment.time_s:.4f} s: {moment.words}"
 
 
 def _line(invoke: Op, complete: Op | None = None) -> str:
