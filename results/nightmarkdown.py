@@ -18,13 +18,13 @@ _HEADINGS: Final[tuple[tuple[Class, str], ...]] = (("new", "New"), ("flaky", "Fl
 
 def document(night: Night) -> str:
     """The summary."""
-    parts = [f"## Night {night.name}: {night.outcome}", "", _first_line(night), "", *_violations(night)]
+    parts = [f"## Night {night.name}: {night.outcome}", "", first_line(night), "", *_violations(night)]
     parts += [*_errors(night), *_fixed(night), *_matrix(night), *_not_reached(night)]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def headline(night: Night) -> str:
-    """The night in a line: how many leading signatures of each class, and how much was run."""
+    """The night in a line: how many groups of each class there are, and how much was run."""
     classes = [f"{len(grouped(night.of_class(name)))} {name}" for name, _ in _HEADINGS]
     if night.fixed:
         classes.append(f"{len(night.fixed)} fixed")
@@ -33,7 +33,8 @@ def headline(night: Night) -> str:
     return f"{', '.join(classes)}; {counted(runs, 'run')} in {ran} of {counted(len(night.cells), 'cell')}"
 
 
-def _first_line(night: Night) -> str:
+def first_line(night: Night) -> str:
+    """What was found, what was run, and how long it took."""
     outcomes = ", ".join(f"{count} {name}" for name, count in night.outcomes.items() if count)
     how = {"runs": "all runs done", "budget": "the budget is spent", "interrupt": "interrupted"}[night.ended_by]
     return (
@@ -43,10 +44,14 @@ def _first_line(night: Night) -> str:
 
 
 def grouped(violations: Sequence[Violation]) -> list[list[Violation]]:
-    """Violations by leading signature: what is likely to be one bug, the run that was looked at closer first."""
-    groups: dict[str, list[Violation]] = {}
+    """Violations by leading signature, known ones by issue: what is likely to be one bug.
+
+    The run that was looked at closer is the first of its group.
+    """
+    groups: dict[tuple[str, str], list[Violation]] = {}
     for each in violations:
-        groups.setdefault(each.signatures[0], []).append(each)
+        place = each.issue if each.classification == "known" else each.signatures[0]
+        groups.setdefault((each.classification, place), []).append(each)
     return [sorted(group, key=lambda each: each.run is None) for group in groups.values()]
 
 

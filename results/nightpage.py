@@ -11,9 +11,8 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from splitbrain.results.nightmarkdown import by_cell, grouped, headline
+from splitbrain.results.nightmarkdown import by_cell, first_line, grouped
 from splitbrain.results.nights import Night
-from splitbrain.results.quantities import shown
 from splitbrain.results.templates import environment
 from splitbrain.results.text import clip
 
@@ -34,7 +33,7 @@ def document(night: Night, folder: Path) -> str:
         .get_template("night.html.j2")
         .render(
             night=night,
-            headline=headline(night),
+            first_line=first_line(night),
             classes=classes,
             style=Markup(_STYLE.read_text()),
             by_cell=by_cell,
@@ -49,5 +48,5 @@ def _link(folder: Path, report: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    filters: dict[str, Any] = {"clip": clip, "bytes": shown}
+    filters: dict[str, Any] = {"clip": clip}
     return environment([_FOLDER], **filters)

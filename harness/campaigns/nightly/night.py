@@ -317,7 +317,7 @@ class _Night:
                 left = [self._give(workers, simulated) for simulated, workers in lanes.items()]
                 exhausted = not any(left)
             if not any(workers.tasks for workers in lanes.values()):
-                return "runs" if exhausted and not self.over(share) else "budget"
+                return "runs" if exhausted else "budget"
             if self.interrupts.seen:
                 return "interrupt"
             for run in collect(lanes, TICK_S):
