@@ -18,7 +18,7 @@ checker whose violation was complete first, since what follows it is often a con
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, cast, get_args
 
@@ -28,7 +28,7 @@ import pyarrow as pa
 from splitbrain.results.calls import ints
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import Window, run_events
-from splitbrain.results.findings import moments_of, op_indexes
+from splitbrain.results.findings import all_op_indexes, moments_of, op_indexes
 from splitbrain.results.witness import EdgeKind, witnesses_of
 
 ANY: Final = "*"
@@ -43,6 +43,7 @@ HARNESS: Final = "harness"
 _PART: Final = re.compile(r"[^A-Za-z0-9._:#+*-]+")
 _ERROR_CHARS: Final = 80
 _PARTS: Final = 4
+_COMPLETED: Final = ("completed_index", "completed")
 _KINDS: Final = frozenset(get_args(EdgeKind))
 
 
@@ -245,8 +246,28 @@ def _evident_ns(shown: Any, setting: Setting) -> int | None:
     """When what is shown was complete."""
     if not isinstance(shown, dict):
         return None
-    times = [time for index in op_indexes(shown) if (time := setting.time_of(index)) is not None]
+    failing = cast("dict[str, Any]", shown).get("failing_op")
+    rows = [*op_indexes(shown), *_completions(shown if failing is None else failing)]
+    times = [time for row in rows if (time := setting.time_of(row)) is not None]
     return max([*times, *(round(moment.time_s * 1e9) for moment in moments_of(shown))], default=None)
+
+
+def named_rows(evidence: Any) -> set[int]:
+    """The rows of a history whose times say when the violations of a piece of evidence were complete."""
+    return {*all_op_indexes(evidence), *_completions(evidence)}
+
+
+def _completions(value: Any) -> Iterator[int]:
+    """The indexes of completions that evidence names beside those of invocations."""
+    if isinstance(value, dict):
+        known = cast("dict[str, Any]", value)
+        if "process" in known:  # an op or a transaction, and no figures
+            yield from (row for name in _COMPLETED if isinstance(row := known.get(name), int))
+        for child in known.values():
+            yield from _completions(child)
+    elif isinstance(value, list):
+        for child in cast("list[Any]", value):
+            yield from _completions(child)
 
 
 def _faults(end_ns: int | None, setting: Setting) -> str:

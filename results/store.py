@@ -44,10 +44,10 @@ from splitbrain.results.madefrom import Basis, seal
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
+from splitbrain.results.signaturerows import setting_in
 from splitbrain.results.signatures import UNKNOWN, setting_of, signatures_of
 from splitbrain.results.soundness import sound_history, sound_telemetry
 from splitbrain.results.stores import is_run
-from splitbrain.results.summarized import summarized
 from splitbrain.results.values import NOT_JSON
 
 FORMAT: Final = 1
@@ -395,8 +395,8 @@ class RunDir:
         if not any(verdict["valid"] is False for verdict in plain):
             return []
         try:
-            found = summarized(self.history_path) if self.history_path.exists() else None
-            setting = setting_of(self.history() if found is None else found.frame)
+            finished = self.history_path.exists()
+            setting = setting_in(self.history_path, plain) if finished else setting_of(self.history())
         except SplitbrainError:
             setting = UNKNOWN
         return [str(each) for each in signatures_of(plain, setting)]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitbrain.results.arrow import to_table
+from splitbrain.results import signaturerows
+from splitbrain.results.arrow import to_table, write_parquet
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.signaturerows import setting_in
 from splitbrain.results.signatures import UNKNOWN, Setting, Signature, families, setting_of, signatures_of
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=6).map(lambda word: f"{word}x")
@@ -139,6 +142,25 @@ def test_a_fault_that_was_over_before_is_not_in_force_and_a_run_without_history_
     assert [each.faults for each in signatures_of(verdicts, UNKNOWN)] == ["*"]
     empty = setting_of(to_table([]))
     assert [each.faults for each in signatures_of(verdicts, empty)] == ["none"]
+
+
+def test_of_a_stored_history_only_the_rows_that_matter_are_read_and_they_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signaturerows, "BATCH_ROWS", 3)
+    second = 10**9
+    started: dict[str, Any] = {"fault": "kill", "action": "start", "target": "n1", "cut": [], "down": [], "paused": []}
+    ops = [Op(index=i, time=i * second, process=i % 3, type="info", f="read", value=i) for i in range(20)]
+    ops[4] = Op(index=4, time=4 * second, process=NEMESIS, type="invoke", f="kill", value=started)
+    ops[5] = Op(index=5, time=5 * second, process=NEMESIS, type="info", f="kill", value=started)
+    ops[9] = Op(index=9, time=9 * second, process=HARNESS, type="info", f="recovered", value=None)
+    history = to_table(ops)
+    write_parquet(history, tmp_path / "history.parquet")
+    for first, faults in ((0, "none"), (4, "kill"), (10, "none")):
+        verdicts = _verdicts(first, 1, "k", 1, ["n1", "n2"])[:1]
+        stored = signatures_of(verdicts, setting_in(tmp_path / "history.parquet", verdicts))
+        assert stored == signatures_of(verdicts, setting_of(history))
+        assert [each.faults for each in stored] == [faults]
 
 
 @given(st.lists(st.text(max_size=12), min_size=2, max_size=2), st.text(max_size=200))
