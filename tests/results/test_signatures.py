@@ -54,7 +54,14 @@ def _setting(at_s: int, fault: str = "partition") -> Setting:
 
 def _verdicts(first: int, at_s: int, key: str, value: int, nodes: list[str]) -> list[dict[str, Any]]:
     """The verdicts of three checkers on one run, as their evidence is."""
-    op = {"f": "read", "op": f"read -> {value}", "node": nodes[0], "invoked_index": first, "completed_index": first + 3}
+    op = {
+        "f": "read",
+        "process": first,
+        "op": f"read -> {value}",
+        "node": nodes[0],
+        "invoked_index": first,
+        "completed_index": first + 3,
+    }
     row = {"time_s": float(at_s), "node": nodes[1], "event": f"e{first % 3}", "term": first, "role": "leader"}
     ended = {"op": first, "time_s": float(at_s), "node": nodes[0], "exit": f"Broken: {nodes[0]} lost entry {value}."}
     transactions = [
