@@ -102,9 +102,9 @@ def fixed(tonight: Night, before: Sequence[Night], baseline: Baseline, nights: i
         nights: how many.
     """
     issues = {Signature.parse(each.signature): each.issue for each in baseline.entries}
-    earlier = dict.fromkeys(
-        Signature.parse(each.signatures[0]) for night in before for each in night.violations if each.signatures
-    )
+    leading = [Signature.parse(each.signatures[0]) for night in before for each in night.violations if each.signatures]
+    # The witness and the faults of a bug that is still there may be others tonight.
+    earlier = dict.fromkeys(Signature(each.checker, each.anomaly) for each in leading)
     patterns = [*issues, *(each for each in earlier if not any(entry.matches(each) for entry in issues))]
     found: list[Fixed] = []
     for pattern in patterns:

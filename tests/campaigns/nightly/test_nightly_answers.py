@@ -125,6 +125,9 @@ def test_what_is_gone_for_n_nights_in_which_its_cell_was_run_is_fixed() -> None:
         (LOST, 2, "1", ENTRY.issue)
     ]
     assert classify.fixed(tonight, [seen, quiet], Baseline([ENTRY]), 3) == ()
+    other_faults = _night([_ran(4, LOST.replace("kill", "none"))], name="3")
+    assert classify.fixed(other_faults, [seen, quiet], Baseline(), 1) == ()
+    assert [each.signature for each in classify.fixed(tonight, [seen, quiet], Baseline(), 2)] == ["set/lost/*/*"]
     back = _night([_ran(4, LOST)], name="3")
     assert classify.fixed(back, [seen, quiet], Baseline([ENTRY]), 1) == ()
 
