@@ -336,7 +336,8 @@ class Group:
             case Project():
                 answer(term, self._projecting.projected(body), 0)
             case LookUp():
-                answer(term, self._projecting.looked_up(body), 0)
+                steps = self._projecting.looked_up(body)
+                self._store_work.in_slices(steps, lambda outcome: answer(term, outcome, 0))
             case _:
                 raise AssertionError("a request about the node is the node's")
 
