@@ -192,7 +192,7 @@ async def _slicing(world: World) -> None:
     """Wait until the store is used in slices; turn by turn, as that takes no virtual time."""
     (group,) = world.nodes["n1"]._groups.values()  # pyright: ignore[reportPrivateUsage]
     for _ in range(1_000):
-        if group._store_work:  # pyright: ignore[reportPrivateUsage]
+        if group._state.work:  # pyright: ignore[reportPrivateUsage]
             return
         await asyncio.sleep(0)
     raise AssertionError("it was not")
