@@ -380,7 +380,7 @@ def _plan(table: pa.Table, spec: CheckerSpec, segment_rows: int) -> bytes:
     """A pickled plan; None of what cannot be judged: the judging of it says why."""
     try:
         options = msgspec.convert(dict(spec.options), Options)
-        found = plan(table, models.model(options.model), segment_rows=segment_rows)
+        found = plan(table, models.model(options.model), functions=options.functions, segment_rows=segment_rows)
     except Exception:
         found = None
     return pickle.dumps(found)
@@ -392,7 +392,7 @@ def _segment(table: pa.Table, spec: CheckerSpec, vocabulary: list[Any] | None) -
     try:
         options = msgspec.convert(dict(spec.options), Options)
         limits = Limits(time_s=options.time_limit_s, memory_bytes=options.memory_limit_mb << 20)
-        found = segment(table, models.model(options.model), vocabulary, limits)
+        found = segment(table, models.model(options.model), vocabulary, limits, options.functions)
     except UndecidedError as error:
         found = str(error)
     except Exception as error:

@@ -50,6 +50,7 @@ MARKS: Final[Mapping[str, str]] = {
     "group made": "nodes began a further group",
     "group made in part": "some nodes began a further group, and others did not",
     "group deleted": "every node that was asked forgot its member of a group",
+    "group left behind": "a node did not forget its member of a group before a recovery had to be over",
     "group made again": "a group was made again under the name of one that was deleted",
     "group stored": "a further group stored what it was given",
     "two leaders at once": "two nodes reported themselves as leader when a fault was injected",

@@ -194,7 +194,7 @@ TABLE: dict[str, Told] = {
         ],
         "--schedule": "what is in the file happens; an empty one is refused (test_schedules)",
         "--system": "each is another test",
-        "--read-mode": [([*SIM, "--read-mode", "serializable"], "reads of system 'metadata' are linearizable")],
+        "--read-mode": [([*SIM, "--read-mode", "serializable"], "choose --workload read-modes or fenced-reads")],
         "--isolation": [
             ([*SIM, "--isolation", "serializable"], "transactions of system 'metadata' have one level only")
         ],

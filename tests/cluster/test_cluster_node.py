@@ -229,7 +229,7 @@ class TestRequests:
 
 
 class TestWithoutMajority:
-    def test_a_write_that_was_proposed_and_not_answered_is_indefinite(self) -> None:
+    def test_kh_12_a_write_that_was_proposed_and_not_answered_is_indefinite(self) -> None:
         async def check(world: World) -> None:
             leader, _ = await clients_of(world)
             client = await world.client(leader)
