@@ -171,7 +171,8 @@ def _runs(left: list[Txn], state: dict[str, tuple[int, ...]], model: str) -> boo
 
 def _precedes(one: Txn, other: Txn, model: str) -> bool:
     if model == "strong-session-serializable":
-        return one.process == other.process and one.invoked < other.invoked
+        # What has an unknown outcome may take effect after what its process did next.
+        return one.type == "ok" and one.process == other.process and one.invoked < other.invoked
     return model == "strict-serializable" and one.type == "ok" and one.completed < other.invoked
 
 
