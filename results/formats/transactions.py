@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from splitbrain.results.arrow import MOPS, PLAIN_MOPS, Column, array, compute
+from splitbrain.results.arrow import LEAST, MOPS, PLAIN_MOPS, Column, array, compute
 from splitbrain.results.columns import flags, numbers, text
 from splitbrain.results.listreads import with_summaries
 
@@ -65,7 +65,7 @@ def _piece(texts: list[str], kinds: dict[str, type]) -> Column | None:
     for f_name, key, result in mops:
         if f_name not in _FUNCTIONS or kinds.setdefault(str(key), type(key)) is not type(key):
             return None
-        if isinstance(result, int) and not -_LIMIT <= result < _LIMIT:
+        if isinstance(result, int) and not LEAST <= result < _LIMIT:
             return None
     columns: list[Any] = [
         array([mop[0] for mop in mops], pa.string()),
@@ -73,6 +73,8 @@ def _piece(texts: list[str], kinds: dict[str, type]) -> Column | None:
         array([None if isinstance(mop[2], list) else mop[2] for mop in mops], pa.int64()),
         array([mop[2] if isinstance(mop[2], list) else None for mop in mops], pa.list_(pa.int64())),
     ]
+    if numbers(columns[3].values, null=LEAST).min(initial=LEAST) < LEAST:
+        return None
     sizes = np.fromiter((len(transaction) for transaction in transactions), np.int64, len(transactions))
     offsets: npt.NDArray[np.int32] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     struct = _arrow.StructArray.from_arrays(columns, fields=list(PLAIN_MOPS.value_type))
