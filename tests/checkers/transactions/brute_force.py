@@ -228,7 +228,7 @@ def _lists_sound(txn: Txn, writers: Mapping[int, Txn], longest: dict[str, tuple[
         tail = own.pop(key, ())
         if (expected is not None and read != expected + tail) or read[len(read) - len(tail) :] != tail:
             return False
-        if any(writers[each].type == "fail" for each in read):
+        if len(set(read)) < len(read) or any(writers[each].type == "fail" for each in read):
             return False
         later = [v for g, k, v in txn.mops if g == "append" and k == key and v not in tail]
         if expected is None and any(each in later for each in read):
