@@ -39,6 +39,11 @@ _MOP_FIELDS: Final[tuple[Any, ...]] = (
 PLAIN_MOPS: Final[Any] = pa.list_(pa.struct(list(_MOP_FIELDS)))
 """The type of the column of micro-operations in files of format 1."""
 
+LEAST: Final = 2 - (1 << 63)
+"""The least number in a column of micro-operations. Checkers take the two below it for nil, and for what is not known;
+a history that has them keeps its micro-operations as texts.
+"""
+
 MOPS: Final[Any] = pa.list_(pa.struct([*_MOP_FIELDS, *listreads.FIELDS]))
 """The type of the column of micro-operations, with summaries of the lists that were read
 (`splitbrain.results.listreads`)."""

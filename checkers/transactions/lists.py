@@ -251,7 +251,7 @@ class _Lists:
         return mops.elements[begin : begin + length].tolist()
 
     def _write(self, key: int, value: int) -> int:
-        return int(plainly(write_of, self.writes.mops, self.writes.table, key, value))
+        return int(plainly(write_of, self.writes.mops, self.writes.table, key, np.int64(value)))
 
     def _odd(self, found: Found) -> None:
         odd = np.flatnonzero(self.order.odd)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from splitbrain.results.arrow import LEAST
 from splitbrain.results.columns import array, codes, numbers, valid
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.keys import key_names
@@ -68,6 +69,8 @@ def flat_mops(column: Any, rows: Ints, source: str) -> Flat:
     f, key, value, values = ([each[place] for each in fields] for place in range(4))
     kind = _kinds(_concat(f).take(array(mops)), start, rows, source)
     key_code, key_names = codes(_concat(key).take(array(mops)))
+    if any(numbers(each, null=0).min(initial=0) < LEAST for each in value):
+        raise HistoryFormatError(source, f"a value is below {LEAST}, which a column of micro-operations cannot have.")
     written = _joined([numbers(each, null=_NIL) for each in value])[mops]
     refuse_empty_writes(kind, written, start, rows, source)
     list_start, list_length, elements = _lists(values, mops)

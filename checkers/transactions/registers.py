@@ -228,7 +228,7 @@ class _Registers:
             return Case(anomaly, (reader,), key, (read, int(self.writes.previous[read])))
         if anomaly == "garbage-read":
             return Case(anomaly, (reader,), key, (read,), (value,))
-        write = int(plainly(write_of, mops, self.writes.table, key, value))
+        write = int(plainly(write_of, mops, self.writes.table, key, np.int64(value)))
         owners = (reader,) if anomaly == "future-read" else (reader, int(mops.owner[write]))
         return Case(anomaly, owners, key, (read, write), (value,))
 

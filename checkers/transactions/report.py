@@ -21,6 +21,7 @@ from splitbrain.checkers.transactions.judging import (
     judge_transactions,
     with_further,
 )
+from splitbrain.checkers.transactions.models import IN_PART, judged_in_part
 from splitbrain.checkers.transactions.predicates import (
     PredicateWitnesses,
     infer_predicates,
@@ -79,20 +80,28 @@ def judged(
     make = Witnesses(findings.inference, findings.derivation, _index(history))
     witnesses, unverified = _verified(_shown(findings, make), history, problems_of)
     if workload == "list-append":
-        return Judged(findings, witnesses, tuple(unverified), _not_of_lists(expected))
+        return Judged(findings, witnesses, tuple(unverified), _not_looked_for(expected))
     weak = weak_shown(history, transactions, expected.models, source)
     for each in weak.witnesses:
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
-    undecided = (*weak.undecided, *_left_open(findings), *findings.inference.undecided)
+    undecided = (*weak.undecided, *_left_open(findings), *findings.inference.undecided, *_in_part(expected))
     return Judged(findings, witnesses, (*unverified, *weak.unverified), undecided)
 
 
-def _not_of_lists(expected: Expected) -> tuple[str, ...]:
-    """What of weak models is not looked for in lists and predicates."""
+def _not_looked_for(expected: Expected) -> tuple[str, ...]:
+    """What of some models is not looked for in lists and predicates."""
     if not is_weak(expected.models):
-        return ()
+        return _in_part(expected)
     return (f"{' and '.join(expected.models)} by sessions and reads, which is done for registers (rw-register) only.",)
+
+
+def _in_part(expected: Expected) -> tuple[str, ...]:
+    """What of some models is not looked for in any history."""
+    return tuple(
+        f"{model} as a whole: {IN_PART[model][0]} is not looked for. Ask for {IN_PART[model][1]}, which implies it."
+        for model in judged_in_part(expected.models)
+    )
 
 
 def _left_open(findings: Findings) -> tuple[str, ...]:
@@ -127,7 +136,7 @@ def judged_by_summary(history: SummarizedHistory, expected: Expected) -> Judged 
         witnesses, unverified = _verified(shown, history.with_ops(cited) if cited else history.frame, problems_of)
     except (HistoryFormatError, UnicodeDecodeError):
         return None
-    return None if unverified else Judged(findings, witnesses, (), _not_of_lists(expected))
+    return None if unverified else Judged(findings, witnesses, (), _not_looked_for(expected))
 
 
 def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realtime: bool) -> Judged:
@@ -135,7 +144,7 @@ def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realti
     findings = judge_inference(infer_predicates(universe), expected, realtime=realtime)
     make = PredicateWitnesses(universe, findings.inference, findings.derivation, _index(history))
     witnesses, unverified = _verified(_shown(findings, make), history, predicate_problems)
-    return Judged(findings, witnesses, tuple(unverified), _not_of_lists(expected))
+    return Judged(findings, witnesses, tuple(unverified), _not_looked_for(expected))
 
 
 def _index(history: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
