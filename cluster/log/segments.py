@@ -13,6 +13,7 @@ from typing import Final
 from splitbrain.cluster.log import segment
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.segment import SegmentName
+from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.messages import Entry
 from splitbrain.cluster.runtime import Disk
 
@@ -66,6 +67,8 @@ class Segments:
         for name in self._names[: len(self._names) - len(kept)]:
             self._disk.remove(str(segment.parse_name(name)))
         self._names = kept
+        if kept and segment.parse_name(kept[0]).first <= upto:
+            reached("segment kept for later entries")
 
     def require(self, base: int, first: int) -> None:
         """Refuse to go on without a segment that has entries from `first` on.
