@@ -67,7 +67,8 @@ class Segments:
         for name in self._names[: len(self._names) - len(kept)]:
             self._disk.remove(str(segment.parse_name(name)))
         self._names = kept
-        if kept and segment.parse_name(kept[0]).first <= upto:
+        # By their names, as `_behind`: a start does not look at them more closely unless it needs them.
+        if kept and kept[0][-2 * _DIGITS - 1 : -_DIGITS - 1] <= f"{upto:0{_DIGITS}x}":
             reached("segment kept for later entries")
 
     def require(self, base: int, first: int) -> None:

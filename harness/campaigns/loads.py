@@ -49,7 +49,7 @@ MESSAGES: Final = 4
 SYNCS: Final = 2
 """How many of each an op takes that is passed on to a leader and stored by a majority; an election takes as many."""
 
-PACES: Final = 5.0
+PACES: Final = 10.0
 """So many ops one after the other are as long as an interval, or an op timeout, at least: in shorter ones a slow world
 would have no leader most of the time, or the number of ops that are possible would be that of a quick one.
 """
@@ -145,7 +145,7 @@ def drawn(
         rng.choice(theme.op_timeouts_s),
     )
     least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
-    least_s = max(least_s, min([each for each in INTERVALS_S if each >= PACES * pace_s], default=INTERVALS_S[-1]))
+    least_s = max(least_s, paced_interval_s(pace_s))
     takes_s = TIMES_EACH * sum(kind.takes_s for kind in kinds.values())
     turns = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
     silenced = not SILENCING.isdisjoint(nemeses)
@@ -181,6 +181,16 @@ def pace_s_of(world: World) -> float:
     message_ns = link.min_ns + (link.max_ns - link.min_ns) / 5  # the mean of a fourth power
     sync_ns = disk.sync_ns_min + (disk.sync_ns_max - disk.sync_ns_min) / 5
     return (MESSAGES * message_ns + SYNCS * sync_ns) / 1e9
+
+
+def paced_interval_s(pace_s: float) -> float:
+    """The shortest mean time between nemesis ops where an op of a client takes so many seconds."""
+    return min([each for each in INTERVALS_S if each >= PACES * pace_s], default=INTERVALS_S[-1])
+
+
+def kinds_at_most(pace_s: float) -> int:
+    """How many kinds of fault can have their turns in the longest test where an op of a client takes so long."""
+    return max(2, int(TIME_LIMITS_S[-1] / (TURN_INTERVALS * paced_interval_s(pace_s))))
 
 
 def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float) -> int:

@@ -17,7 +17,7 @@ import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
-from splitbrain.harness.campaigns.loads import burst, drawn, pace_s_of, patient
+from splitbrain.harness.campaigns.loads import burst, drawn, kinds_at_most, pace_s_of, patient
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
@@ -217,9 +217,9 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     workload = _workload(rng, _favoured(theme.workloads, asked.workloads))
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
     nodes = rng.choice(_favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
-    nemesis = _faults(rng, nemeses, nodes, theme)
     world = Streams(seed)["world of the test"].choice(theme.worlds) if asked.world == WORLD else asked.world
     pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
+    nemesis = _faults(rng, nemeses, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     if rng.random() < PATIENT and lasting and theme is OPEN:
@@ -317,7 +317,7 @@ def _workload(rng: Rng, able: Sequence[str]) -> str:
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
-def _faults(rng: Rng, asked: Sequence[str], nodes: int, theme: Theme = OPEN) -> list[str]:
+def _faults(rng: Rng, asked: Sequence[str], nodes: int, theme: Theme, kinds_max: int) -> list[str]:
     """Draw some of the requested nemeses that are possible with this number of nodes; ["none"] if none is.
 
     Kinds are drawn first: a kind that has ten names is drawn no more often than one that has two. If there is a core,
@@ -334,10 +334,10 @@ def _faults(rng: Rng, asked: Sequence[str], nodes: int, theme: Theme = OPEN) -> 
     if core:
         drawn.append([rng.choice(core)])
         del by_kind[entry(drawn[0][0]).kind.name]
-        most = min(theme.kinds_max - 1, len(by_kind))
+        most = min(kinds_max - 1, len(by_kind))
         kinds = rng.sample(list(by_kind), rng.between(min(1, most), most))
     else:
-        kinds = rng.sample(list(by_kind), rng.between(1, min(theme.kinds_max, len(by_kind))))
+        kinds = rng.sample(list(by_kind), rng.between(1, min(kinds_max, len(by_kind))))
     for kind in kinds:
         every_way = kind in by_kind[kind] and rng.random() < 0.5
         some = rng.sample(by_kind[kind], rng.between(1, min(2, len(by_kind[kind]))))
