@@ -398,6 +398,14 @@ test = _apply(
             help="Mean time between nemesis operations.  [default: the nemesis's own]",
         ),
         click.option(
+            "--overlap",
+            type=float,
+            default=0.3,
+            show_default=True,
+            metavar="P",
+            help="The probability that a second fault begins before the first is healed.",
+        ),
+        click.option(
             "--op-timeout",
             type=float,
             default=2.0,

@@ -233,6 +233,11 @@ TABLE: dict[str, Told] = {
             ([*SIM, "--nemesis", "none", "--interval", "2"], "--interval 2.0: it has no effect with --nemesis none"),
             ([*SIM, "--interval", "1e-300"], "--interval must be a positive number of seconds"),
         ],
+        "--overlap": [
+            ([*SIM, "--schedule", "k.schedule", "--overlap", "0.9"], "--overlap 0.9: --schedule already says when"),
+            ([*SIM, "--nemesis", "none", "--overlap", "0.9"], "--overlap 0.9: it has no effect with --nemesis none"),
+            ([*SIM, "--overlap", "1.5"], "--overlap 1.5: give a probability, 0 to 1"),
+        ],
         "--op-timeout": [([*SIM, "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
         "--recovery": "0 stands for no bound, every other is one",
         "--progress-bound": "each is a bound; systems without elections refuse it (harness/campaigns/compose.py)",
@@ -312,6 +317,10 @@ TABLE: dict[str, Told] = {
         "--time-limit": [(["hunt", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
             (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: it has no effect with --nemesis none")
+        ],
+        "--overlap": [
+            (["hunt", "--overlap", "1.5"], "--overlap 1.5: give a probability, 0 to 1"),
+            (["hunt", "--nemesis", "none", "--overlap", "0.9"], "--overlap 0.9: it has no effect with --nemesis none"),
         ],
         "--op-timeout": [(["hunt", "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
         "--seed": [(["hunt", "--seed", str(2**62)], "give a whole number from 0 to")],

@@ -26,6 +26,7 @@ from splitbrain.cluster.client import (
     UnavailableError,
     connect,
 )
+from splitbrain.cluster.marks import counted
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS, PeerLink
 from splitbrain.cluster.raft import Config
@@ -452,9 +453,12 @@ class TestForwarding:
                 unanswered = asyncio.get_running_loop().create_task(client.put("/b", 1, timeout_ms=400))
                 request = await first(peer.requests)
                 failure = wire.Failure("not_leader", True, "n2 does not lead")
-                peer.say(wire.Forwarded(request.life, request.ref, 3, failure))
-                with pytest.raises(UnavailableError, match="not_leader") as error:
-                    await refused
+                with counted() as counts:
+                    peer.say(wire.Forwarded(request.life + 1, request.ref, 2, failure))
+                    peer.say(wire.Forwarded(request.life, request.ref, 3, failure))
+                    with pytest.raises(UnavailableError, match="not_leader") as error:
+                        await refused
+                assert counts["answer of a former life ignored"] == 1
                 assert error.value.term == 3
                 for term in (2, 3, 4):
                     peer.lead(term)
