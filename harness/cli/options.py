@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,8 +48,8 @@ def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[
 
     Args:
         check: gets the folder, and whether the user gave it.
-        instead: what to do instead of naming the address of a pushed store, with {address} for it; "" if a command
-            takes one.
+        instead: what to do instead of naming the address of a pushed store, with {address} for it, and {run} for that
+            of a run in it; "" if a command takes one.
     """
 
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -59,9 +60,9 @@ def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[
             check(folder, asked)
             return value if value == str(folder) or "://" not in value else str(folder)
         if instead:
-            raise UsageError(
-                f"--store {value}: this command needs a folder of this machine: {instead}".format(address=value)
-            )
+            place = places.place_of(value)
+            advice = instead.format(address=shlex.quote(value), run=place and place.below("test=.../run=..."))
+            raise UsageError(f"--store {place}: this command needs a folder of this machine: {advice}")
         return value
 
     return click.option(
@@ -97,7 +98,7 @@ stored = _store(_refuse_missing, _PULL)
 stored_anywhere = _store(_refuse_missing)
 """For a command that reads runs, also pushed ones."""
 
-store_or_none = _store(_take, "name the run by its address, {address}/test=.../run=..., and leave --store out")
+store_or_none = _store(_take, "name the run by its address, {run}, and leave --store out")
 """For a command that may read or write runs."""
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 history_format = click.option(

@@ -125,6 +125,16 @@ class Objects:
         """
         return [each for each in self._entries(folder, deep) if isinstance(each, Found)]
 
+    def found(self, path: str) -> Found | None:
+        """A file as a listing shows it; None if there is none.
+
+        Raises:
+            RemoteStoreError: the store cannot be read.
+        """
+        with self._said(f"looking at {path}"):
+            (entry,) = self._files.get_file_info([self._at(path)])
+        return self._as_found(entry) if entry.type == fs.FileType.File else None
+
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder, sorted.
 
@@ -160,8 +170,11 @@ class Objects:
             if each.type == fs.FileType.Directory:
                 yield str(each.base_name)
             elif each.type == fs.FileType.File and not each.base_name.startswith("."):
-                path = str(each.path).removeprefix(self._root).lstrip("/")
-                yield Found(path, int(each.size or 0), None if each.mtime is None else each.mtime.astimezone(UTC))
+                yield self._as_found(each)
+
+    def _as_found(self, entry: fs.FileInfo) -> Found:
+        path = entry.path.removeprefix(self._root).lstrip("/")
+        return Found(path, int(entry.size or 0), None if entry.mtime is None else entry.mtime.astimezone(UTC))
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}".rstrip("/") if path else self._root

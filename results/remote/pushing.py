@@ -22,6 +22,7 @@ from splitbrain.results.atomic import alone_in
 from splitbrain.results.errors import HarnessError, HistoryFormatError, UsageError
 from splitbrain.results.figures import FIGURES
 from splitbrain.results.remote.copies import VERDICT, copies_of, is_transient
+from splitbrain.results.remote.objects import Found
 from splitbrain.results.remote.runs import (
     RECORDED,
     Kept,
@@ -88,12 +89,12 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
         files = _files_of(run.path)
         identity = identity_of({name: kept.digest for name, kept in files.recorded.items()})
         there = RemoteRun(run.test_name, remote_name(run.name, identity))
-        before = store.manifest_at(there)
+        before = _manifest_before(store, there)
         if before is not None and before.identity != identity:
             raise HarnessError(
                 f"{store.place.below(there.folder)} is another run, and stays: push {run.path} to another address."
             )
-        if before is not None and _is_whole(store, there, before):
+        if before is not None and _is_whole(store, there, before, since=store.objects.found(there.manifest)):
             return _judged_there(run, store, there, files)
         sent = _sent(run, store, there, files)
         manifest = Manifest(
@@ -114,6 +115,14 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
         f"{store.place.below(there.folder)} is not what was sent: is it being removed, or {run.path} changed, at the "
         "same time? Push it once more."
     )
+
+
+def _manifest_before(store: RemoteStore, there: RemoteRun) -> Manifest | None:
+    """The manifest that is there; a damaged one is none, and gets replaced."""
+    try:
+        return store.manifest_at(there)
+    except HistoryFormatError:
+        return None
 
 
 def _refuse_unfinished(run: RunDir) -> None:
@@ -153,10 +162,16 @@ def _files_of(folder: Path) -> _Files:
     return _Files(recorded, sorted(made, key=lambda name: name == VERDICT))
 
 
-def _is_whole(store: RemoteStore, run: RemoteRun, manifest: Manifest) -> bool:
-    """Whether all files of a manifest are there, by a listing."""
-    there = {RemoteStore.name_in(run, each): each.bytes for each in store.objects.listed(run.folder, deep=True)}
-    return all(there.get(name) == kept.bytes for name, kept in manifest.files.items())
+def _is_whole(store: RemoteStore, run: RemoteRun, manifest: Manifest, since: Found | None = None) -> bool:
+    """Whether all files of a manifest are there, by a listing; `since`: and none was written after this one."""
+    there = {RemoteStore.name_in(run, each): each for each in store.objects.listed(run.folder, deep=True)}
+    for name, kept in manifest.files.items():
+        found = there.get(name)
+        if found is None or found.bytes != kept.bytes:
+            return False
+        if since is not None and (since.changed is None or found.changed is None or found.changed > since.changed):
+            return False
+    return True
 
 
 def _sent(run: RunDir, store: RemoteStore, there: RemoteRun, files: _Files) -> int:
