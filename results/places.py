@@ -92,6 +92,7 @@ def run_in(name: str) -> tuple[str, str] | None:
 def _parsed(name: str) -> Place:
     try:
         found = urlsplit(name)
+        _ = found.port  # which refuses what is no number
         options = dict(parse_qsl(found.query, keep_blank_values=True, strict_parsing=bool(found.query)))
     except ValueError as error:
         raise UsageError(f"{_bare(name)!r} is no address of a store: {error}.") from error
@@ -109,7 +110,9 @@ def _parsed(name: str) -> Place:
         raise UsageError(f"{_bare(name)!r}: there is no option {option!r} of {kind}:// stores. Known: {known}.")
     if kind in ("s3", "gs") and not found.netloc:
         raise UsageError(f"{_bare(name)!r} names no bucket: write {kind}://BUCKET/PREFIX.")
-    path = unquote(found.path).strip("/") if kind == "file" else found.path.strip("/")
+    if not options.get("replication", "1").isdigit():
+        raise UsageError(f"{_bare(name)!r}: replication={options['replication']} is no number.")
+    path = (unquote(found.path) if kind == "file" else found.path).removeprefix("/").removesuffix("/")
     if kind == "file" and (found.netloc not in ("", "localhost") or not path):
         raise UsageError(f"{_bare(name)!r} names no folder: write file:///FOLDER.")
     if found.fragment or any(part in ("", ".", "..") for part in path.split("/") if path):

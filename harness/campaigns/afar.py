@@ -124,11 +124,25 @@ def ready(by: Judge) -> Judge:
 
 
 def unchanged_there(
-    copies: Copies, runs: Sequence[RemoteRun], limits: Limits, show: Callable[[], None], left_out: Warn
+    copies: Copies,
+    runs: Sequence[RemoteRun],
+    limits: Limits,
+    show: Callable[[], None],
+    left_out: Warn,
+    *,
+    keep: bool = False,
 ) -> tuple[list[RemoteRun], dict[RemoteRun, Judged]]:
     """The runs that are still there, and what those of them were judged to be of which nothing has changed.
 
     No file of a run is read: its manifest has the digests, and the service says whether a file was written later.
+
+    Args:
+        copies: for copies of verdicts.
+        runs: all runs.
+        limits: of each checker.
+        show: called after each.
+        left_out: called with a line on a run that was removed.
+        keep: whether the copies of verdicts are still wanted.
 
     Raises:
         RemoteConnectionError: the service does not answer.
@@ -138,6 +152,7 @@ def unchanged_there(
         try:
             return _unchanged(copies, run, limits)
         finally:
+            _dropped(copies, run, keep)
             show()
 
     def there(run: RemoteRun) -> tuple[bool, Judged | None]:

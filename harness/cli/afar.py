@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def check_address(option: str, address: str) -> None:
+    """Refuse what is no address of a pushed store.
+
+    Raises:
+        UsageError: it is none; `option` gave it.
+    """
+    if not places.is_address(address):
+        raise UsageError(
+            f"{option} {address!r} is no address of a pushed store: write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, "
+            "hdfs://HOST:PORT/FOLDER, or file:///FOLDER for one on a disk."
+        )
+
+
 def addressed(ctx: click.Context, store: str, references: Sequence[str] = ()) -> tuple[str, tuple[str, ...]] | None:
     """The address of the store, and the references in it, where --store is one, or the runs are named by theirs.
 

@@ -50,7 +50,7 @@ def analyze(
         limits = options.limits_of(checker_time, checker_memory)
         known: dict[RemoteRun, Judged] = {}
         if not again:
-            runs, known = _unchanged(copies, runs, limits)
+            runs, known = _unchanged(copies, runs, limits, keep=as_json)
         rest = [run for run in runs if run not in known]
         by = options.engine_for(engine, len(rest)) if rest else "inline"
         limits = options.limits_of(checker_time, checker_memory, at_once=1 if by == "inline" else 0)
@@ -66,7 +66,7 @@ def analyze(
 
 
 def _unchanged(
-    copies: Copies, runs: list[RemoteRun], limits: Limits
+    copies: Copies, runs: list[RemoteRun], limits: Limits, *, keep: bool
 ) -> tuple[list[RemoteRun], dict[RemoteRun, Judged]]:
     from splitbrain.harness.campaigns.afar import unchanged_there
     from splitbrain.harness.cli.steps import Steps
@@ -79,7 +79,7 @@ def _unchanged(
             done.append(None)
             steps.reach(len(done))
 
-        return unchanged_there(copies, runs, limits, show, _warn)
+        return unchanged_there(copies, runs, limits, show, _warn, keep=keep)
 
 
 def _judge(

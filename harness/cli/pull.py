@@ -8,8 +8,7 @@ import click
 import msgspec
 
 from splitbrain.harness.cli import afar, options, parsing
-from splitbrain.results.errors import RemoteConnectionError, SplitbrainError, UsageError
-from splitbrain.results.places import is_address
+from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
 
 
 @click.command("pull", cls=parsing.Command)
@@ -32,8 +31,7 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
     from splitbrain.results.remote.runs import RemoteStore
 
     parsing.refuse_twice("RUN", runs)
-    if not is_address(address):
-        raise UsageError(f"--from {address!r} is no address of pushed runs: write s3://BUCKET/PREFIX or the like.")
+    afar.check_address("--from", address)
     there = RemoteStore(address)
     folders: list[str] = []
     problems: list[SplitbrainError] = []

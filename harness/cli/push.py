@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import afar, options, parsing
 from splitbrain.results.errors import RemoteConnectionError, RunNotFoundError, SplitbrainError, UsageError
 from splitbrain.results.quantities import counted
 
@@ -52,6 +53,7 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
 
     parsing.refuse_twice("RUN", runs)
     options.check_store(ctx, runs)
+    afar.check_address("--to", address)
     there = RemoteStore(address)
     chosen = _chosen(Path(store), runs)
     pushed: list[tuple[RunDir, Pushed]] = []
@@ -59,13 +61,14 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
 
     def one(run: RunDir) -> None:
         try:
-            pushed.append((run, _push(run, there)))
+            pushed.append((run, _push(run, unfinished.get(run.path), there)))
         except RemoteConnectionError:
             raise
         except SplitbrainError as error:
             problems.append(error)
             click.echo(f"splitbrain: {error}", err=True)
 
+    unfinished = _finished(chosen)
     of_all(one, chosen, _AT_ONCE)
     order = {run.path: place for place, run in enumerate(chosen)}
     pushed.sort(key=lambda each: order[each[0].path])
@@ -95,18 +98,35 @@ def _chosen(store: Path, references: Sequence[str]) -> list[RunDir]:
     return found
 
 
-def _push(run: RunDir, there: RemoteStore) -> Pushed:
-    from splitbrain.checkers import stored
+def _finished(runs: Sequence[RunDir]) -> dict[Path, str]:
+    """Finish the histories of those that are over, in a process of its own; by its path why one could not be."""
+    from splitbrain.checkers.isolation.judging import judge
+    from splitbrain.checkers.spark.by_path import finished
     from splitbrain.checkers.stored import Unjudged, or_unjudged
+
+    found: dict[Path, str] = {}
+    with judge() as by:
+        for run in runs:
+            over = or_unjudged(run.path, partial(_is_settled, run))
+            problem = over if isinstance(over, Unjudged) else None if over else finished(by, run.path)
+            if problem is not None:
+                found[run.path] = problem.why
+    return found
+
+
+def _is_settled(run: RunDir) -> bool:
+    """Whether nothing is left to be done for its history, or nobody may do it now."""
+    from splitbrain.checkers import stored
+
+    return run.is_running() or stored.is_finished(run, run.read_test())
+
+
+def _push(run: RunDir, unfinished: str | None, there: RemoteStore) -> Pushed:
     from splitbrain.results.errors import DamagedRunError
     from splitbrain.results.remote.pushing import push
 
-    if run.is_running():
-        raise UsageError(f"run {run.name} of test {run.test_name} is still in progress: push it when it is over.")
-    if not stored.is_finished(run, run.read_test()):
-        finished = or_unjudged(run.path, lambda: stored.finish(run.path))
-        if isinstance(finished, Unjudged):
-            raise DamagedRunError(f"this run cannot be pushed: {finished.why}")
+    if unfinished is not None:
+        raise DamagedRunError(f"this run cannot be pushed: {unfinished}")
     try:
         return push(run, there)
     except OSError as error:

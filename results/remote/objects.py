@@ -125,6 +125,15 @@ class Objects:
         """
         return [each for each in self._entries(folder, deep) if isinstance(each, Found)]
 
+    def check_there(self) -> None:
+        """Ask whether the bucket is there: a listing of all that is in a bucket that is not there may just be empty.
+
+        Raises:
+            RemoteStoreError: it is not, or cannot be listed.
+        """
+        with contextlib.suppress(FileNotFoundError), self._said("listing it"):
+            self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=False))
+
     def found(self, path: str) -> Found | None:
         """A file as a listing shows it; None if there is none.
 
@@ -250,7 +259,7 @@ def _s3(place: Place) -> fs.FileSystem:
     return fs.S3FileSystem(
         region=region or "us-east-1",
         endpoint_override=endpoint,
-        scheme=options.get("scheme", "https"),
+        scheme="http" if options.get("scheme") == "http" else "https",
         connect_timeout=_CONNECT_S,
         request_timeout=_REQUEST_S,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),

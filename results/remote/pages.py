@@ -43,5 +43,5 @@ def fetch_for_page(copies: Copies, run: RemoteRun, everyone: Sequence[RemoteRun]
 def _neighbours(everyone: Sequence[RemoteRun], run: RemoteRun) -> list[RemoteRun]:
     """Runs of the same test that a page looks at: those nearest in time."""
     test = [each for each in everyone if each.test_name == run.test_name]
-    here = test.index(run) if run in test else len(test)
+    here = next((place for place, each in enumerate(test) if each.name == run.name), len(test))
     return [*test[max(0, here - RUNS_MAX) : here], *test[here + 1 : here + 1 + RUNS_MAX]]

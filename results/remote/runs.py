@@ -34,6 +34,7 @@ RECORDED: Final = ("test.json", "history.parquet", "telemetry.parquet", "marks.j
 _NAME_DIGITS: Final = 12
 _DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 16
+_MANIFESTS_KEPT: Final = 4_096
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -116,6 +117,8 @@ class RemoteStore:
             RemoteStoreError: it cannot be listed.
         """
         found = [self._run(each) for each in self.objects.listed(PUSHED, deep=True)]
+        if not found:
+            self.objects.check_there()
         return sorted((run for run in found if run is not None), key=lambda run: (run.name, run.test_name))
 
     def find(self, reference: str) -> RemoteRun:
@@ -141,12 +144,15 @@ class RemoteStore:
             StoreVersionError: a newer splitbrain wrote it.
             RemoteStoreError: it cannot be read.
         """
-        if run not in self._manifests:
+        found = self._manifests.get(run)
+        if found is None:
             found = self.manifest_at(run)
             if found is None:
                 raise RunNotFoundError(f"{self.place.below(run.folder)} is no longer there: it was removed.")
+            if len(self._manifests) >= _MANIFESTS_KEPT:
+                self._manifests.clear()
             self._manifests[run] = found
-        return self._manifests[run]
+        return found
 
     def manifest_at(self, run: RemoteRun) -> Manifest | None:
         """The same as it is now; None if there is none.

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Final
 
 BUCKET: Final = "runs"
@@ -31,7 +31,7 @@ sys.stdin.read()
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[int]:
+def serving() -> Generator[int]:
     """The port of a service that is empty but for one bucket; it ends with the block, and with this process."""
     server = subprocess.Popen(
         [sys.executable, "-c", _SERVE],

@@ -212,7 +212,7 @@ def test_runs_in_progress_and_damaged_ones_are_left_out_of_a_push(tmp_path: Path
     damaged = stored(store, "set", 3, set_history(5), SET)
     (damaged.path / "test.json").write_text("{")
     done = run("push", "--store", str(tmp_path), "--to", there)
-    assert done.exit_code == 254
+    assert done.exit_code == 255
     assert f"{damaged.path}/test.json" in done.stderr
     assert "in progress" in done.stderr
     assert [each.name.rpartition("_")[0] for each in listed(there)] == [fine.name]

@@ -47,6 +47,8 @@ def test_a_folder_is_no_address(name: str) -> None:
         ("s3://key@b/p", "credentials"),
         ("s3://b/p?endpoint_override", "no address"),
         ("s3://[b/p", "no address"),
+        ("hdfs://host:port/x", "no address"),
+        ("hdfs://host:1/x?replication=many", "is no number"),
     ],
 )
 def test_what_is_no_address_is_refused_without_its_secrets(address: str, problem: str) -> None:

@@ -58,7 +58,7 @@ def test_spark_judges_pushed_runs_as_this_process_judges_the_local_ones(
         judge_one_by_one(runs, lambda _: None, lambda _: None, limits=DEFAULT)
         local = {run.name: run.read_verdicts() for run in runs}
         for run, each in zip(pushed, judged, strict=True):
-            if run == lost:
+            if run.name == lost.name:
                 assert each.damaged
                 assert f"{store.place.below(run.folder)}/history.parquet" in each.said
                 continue
