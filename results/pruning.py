@@ -146,10 +146,16 @@ def _outcome(run: RunDir) -> str | None:
 
 def _began_s(run: RunDir) -> float:
     """By the run's name, which says when it began; a folder of another name is as old as its test.json."""
+    began = began_s(run.name)
+    return (run.path / "test.json").stat().st_mtime if began is None else began
+
+
+def began_s(name: str) -> float | None:
+    """When the run of this name began, in seconds since the Unix epoch; None if the name does not say that."""
     try:
-        return datetime.strptime(run.name.partition("Z-")[0] + "Z", _STAMP).replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(name.partition("Z-")[0] + "Z", _STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        return (run.path / "test.json").stat().st_mtime
+        return None
 
 
 def _beyond(runs: Sequence[Candidate], keep: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -37,6 +37,9 @@ from splitbrain.results.store import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _ROWS: Final = "place int, position int, text string, rows bigint, telemetry bigint"
 """What workers answer; `place` is the run's among those given. `position` is a checker's, and `text` its verdict as
@@ -97,7 +100,7 @@ def judge_by_path(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limi
     """
     unfinished = [finished(here, path) for path in paths]
     able = [path for path, problem in zip(paths, unfinished, strict=True) if problem is None]
-    found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes, limits)))
+    found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes, limits), not_judged))
     return [next(found) if problem is None else problem for problem in unfinished]
 
 
@@ -113,23 +116,33 @@ def _finish(path: Path) -> Unjudged | None:
     return or_unjudged(path, partial(stored.finish, path))
 
 
-def apart(spark: SparkSession, paths: Sequence[Path], judge: Callable[[Sequence[Path]], list[Found]]) -> list[Found]:
-    """What `judge` answers on runs; a run with which it fails fails alone.
+def apart(
+    spark: SparkSession,
+    items: Sequence[T],
+    judge: Callable[[Sequence[T]], list[R]],
+    failed: Callable[[T, EngineError], R],
+) -> list[R]:
+    """What `judge` answers on runs; a run with which it fails fails alone, and `failed` says what that comes to.
 
     Raises:
         EngineError: Spark itself failed.
     """
-    if not paths:
+    if not items:
         return []
     try:
-        return judge(paths)
+        return judge(items)
     except EngineError as error:
         if not _works(spark):
             raise
-        if len(paths) == 1:
-            return [Unjudged(f"{paths[0]}: {error}")]
-    half = len(paths) // 2
-    return [*apart(spark, paths[:half], judge), *apart(spark, paths[half:], judge)]
+        if len(items) == 1:
+            return [failed(items[0], error)]
+    half = len(items) // 2
+    return [*apart(spark, items[:half], judge, failed), *apart(spark, items[half:], judge, failed)]
+
+
+def not_judged(path: Path, error: EngineError) -> Found:
+    """A run that ended the job that judged it."""
+    return Unjudged(f"{path}: {error}")
 
 
 def _works(spark: SparkSession) -> bool:
@@ -140,8 +153,8 @@ def _works(spark: SparkSession) -> bool:
 
 
 def _judge(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limits: Limits) -> list[Found]:
-    tasks = min(len(paths), spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
-    dealt = _dealt(paths, tasks)
+    tasks = tasks_of(spark, len(paths))
+    dealt = dealt_by_size([_bytes(path) for path in paths], tasks)
     answer = partial(_answer, [str(paths[place].absolute()) for place in dealt], sizes, limits)
     rows: list[Any] = collect(spark.range(0, len(paths), 1, tasks).mapInArrow(answer, _ROWS), len(paths))
     verdicts: list[list[Verdict]] = [[] for _ in paths]
@@ -157,10 +170,15 @@ def _judge(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limits: Lim
     return found
 
 
-def _dealt(paths: Sequence[Path], tasks: int) -> list[int]:
-    """The places of the runs in an order in which neighbours, who share a task, are as large together as others are."""
-    by_size = sorted(range(len(paths)), key=lambda place: _bytes(paths[place]), reverse=True)
+def dealt_by_size(sizes: Sequence[int], tasks: int) -> list[int]:
+    """The places of runs in an order in which neighbours, who share a task, are as large together as others are."""
+    by_size = sorted(range(len(sizes)), key=lambda place: sizes[place], reverse=True)
     return [place for task in range(tasks) for place in by_size[task::tasks]]
+
+
+def tasks_of(spark: SparkSession, runs: int) -> int:
+    """How many tasks this number of runs is worth, each of which is opened by a worker."""
+    return min(runs, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
 
 
 def _bytes(path: Path) -> int:

@@ -25,7 +25,7 @@ from splitbrain.checkers.isolation.judging import Job, Judge, Judged, Opened, ju
 from splitbrain.checkers.isolation.limits import PER_CORE, Limits
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark import hot_keys
-from splitbrain.checkers.spark.by_path import Found, Large, apart, judge_by_path
+from splitbrain.checkers.spark.by_path import Found, Large, apart, judge_by_path, not_judged
 from splitbrain.checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
 from splitbrain.checkers.spark.hot_keys import Sizes, Split, Where
 from splitbrain.checkers.spark.jobs import collect, tasks_for
@@ -92,7 +92,7 @@ def judge_apart(
                 else:
                     large[path] = ready
         task = _Large(spark, sizes, limits, here)
-        judged_large = apart(spark, list(large), lambda some: task.judge([large[path] for path in some]))
+        judged_large = apart(spark, list(large), lambda some: task.judge([large[path] for path in some]), not_judged)
     found.update(zip(large, judged_large, strict=True))
     return {path: each for path, each in found.items() if not isinstance(each, Large)}
 

@@ -230,7 +230,7 @@ def _properties(master: str, work: Path, flags: Sequence[str]) -> dict[str, str]
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     }
-    if _is_local(master):
+    if is_local(master):
         properties |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -261,7 +261,7 @@ def _environment(master: str, work: Path) -> dict[str, str | None]:
         "_JAVA_OPTIONS": None,
         "JDK_JAVA_OPTIONS": None,
     }
-    if _is_local(master):
+    if is_local(master):
         environment |= {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_CONF_DIR": str(work / "conf"),
@@ -275,7 +275,8 @@ def _environment(master: str, work: Path) -> dict[str, str | None]:
     return environment
 
 
-def _is_local(master: str) -> bool:
+def is_local(master: str) -> bool:
+    """Whether the workers of a master are processes of this machine."""
     return master == "local" or master.startswith("local[")
 
 

@@ -173,21 +173,30 @@ def judge_one_by_one(
     done: list[Judged] = []
     with judge(limits) as by:
         for run in runs:
-            done.append(_judge_one(by, run, warn, limits))
+            done.append(judge_one(by, run, warn, limits))
             show(len(done))
         return with_pages([*unchanged, *done], None, by, warn)
 
 
-def _judge_one(by: Judge, run: RunDir, warn: Warn, limits: Limits = DEFAULT) -> Judged:
+def judge_one(by: Judge, run: RunDir, warn: Warn, limits: Limits = DEFAULT, engine_name: str = "inline") -> Judged:
+    """Judge a run in a process; its verdict is in its folder then.
+
+    Args:
+        by: the process.
+        run: the run.
+        warn: called with the reason why it has no verdict.
+        limits: of reading it and of each of its checkers.
+        engine_name: who judges, as the verdict says.
+    """
     kept: list[Judgement | Unjudged] = []
-    found = or_unjudged(run.path, lambda: judged(by, _Stored(run.path, limits), found=kept.append))
+    found = or_unjudged(run.path, lambda: judged(by, _Stored(run.path, limits, engine_name), found=kept.append))
     if isinstance(found, Stopped):
         found = stored.unread(run.path, found)
     if isinstance(found, Unjudged):
-        return _warned(_damaged(run, found), warn)
-    keeping = kept[0] if kept else _kept(run, found.verdicts, "inline", None)
+        return _warned(damaged(run, found), warn)
+    keeping = kept[0] if kept else _kept(run, found.verdicts, engine_name, None)
     if isinstance(keeping, Unjudged):
-        return _warned(_damaged(run, keeping), warn)
+        return _warned(damaged(run, keeping), warn)
     return _judged(run, found.verdicts, keeping)
 
 
@@ -206,6 +215,7 @@ class _Stored(Job):
 
     path: Path
     limits: Limits
+    engine_name: str
 
     def open(self, step: Callable[[str], None]) -> Opened | Unjudged:
         _opened_last.clear()
@@ -216,19 +226,20 @@ class _Stored(Job):
         loaded, basis = stored.loaded_on_basis(run, self.limits, step)
         step(f"reading {self.path / 'verdict.json'}")
         run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
-        return _OpenedStored(loaded, basis)
+        return _OpenedStored(loaded, basis, self.engine_name)
 
 
 class _OpenedStored(stored.OpenedRun):
-    def __init__(self, loaded: LoadedRun, basis: Basis | None) -> None:
+    def __init__(self, loaded: LoadedRun, basis: Basis | None, engine_name: str) -> None:
         recorded = engine.Recorded(stored.as_judged(loaded), loaded.telemetry)
         super().__init__(loaded.folder.path, recorded, stored.specs_of(loaded))
         self._loaded = loaded
         self._basis = basis
+        self._engine_name = engine_name
 
     def conclude(self, verdicts: Sequence[Verdict], say: Say) -> None:
         """Write the verdict."""
-        say.found(_kept(self._loaded.folder, verdicts, "inline", self._basis, self._loaded.document))
+        say.found(_kept(self._loaded.folder, verdicts, self._engine_name, self._basis, self._loaded.document))
         _opened_last.append(self._loaded)
 
 
@@ -246,9 +257,9 @@ def _kept(
 
 def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str, basis: Basis | None) -> Judged:
     if isinstance(verdicts, Unjudged):
-        return _damaged(run, verdicts)
+        return damaged(run, verdicts)
     kept = _kept(run, verdicts, by, basis)
-    return _damaged(run, kept) if isinstance(kept, Unjudged) else _judged(run, verdicts, kept)
+    return damaged(run, kept) if isinstance(kept, Unjudged) else _judged(run, verdicts, kept)
 
 
 def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement, before: MadeFrom | None = None) -> Judged:
@@ -264,7 +275,8 @@ def _lost(run: RunDir) -> str | None:
     return None if note is None else f"a part of the history is lost: {note.decode(errors='replace')}"
 
 
-def _damaged(run: RunDir, found: Unjudged) -> Judged:
+def damaged(run: RunDir, found: Unjudged) -> Judged:
+    """What is remembered of a run that cannot be judged."""
     return Judged(run, Outcome.HARNESS_ERROR, f"this run cannot be judged: {found.why}", damaged=True)
 
 
@@ -291,9 +303,18 @@ def unchanged(run: RunDir, limits: Limits) -> Judged | None:
 
 
 def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
+    return judged_before(run, lambda made: stored.is_basis(run, run.read_test(), made, limits))
+
+
+def judged_before(run: RunDir, is_same: Callable[[MadeFrom], bool]) -> Judged | None:
+    """What a run was judged to be, if its verdict has a record, of what is still the same.
+
+    Raises:
+        SplitbrainError: its files cannot be read.
+    """
     judgement = run.read_verdicts()
     made = None if judgement is None else record_of(judgement)
-    if judgement is None or made is None or not stored.is_basis(run, run.read_test(), made, limits):
+    if judgement is None or made is None or not is_same(made):
         return None
     return _judged(run, verdicts_of(judgement), judgement, made)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli.analyzed import print_table, summed
 from splitbrain.results.errors import EngineError, RunNotFoundError, UsageError
 from splitbrain.results.quantities import counted
 
@@ -27,7 +28,7 @@ STARTED: Final = "Spark is up"
 
 @click.command("analyze", cls=parsing.Command)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@options.stored
+@options.stored_anywhere
 @options.engine_of_runs
 @options.limits
 @click.option("--again", is_flag=True, help="Judge also the runs of which nothing has changed since they were judged.")
@@ -50,11 +51,11 @@ def command(
     Of other runs the verdict stands, and counts for the exit code as if it was made now; --again makes it again. A
     verdict that could not be made (a checker broke, or met a limit) is tried again each time.
 
-    A RUN is the path of its folder, its name, the beginning of its name, or "latest". If the controller of a run was
-    killed, the run is recovered first: every operation that was flushed is judged. A damaged run is listed with the
-    file and the cause, and counts as a harness error; the other runs are still judged. So is a run with a checker that
-    breaks, ends its process, or needs more than its limits: what the other checkers found is kept. Runs that are still
-    in progress are listed and skipped.
+    A RUN is the path of its folder, its name, the beginning of its name, or "latest"; or the address of a pushed run.
+    If the controller of a run was killed, the run is recovered first: every operation that was flushed is judged. A
+    damaged run is listed with the file and the cause, and counts as a harness error; the other runs are still judged.
+    So is a run with a checker that breaks, ends its process, or needs more than its limits: what the other checkers
+    found is kept. Runs that are still in progress are listed and skipped.
     """
     if engine == "auto" and options.given(ctx, "master"):
         engine = "spark"
@@ -67,6 +68,11 @@ def command(
     from splitbrain.results.stores import is_run
 
     parsing.refuse_twice("RUN", runs)
+    there = afar.addressed(ctx, store, runs)
+    if there is not None:
+        from splitbrain.harness.cli.analyze_there import analyze
+
+        ctx.exit(analyze(*there, engine, master, checker_time, checker_memory, again=again, as_json=as_json))
     options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
@@ -84,8 +90,8 @@ def command(
     if as_json:
         _print_json(judged)
     else:
-        _print(judged)
-    click.echo(_sum(judged), err=as_json)
+        print_table(judged)
+    click.echo(summed(judged), err=as_json)
     ctx.exit(worst(each.outcome for each in judged).exit_code)
 
 
@@ -97,7 +103,7 @@ def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
         UsageError: a named run is in progress.
     """
     if not references:
-        found = [run for run in store.folders() if _is_over(run)]
+        found = [run for run in store.folders() if is_over(run)]
         if not found:
             raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
         return found
@@ -114,7 +120,7 @@ def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
     return list(named.values())
 
 
-def _is_over(run: RunDir) -> bool:
+def is_over(run: RunDir) -> bool:
     """Whether there is something to judge; if not, a line says so. Damage is found later."""
     standing = _standing(run)
     if standing in ("running", "empty"):
@@ -147,17 +153,6 @@ def _unchanged(runs: list[RunDir], limits: Limits) -> list[Judged]:
             found += [] if known is None else [known]
             steps.reach(number)
     return found
-
-
-def _sum(judged: list[Judged]) -> str:
-    """How many runs were judged, and since when nothing has changed of the others."""
-    since = [each.since for each in judged if each.since is not None]
-    said = f"{counted(len(judged) - len(since), 'run')} judged"
-    return f"{said}, {len(since)} unchanged since {_date(max(since))}" if since else said
-
-
-def _date(iso: str) -> str:
-    return iso.replace("T", " ").replace("+00:00", " UTC")
 
 
 def _judge(
@@ -219,26 +214,6 @@ def _print_json(judged: list[Judged]) -> None:
         document = msgspec.json.format(msgspec.json.encode(found))
         click.echo(f"{document.decode()}{',' if number < len(judged) else ''}")
     click.echo("]")
-
-
-def _print(judged: list[Judged]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from splitbrain.harness.campaigns.words import COLOURS
-    from splitbrain.harness.cli.tables import print_whole
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("outcome", "test", "run", "why"):
-        table.add_column(column, overflow="fold")
-    for each in judged:
-        colour = COLOURS[each.outcome]
-        names = (escape(each.run.test_name), escape(each.run.name), escape(each.said))
-        table.add_row(f"[{colour}]{each.outcome.value}[/]", *names)
-    print_whole(table)
-    for each in judged:
-        for how in each.hot_keys:
-            click.echo(f"{each.run.test_name}/{each.run.name}: {how}")
 
 
 def _warn(line: str) -> None:

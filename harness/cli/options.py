@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ import click
 
 from splitbrain.harness.campaigns.idle import HOST_OPTIONS
 from splitbrain.harness.cli import parsing
-from splitbrain.results import stores
+from splitbrain.results import places, stores
 from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,21 +43,34 @@ def given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
-def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
-    """The option `--store`; `check` gets the folder, and whether the user gave it."""
+def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[F], F]:
+    """The option `--store`.
+
+    Args:
+        check: gets the folder, and whether the user gave it.
+        instead: what to do instead of naming the address of a pushed store, with {address} for it, and {run} for that
+            of a run in it; "" if a command takes one.
+    """
 
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-        folder = Path(value)
-        stores.check_path(value)
-        check(folder, given(ctx, str(parameter.name)))
+        asked = given(ctx, str(parameter.name))
+        if not asked or not places.is_address(value):
+            stores.check_path(str(places.folder_of(value)) if value.strip() else value)
+            folder = places.folder_of(value)
+            check(folder, asked)
+            return value if value == str(folder) or "://" not in value else str(folder)
+        if instead:
+            place = places.place_of(value)
+            advice = instead.format(address=shlex.quote(value), run=place and place.below("test=.../run=..."))
+            raise UsageError(f"--store {place}: this command needs a folder of this machine: {advice}")
         return value
 
     return click.option(
         "--store",
         default=stores.STORE,
         show_default=True,
-        metavar="DIR",
-        help="The folder of stored runs.",
+        metavar="DIR" if instead else "DIR|URL",
+        help="The folder of stored runs." if instead else "The folder of stored runs, or the address of pushed ones.",
         callback=checked,
     )
 
@@ -70,13 +84,21 @@ def _take(folder: Path, asked: bool) -> None:
     """Accept any folder."""
 
 
-store = _store(lambda folder, _: stores.check_writable(folder))
+store = _store(
+    lambda folder, _: stores.check_writable(folder),
+    "record runs in one, then splitbrain push --to {address}",
+)
 """For a command that writes runs: the folder is created if it is missing."""
 
-stored = _store(_refuse_missing)
-"""For a command that reads runs: a folder that is given must exist."""
+_PULL = "splitbrain pull --from {address} brings runs into one"
 
-store_or_none = _store(_take)
+stored = _store(_refuse_missing, _PULL)
+"""For a command that reads runs of this machine: a folder that is given must exist."""
+
+stored_anywhere = _store(_refuse_missing)
+"""For a command that reads runs, also pushed ones."""
+
+store_or_none = _store(_take, "name the run by its address, {run}, and leave --store out")
 """For a command that may read or write runs."""
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 history_format = click.option(

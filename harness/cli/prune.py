@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from splitbrain.harness.cli import options, parsing
+from splitbrain.results.places import is_address
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("prune", cls=parsing.Command)
-@options.stored
+@options.stored_anywhere
 @click.option("--older-than", default=None, metavar="AGE", help="Remove runs that began longer ago: 90m, 12h, 30d, 8w.")
 @click.option(
     "--keep",
@@ -66,6 +67,15 @@ def command(
     from splitbrain.results.stores import check_there
 
     limits = _limits(older_than, keep, max_size, outcome, tests)
+    if is_address(store):
+        from splitbrain.harness.cli.prune_there import prune
+
+        def report(runs: list[Candidate], removed: list[Candidate], problems: list[str]) -> None:
+            _report(runs, removed, problems, dry_run, as_json)
+            _report_what_stays(runs, removed, limits)
+
+        prune(store, limits, report, dry_run=dry_run)
+        return
     where = Store(Path(store))
     check_there(where.root)
     runs = pruning.candidates(where)

@@ -56,6 +56,8 @@ GIVEN: dict[str, list[str]] = {
     "export": ["history.jsonl"],
     "compare": ["metadata-a", "metadata-b"],
     "prune": ["--keep", "1"],
+    "push": ["--to", "file:///nothing/is/here"],
+    "pull": ["latest", "--from", "file:///nothing/is/here"],
     **{f"cluster ctl {each}": ["/x"] for each in ("get", "children", "delete")},
     **{f"cluster ctl {each}": ["/x", "1"] for each in ("put", "create", "update")},
     "cluster ctl cas": ["/x", "1", "2"],
@@ -459,6 +461,24 @@ TABLE: dict[str, Told] = {
             (["compare", "metadata-a", "metadata-b", "--page", "store"], "--page store is a folder"),
             (["compare", "metadata-a", "metadata-b", "--page", "/dev/null"], "--page /dev/null is no plain file"),
         ],
+        "--json": "the answer is another",
+    },
+    "push": {
+        "runs": [(["push", "latest", "latest", "--to", "file:///x"], "RUN latest is given twice")],
+        "--to": [
+            (["push", "--to", "store"], "--to 'store' is no address"),
+            (["push", "--to", "s3://b?endpoint=x"], "there is no option 'endpoint'"),
+        ],
+        "--store": [(["push", RUN, "--store", "store", "--to", "file:///x"], "each run is given as a folder")],
+        "--json": "the answer is another",
+    },
+    "pull": {
+        "runs": [(["pull", "latest", "latest", "--from", "file:///x"], "RUN latest is given twice")],
+        "--from": [
+            (["pull", "latest", "--from", "store"], "--from 'store' is no address"),
+            (["pull", "latest", "--from", "file:///nothing/is/here"], "there is no run in the store file:///nothing"),
+        ],
+        "--store": "runs come into it",
         "--json": "the answer is another",
     },
     "prune": {
