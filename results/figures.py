@@ -166,7 +166,7 @@ def figures_of(run: RunDir) -> Figures:
         HistoryFormatError: a file of it is damaged.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    return stored_figures(run.path) or _computed(load(run), run.read_verdicts())
+    return stored_figures(run.path) or computed_figures(load(run), run.read_verdicts())
 
 
 def stored_figures(run_dir: Path) -> Figures | None:
@@ -180,13 +180,23 @@ def stored_figures(run_dir: Path) -> Figures | None:
 
 def write_figures(run: LoadedRun, judgement: Judgement | None) -> Figures:
     """Write figures.json of a run, and return them."""
-    found = _computed(run, judgement)
-    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    replace_file(run.folder.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
+    found = computed_figures(run, judgement)
+    keep_figures(run.folder, found)
     return found
 
 
-def _computed(run: LoadedRun, judgement: Judgement | None) -> Figures:
+def keep_figures(run: RunDir, found: Figures) -> None:
+    """Write figures.json of a run whose figures are known."""
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    replace_file(run.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
+
+
+def computed_figures(run: LoadedRun, judgement: Judgement | None) -> Figures:
+    """The figures of a loaded run, by its verdicts; whatever its figures.json says.
+
+    Raises:
+        HistoryFormatError: the ops of a process do not alternate.
+    """
     verdicts = judgement.verdicts if judgement is not None else ()
     nodes = [str(node) for node in run.document.get("nodes", ())]
     return figures(run.history, run.telemetry, verdicts, nodes, run.marks)
