@@ -1,4 +1,4 @@
-"""What the executors of a cluster need and may lack, in one archive: our package, what it imports, and modules of yours.
+"""What executors of a cluster need and may lack, in one archive: our package, what it imports, and modules of yours.
 
 Spark unpacks an archive into the folder in which an executor works, before its Python starts. A folder, not a zip to
 import from: compiled libraries cannot be imported from a zip, and the digest of the code that judges is of files.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from splitbrain.results.report import REPORT, rendered
 from splitbrain.results.report.overlays import Overlays, overlays
 from splitbrain.results.site import pages
 from splitbrain.results.site.beneath import Entry, entries, is_name
-from splitbrain.results.site.files import LISTED_MAX, archive_response, file_response
+from splitbrain.results.site.files import LISTED_MAX, archive_response, attachment, file_response
 from splitbrain.results.site.matrix import matrix
 from splitbrain.results.site.messages import STORED_PAGE, Request, Response, json_response
 from splitbrain.results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
@@ -130,25 +131,27 @@ class Site:
                 return _page(pages.run_page(row, _before(rows, row), subject, files, SHOWN_MAX))
             case (_, test, run, "files", *parts):
                 download = request.query.get("download", "") == "1"
-                if parts == [REPORT] and (page := self._page_on_demand(test, run)) is not None:
+                if parts == [REPORT] and (page := self._page_on_demand(test, run, download)) is not None:
                     return page
                 return file_response(self.root, _folder(test, run), parts, download=download)
             case _:
                 raise _no_page(request)
 
-    def _page_on_demand(self, test: str, run: str) -> Response | None:
+    def _page_on_demand(self, test: str, run: str, download: bool) -> Response | None:
         """The page of a run that has none, made for this answer and not kept: a store is read-only here.
 
         None for a run that has one, and for one of which nothing can be shown.
         """
         path = self.root.joinpath(*_folder(test, run))
-        if (path / REPORT).exists() or self._row(self.index.rows(), test, run).state == "damaged":
+        if os.path.lexists(path / REPORT) or self._row(self.index.rows(), test, run).state == "damaged":
             return None
         refuse_links(path)
         with self._rendering:  # one at a time: the page of a long run takes memory
             html = rendered(path)
         refuse_links(path)  # as for its figures
         headers = {"Content-Security-Policy": STORED_PAGE}
+        if download:
+            headers["Content-Disposition"] = attachment(REPORT)
         return Response(body=html.encode("utf-8", "backslashreplace"), headers=headers)
 
     def _archive(self, request: Request) -> Response:
