@@ -21,7 +21,7 @@ from splitbrain.results.arrivals import arrivals
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.availability import availability
 from splitbrain.results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
-from splitbrain.results.counts import run_counts
+from splitbrain.results.counts import total_counts
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun, load
@@ -124,7 +124,7 @@ def figures(
         HistoryFormatError: the ops of a process do not alternate.
     """
     calls, events = client_calls(history), run_events(history)
-    counts = run_counts(calls, events)
+    counts = total_counts(calls, events)
     judged = _part(_of(verdicts, "quorum-progress"), "figures")
     told_load = _part(_part(_of(verdicts, "stats"), "figures"), "load") or counts["load"] or {}
     answered = _Answered(calls, nodes)
