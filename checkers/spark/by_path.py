@@ -22,18 +22,23 @@ import pyarrow as pa
 
 from splitbrain.checkers import engine, stored
 from splitbrain.checkers.isolation.confined import Done, Say, Stopped
-from splitbrain.checkers.isolation.judging import Job, Judge, Judged, Opened, called, judged, lasting
+from splitbrain.checkers.isolation.judging import Job, Judge, Opened, called, judged, lasting
+from splitbrain.checkers.isolation.judging import Judged as OfJob
 from splitbrain.checkers.isolation.limits import Limits
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark.hot_keys import Sizes
-from splitbrain.checkers.spark.jobs import collect
+from splitbrain.checkers.spark.jobs import collect, lacks_packages
 from splitbrain.checkers.spark.runs import BY_KEY, wants
 from splitbrain.checkers.stored import OpenedRun, Ready, Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, PLAIN_MOPS, TELEMETRY_SCHEMA, read_parquet_head
-from splitbrain.results.errors import EngineError, UsageError
+from splitbrain.results.errors import EngineError, SplitbrainError, UsageError
+from splitbrain.results.figures import Figures, computed_figures
+from splitbrain.results.loaded import LoadedRun
+from splitbrain.results.madefrom import Basis
 from splitbrain.results.soundness import check_history_file, check_telemetry_file
-from splitbrain.results.store import RunDir
+from splitbrain.results.store import Judgement, RunDir, plain_verdict
+from splitbrain.results.summarized import SummarizedHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +64,8 @@ _UNJUDGED: Final = -1
 """`text` says why no checker could judge the run."""
 _LARGE: Final = -2
 """The run is sound: its numbers of `rows` of history and of `telemetry`; `text` is what `Large.broken` is, as JSON."""
+_BESIDE: Final = -3
+"""`text` is the `Beside` of a judged run, as JSON."""
 
 _TASKS_PER_CORE: Final = 4
 
@@ -79,10 +86,41 @@ class Large(msgspec.Struct, frozen=True):
     broken: dict[int, bytes] = {}
 
 
-Found: TypeAlias = list[Verdict] | Unjudged | Large
+class Beside(msgspec.Struct, frozen=True):
+    """What a worker says of a run beside its verdicts, since it has the run open.
+
+    Attributes:
+        basis: what the verdicts were made from; None if a file cannot be read.
+        figures: of the run; None if they cannot be computed.
+    """
+
+    basis: Basis | None = None
+    figures: Figures | None = None
 
 
-def judge_by_path(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limits: Limits, here: Judge) -> list[Found]:
+class Judged(msgspec.Struct, frozen=True):
+    """A run that was judged.
+
+    Attributes:
+        verdicts: one per checker.
+        beside: what was found beside them; None of a run that went through Spark's tables.
+    """
+
+    verdicts: list[Verdict]
+    beside: Beside | None = None
+
+
+Found: TypeAlias = Judged | Unjudged | Large
+
+
+def judge_by_path(
+    spark: SparkSession,
+    paths: Sequence[Path],
+    sizes: Sizes,
+    limits: Limits,
+    here: Judge,
+    given_up: Callable[[], bool] = lambda: False,
+) -> list[Found]:
     """What became of each run: one verdict per checker, why there is none, or that it is too large.
 
     A worker that dies takes its job along, so the runs of a failed job are judged again in halves: what cannot be
@@ -94,13 +132,14 @@ def judge_by_path(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limi
         sizes: up to which size a run is judged by one worker.
         limits: of each step.
         here: finishes runs in a process on this machine: workers need not write where the store is.
+        given_up: whether a job that failed was ended from here, and is not tried again.
 
     Raises:
         EngineError: Spark itself failed.
     """
     unfinished = [finished(here, path) for path in paths]
     able = [path for path, problem in zip(paths, unfinished, strict=True) if problem is None]
-    found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes, limits), not_judged))
+    found = iter(apart(spark, able, lambda some: _judge(spark, some, sizes, limits), not_judged, given_up))
     return [next(found) if problem is None else problem for problem in unfinished]
 
 
@@ -121,6 +160,7 @@ def apart(
     items: Sequence[T],
     judge: Callable[[Sequence[T]], list[R]],
     failed: Callable[[T, EngineError], R],
+    given_up: Callable[[], bool] = lambda: False,
 ) -> list[R]:
     """What `judge` answers on runs; a run with which it fails fails alone, and `failed` says what that comes to.
 
@@ -132,12 +172,13 @@ def apart(
     try:
         return judge(items)
     except EngineError as error:
-        if not _works(spark):
+        if given_up() or lacks_packages(error) or not _works(spark):
             raise
         if len(items) == 1:
             return [failed(items[0], error)]
     half = len(items) // 2
-    return [*apart(spark, items[:half], judge, failed), *apart(spark, items[half:], judge, failed)]
+    parts = (items[:half], items[half:])
+    return [found for part in parts for found in apart(spark, part, judge, failed, given_up)]
 
 
 def not_judged(path: Path, error: EngineError) -> Found:
@@ -158,13 +199,15 @@ def _judge(spark: SparkSession, paths: Sequence[Path], sizes: Sizes, limits: Lim
     answer = partial(_answer, [str(paths[place].absolute()) for place in dealt], sizes, limits)
     rows: list[Any] = collect(spark.range(0, len(paths), 1, tasks).mapInArrow(answer, _ROWS), len(paths))
     verdicts: list[list[Verdict]] = [[] for _ in paths]
-    found: list[Found] = [*verdicts]
+    found: list[Found] = [Judged(each) for each in verdicts]
     for row in sorted(rows, key=lambda row: row["position"]):
         place = dealt[int(row["place"])]
         if row["position"] == _UNJUDGED:
             found[place] = Unjudged(row["text"])
         elif row["position"] == _LARGE:
             found[place] = Large(row["rows"], row["telemetry"], msgspec.json.decode(row["text"], type=dict[int, bytes]))
+        elif row["position"] == _BESIDE:
+            found[place] = Judged(verdicts[place], msgspec.json.decode(row["text"], type=Beside))
         else:
             verdicts[place].append(engine.decode(row["text"]))
     return found
@@ -201,24 +244,24 @@ def _answer(paths: list[str], sizes: Sizes, limits: Limits, batches: Iterator[An
         places: list[int] = batch.column(0).to_pylist()
         for place in places:
             path = Path(paths[place])
-            rows = _rows(place, or_unjudged(path, partial(look, lasting(limits), path, sizes)))
+            rows = _rows(place, or_unjudged(path, partial(look, lasting(limits), path, sizes, limits)))
             columns = [list(column) for column in zip(*rows, strict=True)]
             if rows:
                 yield from pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), _SCHEMA).to_batches()
 
 
-def look(by: Judge, path: Path, sizes: Sizes) -> Found:
+def look(by: Judge, path: Path, sizes: Sizes, limits: Limits) -> Found:
     """What became of a run, which this process judges if it is no larger than that."""
-    found = _in_order(path, judged(by, _Run(path, sizes)))
+    found = _in_order(path, judged(by, _Run(path, sizes, limits)))
     if found is not _TOO_LARGE:
         return found
     survey = judged(by, _Survey(path))
-    if not isinstance(survey, Judged):
+    if not isinstance(survey, OfJob):
         return _in_order(path, survey)
     if survey.problem is not None:
         return Unjudged(f"{path}: the process that was reading its files {survey.problem}")
     if survey.concluded is None:  # one group, and so one worker's, in any case
-        return _in_order(path, judged(by, _Run(path, None)))
+        return _in_order(path, judged(by, _Run(path, None, limits)))
     if isinstance(survey.concluded, Unjudged):
         return survey.concluded
     broken = {place: engine.encode(each) for place, each in enumerate(survey.verdicts) if each.valid != "true"}
@@ -230,8 +273,8 @@ _TOO_LARGE: Final = Large(0, 0)
 
 def _in_order(path: Path, found: Any) -> Any:
     """The verdicts of a job; or that it found a run too large; or why there are none."""
-    if isinstance(found, Judged):
-        return found.verdicts
+    if isinstance(found, OfJob):
+        return Judged(found.verdicts, found.concluded or Beside())
     if isinstance(found, Stopped):
         return stored.unread(path, found)
     return _TOO_LARGE if isinstance(found, Large) else found
@@ -243,6 +286,7 @@ class _Run(Job):
 
     path: Path
     sizes: Sizes | None
+    limits: Limits
 
     def open(self, step: Callable[[str], None]) -> OpenedRun | Large | Unjudged:
         return or_unjudged(self.path, partial(self._opened, step))
@@ -250,8 +294,53 @@ class _Run(Job):
     def _opened(self, step: Callable[[str], None]) -> OpenedRun | Large:
         each, sizes = stored.ready(self.path, step), self.sizes
         if sizes is None or (each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows):
-            return OpenedRun(self.path, stored.recorded(each, step), each.specs)
+            document = each.run.read_test()
+            step(f"reading all files of {self.path}")
+            basis = stored.basis_of(each.run, self.limits, document)
+            step(f"reading {each.run.history_path}")
+            history = stored.by_summary(each.run, each.specs) or each.run.history()
+            step(f"reading {each.run.telemetry_path}")
+            return _OpenedBeside(each, document, basis, history, each.run.telemetry())
         return Large(each.rows, each.telemetry)
+
+
+class _OpenedBeside(OpenedRun):
+    """A run of which is also told what is known of it while it is open."""
+
+    def __init__(
+        self,
+        each: Ready,
+        document: dict[str, Any],
+        basis: Basis | None,
+        history: pa.Table | SummarizedHistory,
+        telemetry: pa.Table,
+    ) -> None:
+        super().__init__(each.run.path, engine.Recorded(history, telemetry), each.specs)
+        self._run = each.run
+        self._document = document
+        self._basis = basis
+        self._history = history
+        self._telemetry = telemetry
+
+    def conclude(self, verdicts: Sequence[Verdict], say: Say) -> Beside:
+        return Beside(self._basis, self._figures(verdicts))
+
+    def _figures(self, verdicts: Sequence[Verdict]) -> Figures | None:
+        """The figures of the run; None where its ops or its marks cannot be counted: no verdict hangs on them."""
+        history = self._history
+        plain = [plain_verdict(verdict) for verdict in verdicts]
+        kept = Judgement(outcome="", engine="spark", harness_error=None, verdicts=plain)
+        try:
+            run = LoadedRun(
+                folder=self._run,
+                document=self._document,
+                history=(history if isinstance(history, pa.Table) else history.frame).combine_chunks(),
+                telemetry=self._telemetry,
+                marks=self._run.read_marks(),
+            )
+            return computed_figures(run, kept)
+        except SplitbrainError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -313,4 +402,9 @@ def _rows(place: int, found: Found) -> list[_Row]:
         return [(place, _UNJUDGED, found.why.encode(errors="backslashreplace").decode(), None, None)]
     if isinstance(found, Large):
         return [(place, _LARGE, msgspec.json.encode(found.broken).decode(), found.rows, found.telemetry)]
-    return [(place, position, engine.encode(verdict).decode(), None, None) for position, verdict in enumerate(found)]
+    rows: list[_Row] = [
+        (place, position, engine.encode(verdict).decode(), None, None)
+        for position, verdict in enumerate(found.verdicts)
+    ]
+    beside = msgspec.json.encode(found.beside or Beside()).decode()
+    return [*rows, (place, _BESIDE, beside, None, None)]

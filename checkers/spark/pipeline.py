@@ -21,11 +21,12 @@ import pyarrow as pa
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.isolation.confined import Stopped
-from splitbrain.checkers.isolation.judging import Job, Judge, Judged, Opened, judge, judged, lasting
+from splitbrain.checkers.isolation.judging import Job, Judge, Opened, judge, judged, lasting
+from splitbrain.checkers.isolation.judging import Judged as OfJob
 from splitbrain.checkers.isolation.limits import PER_CORE, Limits
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark import hot_keys
-from splitbrain.checkers.spark.by_path import Found, Large, apart, judge_by_path, not_judged
+from splitbrain.checkers.spark.by_path import Found, Judged, Large, apart, judge_by_path, not_judged
 from splitbrain.checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
 from splitbrain.checkers.spark.hot_keys import Sizes, Split, Where
 from splitbrain.checkers.spark.jobs import collect, tasks_for
@@ -68,21 +69,34 @@ def judge_runs(
     for path, found in judge_apart(spark, runs, sizes=sizes, limits=limits).items():
         if isinstance(found, Unjudged):
             raise DamagedRunError(found.why)
-        judged[path] = found
+        judged[path] = found.verdicts
     return judged
 
 
 def judge_apart(
-    spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None, limits: Limits = PER_CORE
-) -> dict[Path, list[Verdict] | Unjudged]:
+    spark: SparkSession,
+    runs: Iterable[Path],
+    *,
+    sizes: Sizes | None = None,
+    limits: Limits = PER_CORE,
+    given_up: Callable[[], bool] = lambda: False,
+) -> dict[Path, Judged | Unjudged]:
     """The same for runs of which some may be damaged: those get no verdict, and keep no other from its own.
+
+    Several threads may do so with one session at once.
+
+    Args:
+        spark: the session.
+        runs: the folders of the runs.
+        sizes, limits: as above.
+        given_up: whether a job that failed was ended from here, and is not tried again.
 
     Raises:
         EngineError: Spark failed.
     """
     paths, sizes = list(runs), sizes or Sizes()
     with judge(limits) as here:
-        found = dict(zip(paths, judge_by_path(spark, paths, sizes, limits, here), strict=True))
+        found = dict(zip(paths, judge_by_path(spark, paths, sizes, limits, here, given_up), strict=True))
         large: dict[Path, Ready] = {}
         for path, each in found.items():
             if isinstance(each, Large):
@@ -92,7 +106,9 @@ def judge_apart(
                 else:
                     large[path] = ready
         task = _Large(spark, sizes, limits, here)
-        judged_large = apart(spark, list(large), lambda some: task.judge([large[path] for path in some]), not_judged)
+        judged_large = apart(
+            spark, list(large), lambda some: task.judge([large[path] for path in some]), not_judged, given_up
+        )
     found.update(zip(large, judged_large, strict=True))
     return {path: each for path, each in found.items() if not isinstance(each, Large)}
 
@@ -122,7 +138,8 @@ class _Large:
         splits = hot_keys.split(self.spark, runs, self.sizes, self.limits)
         groups = _judge_groups(self.spark, runs, splits, self.limits)
         merged = [self._merged(each, place, groups.get(place, {}), splits) for place, each in enumerate(runs)]
-        return [*with_weaker_models(self.spark, runs, merged, self.limits)]
+        told = with_weaker_models(self.spark, runs, merged, self.limits)
+        return [each if isinstance(each, Unjudged) else Judged(each) for each in told]
 
     def _merged(
         self, each: Ready, place: int, parts: Mapping[int, list[Verdict]], splits: Mapping[Where, Split]
@@ -134,7 +151,7 @@ class _Large:
             _splits_of(splits, place),
         )
         found = or_unjudged(each.run.path, lambda: judged(self.here, job))
-        if isinstance(found, Judged):
+        if isinstance(found, OfJob):
             return found.verdicts
         return unread(each.run.path, found) if isinstance(found, Stopped) else found
 

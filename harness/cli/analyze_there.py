@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from splitbrain.harness.cli import afar, options
-from splitbrain.harness.cli.analyzed import print_table, summed
+from splitbrain.harness.cli.analyzed import print_run, print_sums, print_table, summed
 from splitbrain.results.errors import EngineError
 from splitbrain.results.quantities import counted
 
@@ -27,6 +27,7 @@ def analyze(
     references: Sequence[str],
     engine: str,
     master: str,
+    conf: Mapping[str, str],
     checker_time: float | None,
     checker_memory: int | None,
     *,
@@ -41,6 +42,7 @@ def analyze(
     from splitbrain.checkers.verdict import worst
     from splitbrain.harness.campaigns.rejudging import advising_on_interrupt
 
+    began_s = time.monotonic()
     given = [*references, *(["--again"] if again else [])]
     with (
         advising_on_interrupt(shlex.join(["splitbrain", "analyze", "--store", address, *given])),
@@ -54,10 +56,13 @@ def analyze(
         rest = [run for run in runs if run not in known]
         by = options.engine_for(engine, len(rest)) if rest else "inline"
         limits = options.limits_of(checker_time, checker_memory, at_once=1 if by == "inline" else 0)
-        found = _judge(copies, rest, by, master, limits, may_fall_back=engine == "auto", keep=as_json)
+        found = _judge(copies, rest, by, master, conf, limits, may_fall_back=engine == "auto", keep=as_json)
         judged = known | dict(zip(rest, found, strict=True))
         if as_json:
-            _print_json(copies, [(run, judged[run]) for run in runs])
+            for run in runs:
+                there = copies.store.place.below(run.folder)
+                print_run(judged[run], {"run": there, "report": f"{there}/report.html"})
+            print_sums([judged[run] for run in runs], time.monotonic() - began_s)
     in_order = [judged[run] for run in runs]
     if not as_json:
         print_table(in_order)
@@ -87,6 +92,7 @@ def _judge(
     runs: list[RemoteRun],
     engine: str,
     master: str,
+    conf: Mapping[str, str],
     limits: Limits,
     *,
     may_fall_back: bool,
@@ -109,7 +115,7 @@ def _judge(
             with steps.aside():
                 click.echo(f"starting Spark ({master}) for {counted(len(runs), 'run')}", err=True)
             try:
-                spark = stack.enter_context(session(master))
+                spark = stack.enter_context(session(master, options=conf))
             except EngineError as error:
                 if not may_fall_back:
                     raise
@@ -119,21 +125,6 @@ def _judge(
                 sizes = Sizes() if is_local(master) else None
                 return judge_there_with_spark(copies, runs, spark, steps.reach, _warn, limits, sizes, keep=keep)
         return judge_there_one_by_one(copies, runs, steps.reach, _warn, limits, keep=keep)
-
-
-def _print_json(copies: Copies, judged: Sequence[tuple[RemoteRun, Judged]]) -> None:
-    """Print an array with a document per run, one at a time."""
-    from splitbrain.harness.campaigns.judging import damaged_document, stored_document
-
-    click.echo("[")
-    for number, (run, each) in enumerate(judged, 1):
-        copy, there = copies.of(run), copies.store.place.below(run.folder)
-        found: dict[str, Any] = damaged_document(copy, each.said) if each.damaged else stored_document(copy)
-        found |= {"run": there, "report": f"{there}/report.html"}
-        found |= {"judged": each.since is None, "unchanged_since": each.since}
-        document = msgspec.json.format(msgspec.json.encode(found))
-        click.echo(f"{document.decode()}{',' if number < len(judged) else ''}")
-    click.echo("]")
 
 
 def _warn(line: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -120,6 +120,31 @@ independent = click.option(
     "them are pairs, reads included.",
 )
 _master = click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master.")
+
+
+def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Spark's properties, from `KEY=VALUE` each."""
+    found: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise UsageError(f"--conf {text!r} is no property of Spark: give spark.NAME=VALUE.")
+        if key in found:
+            raise UsageError(f"--conf {key} is given twice: give it once.")
+        if key == "spark.master":
+            raise UsageError(f"--conf {text}: give it as --master {value}.")
+        found[key] = value
+    return found
+
+
+conf = click.option(
+    "--conf",
+    multiple=True,
+    callback=_properties,
+    metavar="KEY=VALUE",
+    help="A property of Spark, such as spark.executor.memory=4g or spark.archives=packed.tar.gz#splitbrain; any number "
+    "of times.",
+)
 engine = _apply(
     [
         click.option(
@@ -142,6 +167,7 @@ engine_of_runs = _apply(
             "on, or with --master.",
         ),
         _master,
+        conf,
     ]
 )
 """The same for a command that judges any number of runs."""
@@ -212,6 +238,16 @@ def check_master(ctx: click.Context, engine: str, master: str) -> None:
         check_installed()
     elif given(ctx, "master"):
         raise UsageError(f"--master is for Spark, and the engine is {engine}: add --engine spark, or remove --master.")
+
+
+def check_conf(engine: str, conf: Mapping[str, str]) -> None:
+    """Refuse properties of Spark for another engine.
+
+    Raises:
+        UsageError: some were given.
+    """
+    if conf and engine == "inline":
+        raise UsageError("--conf is for Spark, and the engine is inline: add --engine spark, or remove --conf.")
 
 
 def check_hosts(ctx: click.Context, why: str) -> None:

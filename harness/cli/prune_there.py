@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
-
-import click
 
 from splitbrain.results.errors import (
     HarnessError,
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 def prune(
     address: str,
     limits: Limits,
-    report: Callable[[list[Candidate], list[Candidate], list[str]], None],
+    report: Callable[[list[Candidate], list[Candidate], list[str], Mapping[str, str]], None],
     *,
     dry_run: bool,
 ) -> None:
@@ -33,7 +31,8 @@ def prune(
     Args:
         address: of the store.
         limits: what may go.
-        report: called with all runs, those that were removed, and why others could not be.
+        report: called with all runs, those that were removed, why others could not be, and what refers to those that
+            stay because of that.
         dry_run: whether nothing is to be removed.
 
     Raises:
@@ -53,8 +52,6 @@ def prune(
     runs = of_all(lambda run: there.candidate(store, run), list(by_path.values()))
     going = {each.path for each in pruning.choose(runs, limits, time.time())}
     kept = there.referred_by_others(store, by_path, going)
-    for path, by in sorted(kept.items()):
-        click.echo(f"{path} stays: {by} was derived from it", err=True)
     removed: list[Candidate] = []
     problems: list[str] = []
     chosen = [run for run in runs if run.path in going and run.path not in kept]
@@ -70,6 +67,6 @@ def prune(
             removed.append(run)
     if not dry_run:
         there.remove_leftovers(store)
-    report(runs, removed, problems)
+    report(runs, removed, problems, kept)
     if problems:
         raise HarnessError(f"{len(problems)} of {counted(len(chosen), 'run')} could not be removed: {problems[0]}")
