@@ -85,6 +85,7 @@ def can_be_taken_apart(path: Path) -> bool:
     names = ["index", "process", "type", "f", "mops.list.element.f"]
     if "mops" not in read_parquet_head(path).schema.names:
         return False
+    batch: Any
     for batch in parquet_batches(path, rows.BATCH_ROWS, columns=names, texts=["type", "f"]):
         if not np.array_equal(numbers(batch.column("index")), np.arange(at, at + batch.num_rows)):
             return False

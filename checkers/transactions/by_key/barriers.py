@@ -45,7 +45,9 @@ def barrier_rows(first: int, end: int, index: Ints, role: Ints, txn: Ints, time:
     chain = np.concatenate([[first], index[new], [] if last else [end]]).astype(np.int64)
     if first == 0:
         chain = chain[1:]
-    done_rows = edge_rows(txn[done], barrier(after[done]), _all(REALTIME, done), time[done], time_of_barrier(after[done]))
+    done_rows = edge_rows(
+        txn[done], barrier(after[done]), _all(REALTIME, done), time[done], time_of_barrier(after[done])
+    )
     begun_rows = edge_rows(
         barrier(before[begun]), txn[begun], _all(LINK, begun), time_of_barrier(before[begun]), time[begun]
     )

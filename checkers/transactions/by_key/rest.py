@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -105,6 +105,7 @@ def _read(batches: Iterable[pa.RecordBatch]) -> tuple[Ints, Ints, np.ndarray[tup
                                                       list[Versions]]:  # fmt: skip
     sources, targets, kinds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)]
     keys: list[Versions] = []
+    batch: Any
     for batch in batches:
         kind = numbers(batch.column("kind"))
         for row in np.flatnonzero(kind == KEYS).tolist():

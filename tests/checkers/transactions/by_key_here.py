@@ -11,10 +11,11 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -30,6 +31,7 @@ from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import to_table, write_parquet
 from splitbrain.results.columns import array, numbers
 from splitbrain.results.formats.rows import knows_realtime
+from splitbrain.results.history import Mop, Op, OpType
 from tests.checkers.transactions.brute_force import ops_of, random_history
 
 BUCKETS = 3
@@ -50,7 +52,9 @@ def differences(ours: Verdict, whole: Verdict) -> list[str]:
     found += [name for name in COMPARED if ours.evidence.get(name) != whole.evidence.get(name)]
     found += [name for name, count in whole.figures.items() if ours.figures.get(name) != count and name != "edges"]
     ours_named, whole_named = ours.evidence.get("anomalies", {}), whole.evidence.get("anomalies", {})
-    if {name: len(each) for name, each in ours_named.items()} != {name: len(each) for name, each in whole_named.items()}:
+    if {name: len(each) for name, each in ours_named.items()} != {
+        name: len(each) for name, each in whole_named.items()
+    }:
         found.append("witnesses")
     return found
 
@@ -73,7 +77,9 @@ class _Here:
         mops = self._mops()
         groups = {n: mops.filter(array(numbers(mops.column("bucket")) == n)) for n in range(BUCKETS)}
         groups = {number: table for number, table in groups.items() if table.num_rows}
-        proven = np.concatenate([np.zeros(0, np.int64), *(parts.proven_in(self._how, each) for each in groups.values())])
+        proven = np.concatenate(
+            [np.zeros(0, np.int64), *(parts.proven_in(self._how, each) for each in groups.values())]
+        )
         found = [parts.part_rows(self._how, number, table, proven) for number, table in groups.items()]
         by_data = pa.concat_tables([edges.EDGES.empty_table(), *found])
         kind = numbers(by_data.column("kind"))
@@ -82,7 +88,9 @@ class _Here:
         order = self._order(proven)
         graph = pa.concat_tables([by_data.filter(array(kind >= 0)), order])
         saturates = self._how.derives and note.open_count > 0
-        left = pa.concat_tables([by_data.filter(array(kind == edges.KEYS)), graph]) if saturates else self._trimmed(graph)
+        left = (
+            pa.concat_tables([by_data.filter(array(kind == edges.KEYS)), graph]) if saturates else self._trimmed(graph)
+        )
         result = rest.search_rest(left.to_batches(), self._tag) if left.num_rows else rest.Rest({}, (), 0)
         judged = concluding.Found(
             self._how, self._expected, note, result, graph.num_rows, len(self._invoked), self._lacks_realtime
@@ -99,8 +107,8 @@ class _Here:
         found = [rows.MOPS.empty_table()]
         for begin in range(0, self._history.num_rows, self._piece):
             mine = (self._row >= begin) & (self._row < begin + self._piece)
-            columns = (self._row, self._invoked, self._completed, self._process.astype(np.int64), self._status)
-            called = rows.Called(*(each[mine] for each in columns))
+            columns = (self._row, self._invoked, self._completed, self._process.astype(np.int64))
+            called = rows.Called(*(each[mine] for each in columns), status=self._status[mine])
             end = min(begin + self._piece, self._history.num_rows)
             found.append(rows.mop_rows(self._path, begin, end, called, BUCKETS))
         return pa.concat_tables(found)
@@ -169,6 +177,74 @@ def random_cases(seed: int, count: int) -> Iterator[tuple[str, pa.Table, Workloa
         workload: Workload = rng.choice(("list-append", "rw-register"))
         transactions = random_history(rng, workload)
         yield f"{seed}/{number}", to_table(ops_of(transactions)), workload, rng.choice(models)
+
+
+PLANTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "G1a": ("fail: a x 1", "ok: r x 1"),
+        "dirty-update": ("fail: a x 1", "ok: a x 2", "ok: r x 1,2"),
+        "G1b": ("ok: a x 1; a x 2", "ok: r x 1"),
+        "lost-update": ("ok: r x ; a x 1", "ok: r x ; a x 2", "ok: r x 1,2"),
+        "incompatible-order": ("ok: a x 1", "ok: a x 2", "ok: r x 1,2", "ok: r x 2,1"),
+        "duplicate-elements": ("ok: a x 1", "ok: r x 1,1"),
+        "garbage-read": ("ok: a x 1", "ok: r x 9"),
+        "internal": ("ok: a x 1; r x ",),
+        "future-read": ("ok: r x 1; a x 1",),
+        "G0": ("ok: a x 1; a y 1", "ok: a x 2; a y 2", "ok: r x 1,2; r y 2,1"),
+        "G1c": ("ok: a x 1; r y 1", "ok: a y 1; r x 1"),
+        "G-single-item": ("ok: r x ; r y 1", "ok: a x 1; a y 1", "ok: r x 1"),
+        "G2-item": ("ok: r x ; a y 1", "ok: r y ; a x 1", "ok: r x 1; r y 1"),
+        "proven by another key": ("info: a x 1; a y 1", "ok: r x 1; r y ", "ok: r y "),
+        "unseen": ("ok: r x ; a x 1", "ok: a x 2", "ok: a x 3; r y ", "ok: a y 1; r x "),
+    }
+)
+"""An anomaly of each kind: transactions of which each sees what it says; a register shows the last of a list."""
+
+
+def planted(workload: Workload) -> Iterator[list[Op]]:
+    """Small histories with an anomaly each, once one transaction after the other, once all at the same time."""
+    for transactions in PLANTED.values():
+        for at_once in (False, True):
+            asked, found = list[Op](), list[Op]()
+            for process, words in enumerate(transactions):
+                ended, mops = words.split(": ")
+                done = tuple(_planted(each, workload) for each in mops.split("; "))
+                wanted = tuple(Mop(each.f, each.key, None if each.f == "r" else each.value) for each in done)
+                asked.append(Op(process=process, type="invoke", f="txn", mops=wanted))
+                kept = done if ended == "ok" else wanted
+                found.append(Op(process=process, type=cast(OpType, ended), f="txn", mops=kept))
+            pairs = zip(asked, found, strict=True)
+            yield [*asked, *found] if at_once else [op for pair in pairs for op in pair]
+
+
+def _planted(words: str, workload: Workload) -> Mop:
+    f, key, values = words.split(" ")
+    numbers = tuple(int(each) for each in values.split(",") if each)
+    if f == "a":
+        return Mop("append" if workload == "list-append" else "w", key, numbers[0])
+    if workload == "list-append":
+        return Mop("r", key, values=numbers)
+    return Mop("r", key, numbers[-1] if numbers else None)
+
+
+def combined(seed: int, workload: Workload, count: int) -> pa.Table:
+    """One history of many small ones, one after the other, each with keys and processes of its own.
+
+    They are all that are `planted`, and that many random ones.
+    """
+    rng = random.Random(seed)
+    ops: list[Op] = []
+    small = [*planted(workload), *(ops_of(random_history(rng, workload)) for _ in range(count))]
+    rng.shuffle(small)
+    for number, history in enumerate(small):
+        for op in history:
+            mops = tuple(msgspec.structs.replace(mop, key=f"{number}-{mop.key}") for mop in op.mops or ())
+            ops.append(
+                msgspec.structs.replace(
+                    op, process=op.process + 10 * number, mops=mops, index=len(ops), time=len(ops)
+                )
+            )
+    return to_table(ops)
 
 
 def differs(history: pa.Table, workload: Workload, model: str, piece: int, **assumed: Any) -> list[str]:
