@@ -240,9 +240,7 @@ def combined(seed: int, workload: Workload, count: int) -> pa.Table:
         for op in history:
             mops = tuple(msgspec.structs.replace(mop, key=f"{number}-{mop.key}") for mop in op.mops or ())
             ops.append(
-                msgspec.structs.replace(
-                    op, process=op.process + 10 * number, mops=mops, index=len(ops), time=len(ops)
-                )
+                msgspec.structs.replace(op, process=op.process + 10 * number, mops=mops, index=len(ops), time=len(ops))
             )
     return to_table(ops)
 

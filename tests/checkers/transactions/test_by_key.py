@@ -185,7 +185,7 @@ def _reached(edges: set[tuple[int, int]], begin: int) -> set[int]:
     return met
 
 
-# --- which files --------------------------------------------------------------------------------------------------------
+# --- which files ------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_taken_apart_if_its_micro_operations_are_typed(tmp_path: Path) -> None:
