@@ -82,6 +82,7 @@ def can_be_taken_apart(path: Path) -> bool:
         HistoryFormatError: it is damaged.
     """
     at = 0
+    known: Any
     names = ["index", "process", "type", "f", "mops.list.element.f"]
     if "mops" not in read_parquet_head(path).schema.names:
         return False
@@ -92,7 +93,8 @@ def can_be_taken_apart(path: Path) -> bool:
         at += batch.num_rows
         is_txn = _is_one_of(batch.column("f"), "txn") & (numbers(batch.column("process")) >= 0)
         is_txn &= _is_one_of(batch.column("type"), "invoke", "ok")
-        if not valid(batch.column("mops"))[is_txn].all():
+        known = valid(batch.column("mops"))
+        if not known[is_txn].all():
             return False
     return True
 
