@@ -87,10 +87,12 @@ def can_be_taken_apart(path: Path) -> bool:
     if "mops" not in read_parquet_head(path).schema.names:
         return False
     batch: Any
+    size: int
     for batch in parquet_batches(path, rows.BATCH_ROWS, columns=names, texts=["type", "f"]):
-        if not np.array_equal(numbers(batch.column("index")), np.arange(at, at + batch.num_rows)):
+        size = batch.num_rows
+        if not np.array_equal(numbers(batch.column("index")), np.arange(at, at + size)):
             return False
-        at += batch.num_rows
+        at += size
         is_txn = _is_one_of(batch.column("f"), "txn") & (numbers(batch.column("process")) >= 0)
         is_txn &= _is_one_of(batch.column("type"), "invoke", "ok")
         known = valid(batch.column("mops"))

@@ -16,7 +16,7 @@ from benchmarks.transaction_histories import Shape, history
 from splitbrain.checkers.spark.by_keys import can_be_taken_apart
 from splitbrain.checkers.transactions.by_key import barriers, rows, trimming
 from splitbrain.checkers.transactions.by_key.edges import edge_rows
-from splitbrain.checkers.transactions.columns import transactions_of
+from splitbrain.checkers.transactions.columns import Transactions, transactions_of
 from splitbrain.checkers.transactions.judging import Workload
 from splitbrain.results.arrow import to_table, write_parquet
 from splitbrain.results.columns import numbers, valid
@@ -93,8 +93,7 @@ def test_micro_operations_survive_the_way_through_rows(tmp_path: Path) -> None:
     table = by_key_here.combined(7, "list-append", 12)
     whole = transactions_of(table)
     write_parquet(table, tmp_path / "h")
-    row = np.where(whole.status == 0, whole.completed, whole.invoked)
-    called = rows.Called(row, whole.invoked, whole.completed, whole.process.astype(np.int64), whole.status)
+    called = _called(whole)
     again = rows.part_of(rows.mop_rows(tmp_path / "h", 0, table.num_rows, called, 5)).transactions
     assert again.key_names == whole.key_names
     assert [again.read(mop) for mop in range(again.mop_count)] == [whole.read(mop) for mop in range(whole.mop_count)]
@@ -102,19 +101,20 @@ def test_micro_operations_survive_the_way_through_rows(tmp_path: Path) -> None:
         assert np.array_equal(getattr(again, name), getattr(whole, name)), name
 
 
-def test_a_list_travels_once() -> None:
+def test_a_list_travels_once(tmp_path: Path) -> None:
     shape = history(Shape(500, level="serial", seed=1))
     lists = transactions_of(shape)
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_parquet(shape, Path(folder) / "h")
-        row = np.where(lists.status == 0, lists.completed, lists.invoked)
-        called = rows.Called(row, lists.invoked, lists.completed, lists.process.astype(np.int64), lists.status)
-        found = rows.mop_rows(Path(folder) / "h", 0, shape.num_rows, called, 1)
+    write_parquet(shape, tmp_path / "h")
+    found = rows.mop_rows(tmp_path / "h", 0, shape.num_rows, _called(lists), 1)
     lists: Any = found.column("elements").combine_chunks()
     carried = len(lists.flatten())
     assert carried == len({(key, each) for key, each in _elements(shape)})
+
+
+def _called(found: Transactions) -> rows.Called:
+    row, unknown = found.completed.copy(), found.status != 0
+    row[unknown] = found.invoked[unknown]
+    return rows.Called(row, found.invoked, found.completed, found.process.astype(np.int64), found.status)
 
 
 def _elements(table: pa.Table) -> list[tuple[int, int]]:
