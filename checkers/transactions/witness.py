@@ -16,7 +16,7 @@ import numpy as np
 from splitbrain.checkers.transactions.columns import ABORTED, COMMITTED, MAYBE, OPEN, READ, Transactions
 from splitbrain.checkers.transactions.graph import I64, NAMES, PROCESS, REALTIME, RW, parts
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
-from splitbrain.checkers.transactions.saturation import Derivation, Edge, Premise
+from splitbrain.checkers.transactions.saturation import Derived, Edge, Premise
 from splitbrain.checkers.transactions.search import Cycle
 from splitbrain.checkers.transactions.telling import told, told_way
 from splitbrain.results.values import canonical_json
@@ -43,7 +43,7 @@ class Witnesses:
     """
 
     def __init__(
-        self, inference: Inference, derivation: Derivation, index: np.ndarray[tuple[int], np.dtype[np.int64]]
+        self, inference: Inference, derivation: Derived, index: np.ndarray[tuple[int], np.dtype[np.int64]]
     ) -> None:
         self._inference = inference
         self._derivation = derivation
