@@ -40,7 +40,7 @@ def lay(root: Path) -> list[RunDir]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [None, Sizes(), Sizes(run_rows=100)], ids=["whole", "small", "some in tables"])
+@pytest.mark.parametrize("sizes", [None, Sizes(run_rows=100)], ids=["each run whole", "some in tables"])
 def test_spark_judges_pushed_runs_as_this_process_judges_the_local_ones(
     spark: Spark, service: int, tmp_path: Path, sizes: Sizes | None
 ) -> None:
