@@ -211,8 +211,8 @@ class _Registers:
         if not self.writes.final[after]:
             return None
         if base == RW and self.version[before] >= 0:
-            if level == 0 and self.version[before] < len(self.transactions.key_names):
-                return Because(RW, key, before, after, rule="initial")
+            if self.version[before] < len(self.transactions.key_names):  # nil: another key may explain it at this level
+                return Because(RW, key, before, after, rule="initial") if level == 0 else None
             first = self._first(after)
             if level == NO_G1C and first != after and self.version[first] == self.version[before]:
                 written = int(self.version[before]) - len(self.transactions.key_names)

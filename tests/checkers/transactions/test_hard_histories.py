@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.columns import transactions_of
+from splitbrain.checkers.transactions.graph import NO_G1C, RW, derived
+from splitbrain.checkers.transactions.registers import infer_registers
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import to_table
 from tests.checkers.transactions.brute_force import is_serial, is_sound, ops_of
@@ -329,3 +333,16 @@ def test_a_phantom_that_only_real_time_shows_is_serializable() -> None:
     assert found.anomalies == ("G-single-realtime",)
     assert set(found.evidence["not"]) == {"strong-snapshot-isolation"}
     assert judge(table, SER).valid == "true"
+
+
+def test_an_antidependency_that_rests_on_no_g1c_is_not_explained_by_a_key_that_was_nil() -> None:
+    history = at_once(
+        (w("y", 1),),
+        (g("x", None), g("y", 1), g("z", 5)),
+        (g("x", None), w("x", 2), g("y", 1), w("y", 3), w("z", 5)),
+    )
+    found = infer_registers(transactions_of(to_table(ops_of(history))), Assumptions())
+    because = found.reasons.because(1, 2, derived(RW, NO_G1C, 0))
+    assert (because.rule, found.transactions.key_names[because.key]) == ("read-modify-write", "y")
+    assert because.shown >= 0
+    assert found.reasons.because(1, 2, RW).rule == "initial"
