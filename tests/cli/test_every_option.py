@@ -58,6 +58,7 @@ GIVEN: dict[str, list[str]] = {
     "prune": ["--keep", "1"],
     "push": ["--to", "file:///nothing/is/here"],
     "pull": ["latest", "--from", "file:///nothing/is/here"],
+    "pack": ["packed.zip"],
     **{f"cluster ctl {each}": ["/x"] for each in ("get", "children", "delete")},
     **{f"cluster ctl {each}": ["/x", "1"] for each in ("put", "create", "update")},
     "cluster ctl cas": ["/x", "1", "2"],
@@ -435,6 +436,14 @@ TABLE: dict[str, Told] = {
             (["analyze", "--engine", "inline", "--checker-memory", "1"], "--checker-memory 1: it must be from 64")
         ],
         "--again": "other runs are judged",
+        "--conf": [
+            (["analyze", "--conf", "spark.cores.max"], "--conf 'spark.cores.max' is no property of Spark"),
+            (["analyze", "--conf", "cores=1"], "--conf 'cores=1' is no property of Spark"),
+            (["analyze", "--conf", "spark.master=yarn"], "give it as --master yarn"),
+            (["analyze", "--conf", "spark.a=1", "--conf", "spark.a=2"], "--conf spark.a is given twice"),
+            (["analyze", "--engine", "inline", "--conf", "spark.a=1"], "--conf is for Spark"),
+        ],
+        "--pages": "other runs get pages",
         "--json": "the answer is another",
     },
     "report": {
@@ -488,7 +497,27 @@ TABLE: dict[str, Told] = {
         "--max-size": [(["prune", "--max-size", "nan"], "--max-size 'nan' is no size")],
         "--outcome": [(["prune", "--keep", "1", "--outcome", "running"], "there is no outcome 'running'")],
         "--test": [(["prune", "--keep", "1", "--test", "metadata-c"], "'metadata-c' in the store store. Did you")],
+        "--rule": [
+            (["prune", "--rule", "pass"], "has no age"),
+            (["prune", "--rule", "passed=7d"], "there is no outcome 'passed'"),
+            (["prune", "--rule", "pass=7d", "--rule", "pass=8d"], "there are two rules for pass"),
+        ],
         "--dry-run": "nothing is removed",
+        "--json": "the answer is another",
+    },
+    "compact": {
+        "--store": "its runs become smaller; one that is not there is refused (test_refusals)",
+        "--dry-run": "nothing is changed",
+        "--json": "the answer is another",
+    },
+    "manifest": {"--store": "its table is written; one that is not there is refused (test_refusals)"},
+    "pack": {
+        "output": [(["pack", "packed.zip"], "name a file that ends in .tar.gz")],
+        "--module": [
+            (["pack", "packed.tar.gz", "--module", "no_such_module"], "there is no module of this name"),
+            (["pack", "packed.tar.gz", "--module", "json", "--module", "json"], "is given twice"),
+        ],
+        "--only-ours": "libraries are left out",
         "--json": "the answer is another",
     },
     "clean": {

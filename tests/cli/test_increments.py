@@ -508,6 +508,8 @@ def test_two_at_once_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> No
         "analyze",
         "--again",
         "--json",
+        "--pages",
+        "all",
         "--engine",
         "inline",
         "--store",
