@@ -7,9 +7,9 @@ are most of its room and most of its files, and `splitbrain report` and `splitbr
 Runs are not packed together. The folder of a run is what is copied, judged, compared and removed; readers (Spark,
 DuckDB and Polars among them) find its files by name, and a run that is packed with others could not be removed alone.
 
-A table is written aside, read back and compared, and then takes the place of the old one: whoever dies in between
+A table is written aside, read back and compared, and then takes the place of the old one: a kill in between
 leaves the one or the other. Verdicts record digests of the files that they were made from. The record is renewed after
-the file; whoever dies between the two leaves a verdict that the next `analyze` makes again.
+the file; a process that dies between the two leaves a verdict that the next `analyze` makes again.
 """
 
 from __future__ import annotations

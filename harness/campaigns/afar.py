@@ -105,7 +105,7 @@ def _is_large(copy: RunDir, sizes: Sizes) -> bool:
         return read_parquet_head(copy.history_path).rows, telemetry
 
     found = or_unjudged(copy.path, rows)
-    if isinstance(found, Unjudged):  # whoever judges it says so
+    if isinstance(found, Unjudged):  # the one that judges it says so
         return False
     return found[0] >= sizes.hot_rows or sum(found) > sizes.run_rows
 
@@ -163,7 +163,7 @@ def unchanged_there(
         except RunNotFoundError as error:
             left_out(f"left out: {error}")
             return False, None
-        except Exception:  # whoever judges it says what is wrong
+        except Exception:  # the one that judges it says what is wrong
             return True, None
 
     found = dict(zip(runs, of_all(there, runs), strict=True))

@@ -34,7 +34,7 @@ MARKS: Final[Mapping[str, str]] = {
     "restarted at once": "every node ended before the first of them started again, all at the same time",
     "restarted in another order": "every node ended, and they started again in another order",
     "member did not come back": "a node that left could not join again before a recovery had to be over",
-    "members removed rashly": "nodes that said they lead were asked to remove members at once, whoever they reached",
+    "members removed rashly": "nodes that said they lead were asked to remove members at once, reached or not",
     "member removed": "a node was a member no more, as others listed them, and its data was gone",
     "leader removed": "a node that said it led was removed from the cluster",
     "member added": "a node without data was taken in as a new member, and served",

@@ -7,7 +7,7 @@
 
 <run> is the name that the run was recorded with, and twelve digits of a digest of what was recorded: the same run has
 the same name from wherever it is pushed, and two runs of one name, by two machines that began at the same millisecond
-with the same seed, have two. So nothing need be locked: whoever writes a file of a run writes the same bytes.
+with the same seed, have two. So nothing need be locked: each machine that writes a file of a run writes the same bytes.
 
 pyarrow's file systems do the work (`splitbrain.results.remote.objects`). Nothing is judged or drawn there: what needs
 the files of a run gets copies in a folder of this machine (`splitbrain.results.remote.copies`), and what it made is put

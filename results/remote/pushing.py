@@ -1,6 +1,6 @@
 """Bringing finished runs into a remote store, and back.
 
-A run is there with its manifest, which is written last: whoever is killed before that leaves nothing that is listed,
+A run is there with its manifest, which is written last: a push that is killed before leaves nothing that is listed,
 and the next push writes everything again. Two that push the same run at once write the same files under the same
 names, so it does not matter who is last.
 """
@@ -71,7 +71,7 @@ class _Files(msgspec.Struct, frozen=True):
 def push(run: RunDir, store: RemoteStore) -> Pushed:
     """Bring a finished run into a store. One that is there whole is left alone.
 
-    A verdict that is there is never replaced: whoever judges there has the say.
+    A verdict that is there is never replaced: the one that judges there has the say.
 
     Args:
         run: its folder; it must be finished (`splitbrain.checkers.stored.finish`).

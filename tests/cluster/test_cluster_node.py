@@ -642,7 +642,7 @@ class TestFaults:
         in_virtual_time(check())
 
     def test_while_a_vote_is_being_made_durable_nothing_leaves_the_node_ra_6(self) -> None:
-        """Whoever hears of a term or a vote may rely on it being on disk."""
+        """A node that hears of a term or a vote may rely on it being on disk."""
 
         async def check() -> None:
             world = World(THREE)

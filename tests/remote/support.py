@@ -62,7 +62,7 @@ def judged(address: str, *more: str) -> list[str]:
 
 
 def listed(address: str) -> list[RemoteRun]:
-    """The runs of a store, as whoever comes now sees them."""
+    """The runs of a store, as they are seen now."""
     return RemoteStore(address).runs()
 
 

@@ -51,7 +51,7 @@ def history_of(vocabulary: str, shape: tuple[Any, ...]) -> list[Op]:
 
 
 def pieces_of(history: Sequence[Op], plan: Plan) -> list[list[Op]]:
-    """The rows of each segment, as whoever has only the cuts would part them."""
+    """The rows of each segment, as one that has only the cuts would part them."""
     parts: list[list[Op]] = [[] for _ in range(len(plan.cuts) + 1)]
     for op in history:
         parts[int(np.searchsorted(plan.cuts, op.index, side="right"))].append(op)
@@ -335,7 +335,7 @@ def calls_in_order(*steps: tuple[int, str, str, Any]) -> list[Op]:
 
 
 def test_equal_states_are_not_an_equal_future() -> None:
-    """Whoever begins with 1 need not have used the slow write of 1 for the first read, and has it for the second."""
+    """One that begins with 1 need not have used the slow write of 1 for the first read, and has it for the second."""
     history = calls_in_order(
         (0, "invoke", "write", 1),
         (1, "invoke", "read", None),

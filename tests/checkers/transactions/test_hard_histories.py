@@ -161,7 +161,7 @@ HARD: dict[str, Hard] = {
         (),
         checker="rw-register",
     ),
-    # Whoever read it proves that it committed; then the last read is stale by real time, and by nothing else.
+    # The read of it proves that it committed; then the last read is stale by real time, and by nothing else.
     "an unknown outcome that must have happened since it was read": Hard(
         (
             Txn(0, 0, 1, "info", (a("x", 1),)),
