@@ -135,7 +135,8 @@ def test_prune_keeps_what_others_refer_to_and_leaves_young_remains(tmp_path: Pat
     assert json.loads(done.stdout)["removed"] == dry["removed"]
     left = [each.name.rpartition("_")[0] for each in listed(there)]
     assert left == [first.name, replayed.name, replayed.name], "violations, and what they were derived from"
-    assert f"run={source.name} stays" in done.stderr
+    [kept] = json.loads(done.stdout)["referred_to"]
+    assert kept.endswith(f"run={source.name}")
     assert not remote.objects.listed(f"test=set/run={other.name}", deep=True)
     assert remote.objects.listed(remains), "it may be a push that is under way"
     with pytest.MonkeyPatch.context() as patch:
