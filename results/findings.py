@@ -78,7 +78,7 @@ def findings_of(evidence: Any) -> list[Finding]:
             rule=clip(str(finding.get("rule") or finding.get("anomaly") or ""), 40),
             sentence=str(finding.get("sentence", "")),
             ops=list(dict.fromkeys(_walk(finding))),
-            moments=list(_moments(finding)),
+            moments=list(moments_of(finding)),
             window=finding["window"] if isinstance(finding.get("window"), int) else None,
         )
         for finding in findings
@@ -86,8 +86,8 @@ def findings_of(evidence: Any) -> list[Finding]:
     ]
 
 
-def _moments(value: Any) -> Iterable[Moment]:
-    """Rows of the telemetry in a finding: objects with a node and a time that are no ops."""
+def moments_of(value: Any) -> Iterable[Moment]:
+    """Rows of the telemetry in a finding or in evidence: objects with a node and a time that are no ops."""
     if isinstance(value, dict):
         known = cast("dict[str, Any]", value)
         node, time_s = known.get("node"), known.get("time_s")
@@ -95,10 +95,10 @@ def _moments(value: Any) -> Iterable[Moment]:
             words = (f"{name} {known[name]}" for name in ("event", "role", "term", "commit_index") if name in known)
             yield Moment(node, float(time_s), clip(", ".join(words), 120))
         for child in known.values():
-            yield from _moments(child)
+            yield from moments_of(child)
     elif isinstance(value, list):
         for child in cast("list[Any]", value):
-            yield from _moments(child)
+            yield from moments_of(child)
 
 
 def op_indexes(evidence: Any) -> list[int]:

@@ -44,8 +44,10 @@ from splitbrain.results.madefrom import Basis, seal
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
+from splitbrain.results.signatures import UNKNOWN, setting_of, signatures_of
 from splitbrain.results.soundness import sound_history, sound_telemetry
 from splitbrain.results.stores import is_run
+from splitbrain.results.summarized import summarized
 from splitbrain.results.values import NOT_JSON
 
 FORMAT: Final = 1
@@ -76,6 +78,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         reasons: why the run proves too little, by all verdicts, root causes first: each a
             `splitbrain.results.reasons.Reason` with code, class, sentence and advice. Empty where it proves enough, and
             in files of older versions.
+        signatures: by what a violation is known again (`splitbrain.results.signatures`), the leading one first. Empty
+            where nothing is violated, and in files of older versions.
         made_from: what they were made from (`splitbrain.results.madefrom.record_of`); None if that is not known, or
             does not matter because they are to be made again: a checker broke.
         format: the version of this shape.
@@ -86,6 +90,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     harness_error: str | None
     verdicts: list[dict[str, Any]]
     reasons: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
+    signatures: list[str] = msgspec.field(default_factory=list[str])
     made_from: Any = None
     format: int = FORMAT
 
@@ -370,13 +375,31 @@ class RunDir:
         _read_json(path, dict[str, Any])
         plain = [plain_verdict(verdict) for verdict in verdicts]
         reasons = msgspec.to_builtins(reasons_of(plain))
-        judged = Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain, reasons=reasons)
+        judged = Judgement(
+            outcome=outcome,
+            engine=engine,
+            harness_error=harness_error,
+            verdicts=plain,
+            reasons=reasons,
+            signatures=self._signatures(plain),
+        )
         if basis is not None:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             made = {**msgspec.to_builtins(basis), "judged": now, "seal": seal(judged), "format": MADE_FROM}
             judged = msgspec.structs.replace(judged, made_from=made)
         _write_json(path, judged)
         return judged
+
+    def _signatures(self, plain: Sequence[Mapping[str, Any]]) -> list[str]:
+        """By what the violations among these verdicts are known again; a run that cannot be read has no faults."""
+        if not any(verdict["valid"] is False for verdict in plain):
+            return []
+        try:
+            found = summarized(self.history_path) if self.history_path.exists() else None
+            setting = setting_of(self.history() if found is None else found.frame)
+        except SplitbrainError:
+            setting = UNKNOWN
+        return [str(each) for each in signatures_of(plain, setting)]
 
     def read_verdicts(self) -> Judgement | None:
         """What verdict.json says, None if the run was not judged yet.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from splitbrain.harness.backends.local import LocalBackend
     from splitbrain.harness.backends.sim import SimBackend
     from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.nightly.matrix import load_matrix
+    from splitbrain.harness.campaigns.nightly.night import NightPlan, run_night
     from splitbrain.harness.campaigns.planned import play_plan
     from splitbrain.harness.campaigns.record import run_and_judge
     from splitbrain.harness.contract.capabilities import Capabilities
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from splitbrain.nemesis.ledger import Ledger
     from splitbrain.nemesis.partition import verify
     from splitbrain.nemesis.targets import choose, fewest, needs_views, views
+    from splitbrain.results.baseline import Baseline
     from splitbrain.results.errors import NemesisError, UsageError
     from splitbrain.results.history import Mop, Op
     from splitbrain.results.nemesisop import Request, RequestOfNodes, asked
@@ -107,6 +110,7 @@ _HOME = {
     "Backend": "harness.contract.test",
     "COLLECTIONS": "harness.contract.sessions",
     "COUNTERS": "harness.contract.sessions",
+    "Baseline": "results.baseline",
     "Capabilities": "harness.contract.capabilities",
     "Checker": "checkers.verdict",
     "CheckerSpec": "checkers.verdict",
@@ -145,6 +149,7 @@ _HOME = {
     "NemesisContext": "harness.contract.test",
     "NemesisError": "results.errors",
     "NemesisPackage": "harness.contract.test",
+    "NightPlan": "harness.campaigns.nightly.night",
     "NodeCommand": "harness.contract.nodes",
     "NodeId": "harness.contract.nodes",
     "NodePlace": "harness.contract.nodes",
@@ -191,6 +196,7 @@ _HOME = {
     "invoke": "harness.generators",
     "limit": "harness.generators",
     "mix": "harness.generators",
+    "load_matrix": "harness.campaigns.nightly.matrix",
     "need": "harness.contract.sessions",
     "needs_views": "nemesis.targets",
     "once": "harness.generators",
@@ -202,6 +208,7 @@ _HOME = {
     "reserve": "harness.generators",
     "run": "harness.running.lifecycle",
     "run_and_judge": "harness.campaigns.record",
+    "run_night": "harness.campaigns.nightly.night",
     "run_test": "harness.running.runner",
     "sequential_keys": "harness.generators",
     "stagger": "harness.generators",
@@ -223,6 +230,7 @@ __all__ = [
     "Answer",
     "AssignmentModel",
     "Backend",
+    "Baseline",
     "Capabilities",
     "Checker",
     "CheckerSpec",
@@ -257,6 +265,7 @@ __all__ = [
     "NemesisContext",
     "NemesisError",
     "NemesisPackage",
+    "NightPlan",
     "NodeCommand",
     "NodeId",
     "NodePlace",
@@ -300,6 +309,7 @@ __all__ = [
     "final",
     "invoke",
     "limit",
+    "load_matrix",
     "mix",
     "need",
     "needs_views",
@@ -312,6 +322,7 @@ __all__ = [
     "reserve",
     "run",
     "run_and_judge",
+    "run_night",
     "run_test",
     "sequential_keys",
     "stagger",

@@ -34,6 +34,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Shrink a failing run: the smallest schedule and op set that still fails.",
     ),
     "hunt": ("splitbrain.harness.cli.hunt", "Simulate seed after seed on all cores until a checker finds a violation."),
+    "nightly": (
+        "splitbrain.harness.cli.nightly",
+        "Run a matrix of tests within a budget: what is new, known, flaky, fixed; JUnit XML.",
+    ),
     "check": ("splitbrain.harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
     "export": ("splitbrain.harness.cli.export", "Write a history as EDN (Jepsen, Knossos, Elle) or JSON lines."),
     "analyze": ("splitbrain.harness.cli.analyze", "Judge stored runs, all in one pass, with the Spark pipeline."),

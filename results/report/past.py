@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
+from splitbrain.results.signatures import Signature, part
 from splitbrain.results.store import FORMAT
 from splitbrain.results.values import NOT_JSON
 
@@ -24,8 +25,6 @@ RUNS_MAX: Final = 200
 
 SHOWN_MAX: Final = 10
 """The largest number of runs in the table."""
-
-HARNESS_ERROR: Final = ("harness", "error")
 
 NOTHING_EARLIER: Final = "no earlier run"
 """A test's first run has no earlier run to compare with."""
@@ -37,7 +36,7 @@ class Other(NamedTuple):
     Attributes:
         name: its name; names begin with the time.
         outcome: in a word; None if it was not judged.
-        signatures: what it was found guilty of: checker and anomaly.
+        signatures: by what its violations are known again, and its harness error.
         seed: its root seed, from its test.json.
         options: all that it was run with but the seed, in one form that can be compared; "" without options.
         revision: of splitbrain's sources, shortened, where it is known.
@@ -46,7 +45,7 @@ class Other(NamedTuple):
 
     name: str
     outcome: str | None
-    signatures: frozenset[tuple[str, str]]
+    signatures: frozenset[Signature]
     seed: Any
     options: str
     revision: str | None
@@ -64,7 +63,7 @@ class Trace(NamedTuple):
     """A signature of this run among the others.
 
     Attributes:
-        checker, anomaly: the signature.
+        signature: which one.
         word: "new", "known" (every earlier judged run has it), "flaky" (some have it, some do not), or NOTHING_EARLIER.
         earlier: how many of the earlier judged runs have it.
         first: the earliest of them, None if there is none.
@@ -73,8 +72,7 @@ class Trace(NamedTuple):
         same_seed: the same among those that have its seed as well.
     """
 
-    checker: str
-    anomaly: str
+    signature: Signature
     word: str
     earlier: Rate
     first: Other | None
@@ -114,6 +112,7 @@ class _Brief(msgspec.Struct):
 
     outcome: str
     verdicts: list[_Verdict] = []
+    signatures: list[str] = []
     harness_error: str | None = None
     format: int = 1
 
@@ -191,14 +190,14 @@ def mark_of(verdict: str | None, past: Past) -> str:
 def _plain(other: Other | None) -> list[Any]:
     if other is None:
         return []
-    return [other.name, other.outcome, sorted(other.signatures), other.seed, other.revision, other.has_report]
+    return [other.name, other.outcome, sorted(map(str, other.signatures)), other.seed, other.revision, other.has_report]
 
 
 def _plain_trace(trace: Trace) -> list[Any]:
     rates = [trace.earlier, trace.same_options, trace.same_seed]
     first, last = trace.first, trace.last_without
     names = [None if each is None else [each.name, each.revision] for each in (first, last)]
-    return [trace.checker, trace.anomaly, trace.word, *rates, *names]
+    return [str(trace.signature), trace.word, *rates, *names]
 
 
 def _shown(view: RunView) -> Other | None:
@@ -294,14 +293,19 @@ def _comparable(options: Any) -> str:
     return msgspec.json.encode(kept, order="deterministic").decode()
 
 
-def _signatures(brief: _Brief) -> frozenset[tuple[str, str]]:
-    found = {
-        (verdict.checker, anomaly)
+def _signatures(brief: _Brief) -> frozenset[Signature]:
+    """Those that were kept with the verdict; of an earlier version's run checker and anomaly, with `*` for the rest."""
+    try:
+        found = set(map(Signature.parse, brief.signatures))
+    except UsageError:
+        found = set[Signature]()
+    found = found or {
+        Signature(part(verdict.checker), part(anomaly))
         for verdict in brief.verdicts
         if verdict.valid is False
         for anomaly in verdict.anomalies or ["violation"]
     }
-    return frozenset(found | ({HARNESS_ERROR} if brief.harness_error else set[tuple[str, str]]()))
+    return frozenset(found | ({Signature.of_error(brief.harness_error)} if brief.harness_error else set[Signature]()))
 
 
 def _traces(name: str, mine: Other, others: Sequence[Other]) -> list[Trace]:
@@ -312,10 +316,10 @@ def _traces(name: str, mine: Other, others: Sequence[Other]) -> list[Trace]:
     twins = [other for other in alike if other.seed == mine.seed]
     found: list[Trace] = []
     for signature in sorted(mine.signatures):
-        seen = [other for other in earlier if signature in other.signatures]
+        seen = [other for other in earlier if _has(other, signature)]
         found.append(
             Trace(
-                *signature,
+                signature,
                 word=_word(len(seen), len(earlier)),
                 earlier=Rate(len(seen), len(earlier)),
                 first=seen[0] if seen else None,
@@ -333,8 +337,12 @@ def _word(seen: int, of: int) -> str:
     return "new" if not seen else "known" if seen == of else "flaky"
 
 
-def _rate(signature: tuple[str, str], runs: Sequence[Other]) -> Rate:
-    return Rate(sum(signature in run.signatures for run in runs), len(runs))
+def _rate(signature: Signature, runs: Sequence[Other]) -> Rate:
+    return Rate(sum(_has(run, signature) for run in runs), len(runs))
+
+
+def _has(run: Other, signature: Signature) -> bool:
+    return any(signature.matches(other) for other in run.signatures)
 
 
 def bugs_of(document: dict[str, Any]) -> list[str]:
@@ -358,7 +366,7 @@ def novelty_of(past: Past, bugs: Sequence[str]) -> str:
     words: list[str] = []
     for word, said in (("new", "New"), ("flaky", "Seen before, not always"), ("known", "Known")):
         alike = [trace for trace in past.traces if trace.word == word]
-        names = [f"{trace.checker} {trace.anomaly} ({_seen(trace)})" for trace in alike[:NAMED_MAX]]
+        names = [f"{trace.signature.checker} {trace.signature.anomaly} ({_seen(trace)})" for trace in alike[:NAMED_MAX]]
         more = f" and {len(alike) - NAMED_MAX} more" if len(alike) > NAMED_MAX else ""
         words += [f"{said}: {'; '.join(names)}{more}."] if alike else []
     return f"{' '.join(words)}{expected}"

@@ -46,6 +46,7 @@ PLAN = json.dumps(
     }
 )
 DOCUMENT = {"options": OPTIONS, "nodes": NODES, "checkers": [], "scripted": True}
+MATRIX = '[axes]\nworkload = "register"\nnemesis = "kill"\n'
 SCHEDULE = '[0.5, "kill", {"spec": "leader"}]\n'
 
 GIVEN: dict[str, list[str]] = {
@@ -54,6 +55,7 @@ GIVEN: dict[str, list[str]] = {
     "shrink": ["latest"],
     "check": ["history.jsonl"],
     "export": ["history.jsonl"],
+    "nightly": ["night.toml"],
     "compare": ["metadata-a", "metadata-b"],
     "prune": ["--keep", "1"],
     "push": ["--to", "file:///nothing/is/here"],
@@ -334,6 +336,28 @@ TABLE: dict[str, Told] = {
         "--shrink": "on or off",
         "--canary": "on or off",
         "--store": "figures and what was found go there; one that cannot take them is refused (test_refusals)",
+        "--json": "the answer is another",
+    },
+    "nightly": {
+        "matrix": [
+            (["nightly", "nope.toml"], "nope.toml cannot be read"),
+            (["nightly", "history.jsonl"], "history.jsonl is not TOML"),
+        ],
+        "--budget": [
+            (["nightly", "night.toml", "--budget", "soon"], "--budget 'soon' is no age"),
+            (["nightly", "night.toml", "--budget", "0s"], "--budget 0s: give more than 0"),
+        ],
+        "--baseline": [(["nightly", "night.toml", "--baseline", "nope.toml"], "nope.toml cannot be read")],
+        "--strict": [(["nightly", "night.toml", "--strict"], "--strict: without a baseline nothing is known")],
+        "--resume": "with no night to continue, a new one begins (test_nightly)",
+        "--seed": [
+            (["nightly", "night.toml", "--seed", "9" * 30], "give a whole number from 0 to"),
+            (["nightly", "night.toml", "--seed", "1", "--resume"], "--seed 1: a night that is resumed has its seed"),
+        ],
+        "--jobs": [(["nightly", "night.toml", "--jobs", "257"], "--jobs 257: give 1 to 256 worker processes")],
+        "--junit": [(["nightly", "night.toml", "--junit", "store"], "--junit store: this is a folder")],
+        "--summary": [(["nightly", "night.toml", "--summary", "k.schedule/x"], "k.schedule is no folder")],
+        "--store": "nights and runs go there; one that cannot take them is refused (test_refusals)",
         "--json": "the answer is another",
     },
     "check": {
@@ -656,6 +680,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("compact.log", COMPACT),
         ("k.schedule", SCHEDULE),
         ("plan.json", PLAN),
+        ("night.toml", MATRIX),
     ):
         (folder / name).write_text(text)
     for number, test in ((1, "metadata-a"), (2, "metadata-b")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -51,8 +52,26 @@ def test_an_anomaly_is_new_known_or_flaky_by_the_runs_before(
     made(tmp_path, 11, LOST, outcome="violation", seed=98)
     made(tmp_path, 0, LOST, outcome="violation", test="another")
     (trace,) = past_of(load(run.path)).traces
-    assert (trace.checker, trace.anomaly, trace.word) == ("set", "lost", word)
+    assert (str(trace.signature), trace.word) == ("set/lost/-/*", word)
     assert trace.earlier == (seen, len(earlier))
+
+
+def test_the_same_anomaly_under_another_fault_is_another_and_one_of_an_earlier_version_may_be_either(
+    tmp_path: Path,
+) -> None:
+    def kept(run: RunDir, *signatures: str) -> RunDir:
+        document = json.loads((run.path / "verdict.json").read_bytes())
+        (run.path / "verdict.json").write_text(json.dumps({**document, "signatures": signatures}))
+        return run
+
+    kept(made(tmp_path, 0, LOST, outcome="violation"), "set/lost/-/kill")
+    kept(made(tmp_path, 1, LOST, outcome="violation"))
+    kept(made(tmp_path, 2, LOST, outcome="violation"), "set/lost/-/partition")
+    run = kept(made(tmp_path, 3, LOST, outcome="violation"), "set/lost/-/partition")
+    (trace,) = past_of(load(run.path)).traces
+    assert (trace.word, trace.earlier) == ("flaky", (2, 3))
+    assert "<td" in (page := write_report(run.path).read_text())
+    assert ">partition</td>" in page
 
 
 def test_first_seen_and_last_passing_are_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from splitbrain.checkers import engine, kernels
 from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, reasons
@@ -14,6 +15,8 @@ from splitbrain.harness.campaigns.words import sentences
 from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.results.arrow import client_ops
 from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.signatures import Signature, anonymous, families, setting_of, signatures_of
+from splitbrain.results.store import plain_verdict
 
 SENTENCES_MAX = 5
 
@@ -36,8 +39,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         options: what `splitbrain run` needs to repeat it.
         outcome: as of a run.
-        kind: what was found, such that the same fault found again has the same one: the checkers that answered "false"
-            with the anomalies that they name, or the error of the harness; "" if nothing was.
+        kind: what was found, in words for people and for counting: the checkers of its signatures with their anomalies,
+            or the error of the harness; "" if nothing was.
+        signatures: by what its violations are known again, the leading one first; that of the error otherwise.
         sentences: what is worth saying of it.
         harness_error: what went wrong in the harness, None if nothing did.
         reason: why it is inconclusive: the code of the root cause; "" if it is not.
@@ -55,6 +59,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     options: RunOptions
     outcome: Outcome
     kind: str = ""
+    signatures: tuple[Signature, ...] = ()
     sentences: tuple[str, ...] = ()
     harness_error: str | None = None
     reason: str = ""
@@ -85,10 +90,14 @@ def carry_out(options: RunOptions) -> Trial:
     except SplitbrainError as error:
         return broken(options, str(error), cpu_s=kernels.cpu_s() - began_s)
     outcome, error = engine.judged_outcome(verdicts, failure)
+    signatures = signatures_in(verdicts, simulated.history)
+    if error is not None and not signatures:
+        signatures = (Signature.of_error(error),)
     return Trial(
         options=options,
         outcome=outcome,
-        kind=kind_of(outcome, verdicts, error),
+        kind=families(signatures) if outcome is Outcome.VIOLATION else anonymous(error or ""),
+        signatures=signatures,
         sentences=tuple(sentences(verdicts)[:SENTENCES_MAX]),
         harness_error=error,
         reason=next((reason.code for reason in reasons(verdicts)), "") if outcome is Outcome.INCONCLUSIVE else "",
@@ -100,6 +109,12 @@ def carry_out(options: RunOptions) -> Trial:
         history_hash=simulated.history_hash,
         record=tuple(_record(simulated)) if is_repeated(options.seed) else (),
     )
+
+
+def signatures_in(verdicts: Sequence[Verdict], history: pa.Table) -> tuple[Signature, ...]:
+    """By what the violations of a run are known again, the leading one first."""
+    guilty = [plain_verdict(verdict) for verdict in verdicts if verdict.valid == "false"]
+    return signatures_of(guilty, setting_of(history)) if guilty else ()
 
 
 def hurried(specs: Sequence[CheckerSpec]) -> tuple[CheckerSpec, ...]:
@@ -125,18 +140,9 @@ def broken(options: RunOptions, error: str, *, cpu_s: float = 0.0, repeatable: b
     return Trial(
         options=options,
         outcome=Outcome.HARNESS_ERROR,
-        kind=kind_of(Outcome.HARNESS_ERROR, (), error),
+        kind=anonymous(error),
+        signatures=(Signature.of_error(error),),
         harness_error=error,
         cpu_s=cpu_s,
         repeatable=repeatable,
     )
-
-
-def kind_of(outcome: Outcome, verdicts: Sequence[Verdict], harness_error: str | None) -> str:
-    """What was found, in words that do not depend on the seed."""
-    if outcome is Outcome.VIOLATION:
-        guilty = [verdict for verdict in verdicts if verdict.valid == "false"]
-        return "; ".join(f"{verdict.checker}: {', '.join(verdict.anomalies)}" for verdict in guilty)
-    if outcome is Outcome.HARNESS_ERROR:
-        return "".join("#" if letter.isdigit() else letter for letter in (harness_error or "")[:80])
-    return ""

@@ -72,6 +72,7 @@ def _finding(finding: Finding, store: str) -> dict[str, Any]:
         "seed": trial.options.seed,
         "outcome": trial.outcome.value,
         "kind": trial.kind,
+        "signatures": list(map(str, trial.signatures)),
         "sentences": list(trial.sentences),
         "harness_error": trial.harness_error,
         "history_hash": trial.history_hash,

@@ -1,0 +1,80 @@
+"""The journal of a night: a line for each thing that was done, on the disk before the next is begun.
+
+So a night that was killed is resumed without repeating a run: what is in the journal is done. A line that was cut off
+is none. One process at a time writes a journal; others are refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.nights import Began, Entry, Kept, Ran, Replayed, Shrunk
+
+FILE: Final = "journal.jsonl"
+
+_decoder = msgspec.json.Decoder(Began | Ran | Kept | Replayed | Shrunk)
+
+
+def read(path: Path) -> list[Entry]:
+    """What a journal holds, without a last line that was cut off.
+
+    Raises:
+        HistoryFormatError: a line is damaged.
+    """
+    *lines, _ = path.read_bytes().split(b"\n")  # what has no end was cut off: its writer was killed
+    found: list[Entry] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(_decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise HistoryFormatError(str(path), f"line {number} is damaged: {error}") from error
+    return found
+
+
+class Journal:
+    """A journal that is written. A context manager: it is locked while it is open."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, or begin it; a last line that was cut off is removed.
+
+        Raises:
+            UsageError: another process writes it.
+        """
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise UsageError(f"the night {path.parent.name} is under way in another process: wait for it.") from None
+        try:
+            self.entries: list[Entry] = read(path)
+        except BaseException:
+            os.close(self._file)
+            raise
+        content = path.read_bytes()
+        os.ftruncate(self._file, content.rfind(b"\n") + 1)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._file)
+
+    def append(self, entry: Entry) -> None:
+        """Add a line; it is on the disk when this returns."""
+        self.entries.append(entry)
+        os.write(self._file, msgspec.json.encode(entry) + b"\n")
+        os.fsync(self._file)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The entries of a kind, in order."""
+        return [entry for entry in self.entries if isinstance(entry, kind)]
