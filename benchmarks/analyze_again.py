@@ -73,7 +73,7 @@ def copied(runs: Sequence[RunDir], root: Path, count: int) -> list[RunDir]:
 def analyze(what: str, root: Path, *given: str) -> Pass:
     """Run the command on a store; it ends with the code of any outcome."""
     environment = {**os.environ, "PYTHONPATH": str(HOME)}
-    command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), *given]
+    command = [sys.executable, "-c", COMMAND, "analyze", "--pages", "all", "--store", str(root), *given]
     before, spent_s, began_s = _pages(root), _spent_s(), time.perf_counter()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True, env=environment, cwd=HOME)

@@ -1,13 +1,19 @@
 """`splitbrain analyze` over a growing store of simulated runs: seconds, cost per op, and how they grow.
 
-    python benchmarks/analyze_scale.py [--runs 125,250,500,1000] [--master 'local[2]'] [--store DIR] [--repeat 1]
+    python benchmarks/analyze_scale.py [--runs 125,250,500,1000] [--engines spark,inline] [--pages none]
+                                       [--distinct N] [--master 'local[2]'] [--store DIR] [--repeat 1]
                                        [--seconds 5] [--rate 40] [--jobs N] [--json]
 
 The runs are those of a nightly matrix: every workload of the metadata cluster under each of four mixes of faults, five
 nodes, short, seed after seed. Each is judged inline. With `--store` they are kept and used again, judged anew, since
-checkers change, and more are made if more are asked for. Then, for each size, the first so many runs are linked into a
-store of their own, without anything that was found out about them, and the command judges that store cold. Its verdicts
-must be those that were found inline, or the benchmark fails.
+checkers change, and more are made if more are asked for. Then, for each engine and size, the first so many runs are
+linked into a store of their own, without anything that was found out about them, and the command judges that store
+cold. Its verdicts must be those that were found inline, or the benchmark fails. With `--distinct` so many runs are
+simulated, and a larger store has copies of them under other names.
+
+The marginal cost is what one more run costs: the slope of a straight line through (runs, CPU seconds), by least
+squares. Its exponent is that of a line through the logarithms, after the cost of no runs, which the first line gives,
+is taken off: 1 if a run costs the same in a store of any size.
 
 Seconds run from the moment when the session is up to the end of the command, all pages written; everything before is
 "start". The exponent is the slope of a straight line through (log ops, log seconds), by least squares: 1 is linear.
@@ -124,14 +130,19 @@ def record(root: Path, chosen: RunOptions) -> tuple[RunDir, str | None]:
     return run, None if summary.failure is None else str(summary.failure)
 
 
-def cold(runs: Sequence[RunDir], root: Path) -> None:
+def cold(runs: Sequence[RunDir], root: Path, count: int) -> list[Path]:
     """A store of the same runs, as they were before they were judged. Their files are links, not copies.
 
-    Nothing writes into a file of a store: each is written aside and renamed.
+    Nothing writes into a file of a store: each is written aside and renamed. Beyond the runs that there are, those are
+    linked once more, under other names.
     """
-    for run in runs:
-        target = root / run.path.parent.name / run.path.name
-        shutil.copytree(run.path, target, copy_function=os.link, ignore=shutil.ignore_patterns(*JUDGED))
+    found: list[Path] = []
+    for number in range(count):
+        run, again = runs[number % len(runs)], number // len(runs)
+        name = run.path.name if not again else f"{run.path.name}-{again}"
+        found.append(root / run.path.parent.name / name)
+        shutil.copytree(run.path, found[-1], copy_function=os.link, ignore=shutil.ignore_patterns(*JUDGED))
+    return found
 
 
 # --- the verdicts ---------------------------------------------------------------------------------------------------
@@ -147,14 +158,14 @@ def timeless(found: Any) -> Any:
     return found
 
 
-def compare(runs: Sequence[RunDir], root: Path) -> Counter[str]:
+def compare(runs: Sequence[RunDir], copies: Sequence[Path]) -> Counter[str]:
     """The outcomes of a judged store; ends the program if a verdict is not the one that was found inline."""
     outcomes: Counter[str] = Counter()
-    for run in runs:
-        judged = root / run.path.parent.name / run.path.name / "verdict.json"
+    for number, copy in enumerate(copies):
+        run, judged = runs[number % len(runs)], copy / "verdict.json"
         ours, theirs = (timeless(json.loads(path.read_bytes())) for path in (run.path / "verdict.json", judged))
         if ours != theirs:
-            raise SystemExit(f"{run.path}/verdict.json (inline) and {judged} (Spark) do not say the same.")
+            raise SystemExit(f"{run.path}/verdict.json (inline) and {judged} do not say the same.")
         outcomes[ours["outcome"]] += 1
     return outcomes
 
@@ -171,19 +182,20 @@ class Pass(msgspec.Struct, frozen=True):
     memory_mib: float
 
 
-def analyze(root: Path, master: str) -> Pass:
+def analyze(root: Path, engine: str, master: str, pages: str) -> Pass:
     """Run the command on a store; it ends with the code of any outcome."""
     home = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))}
     began_s = time.perf_counter()
-    command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), "--master", master]
+    command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), "--engine", engine, "--pages", pages]
+    command += ["--master", master] if engine == "spark" else []
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
     )
     watch = Watch(process)
     assert process.stderr is not None
     said: list[str] = []
-    up_s: float | None = None
+    up_s: float | None = None if engine == "spark" else began_s
     with process.stderr as stderr:
         for line in stderr:
             said.append(line)
@@ -254,40 +266,67 @@ def client_ops(run: RunDir) -> int:
     return int(np.sum((rows["process"].to_numpy() >= 0) & (rows["type"].to_numpy() == "invoke")))
 
 
-def measure(runs: Sequence[RunDir], counts: Sequence[int], master: str, repeat: int, root: Path) -> dict[str, Any]:
+class Asked(msgspec.Struct, frozen=True):
+    """How the command is run."""
+
+    engines: list[str]
+    master: str
+    pages: str
+    repeat: int
+
+
+def marginal(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What one more run costs in CPU seconds, what no run costs, and the exponent of the marginal cost."""
+    counts, spent_s = [row["runs"] for row in rows], [row["cpu_s"] for row in rows]
+    line = statistics.linear_regression(counts, spent_s)
+    beyond = [cpu_s - line.intercept for cpu_s in spent_s]
+    found = {"cpu_s_per_run": round(line.slope, 4), "cpu_s_of_none": round(line.intercept, 2)}
+    if min(beyond) > 0:
+        found["exponent"] = round(exponent(counts, beyond), 3)
+    return found
+
+
+def measure(runs: Sequence[RunDir], counts: Sequence[int], asked: Asked, root: Path) -> dict[str, Any]:
     """Everything that is reported, as JSON can carry it; stores are made beside `root`, to link files."""
-    rows = [_measure(runs[:count], master, repeat, root) for count in counts]
-    ops = [row["ops"] for row in rows]
-    measured = ("seconds", "cpu_s") if len(rows) > 1 else ()
-    slopes = {what: round(exponent(ops, [row[what] for row in rows]), 3) for what in measured}
+    rows = [_measure(runs, count, name, asked, root) for name in asked.engines for count in counts]
+    slopes: dict[str, Any] = {}
+    for name in asked.engines if len(counts) > 1 else []:
+        of_engine = [row for row in rows if row["engine"] == name]
+        ops = [row["ops"] for row in of_engine]
+        slopes[name] = {
+            what: round(exponent(ops, [row[what] for row in of_engine]), 3) for what in ("seconds", "cpu_s")
+        } | {"marginal": marginal(of_engine)}
     return {
-        "machine": f"{os.cpu_count()} x {platform.machine()}, Python {platform.python_version()}, {master}",
+        "machine": f"{os.cpu_count()} x {platform.machine()}, Python {platform.python_version()}, {asked.master}",
+        "pages": asked.pages,
         "load": [round(load, 2) for load in os.getloadavg()],
         "sizes": rows,
         "exponents": slopes,
     }
 
 
-def _measure(runs: Sequence[RunDir], master: str, repeat: int, root: Path) -> dict[str, Any]:
+def _measure(runs: Sequence[RunDir], count: int, engine: str, asked: Asked, root: Path) -> dict[str, Any]:
     passes: list[Pass] = []
     outcomes: Mapping[str, int] = {}
-    for _ in range(repeat):
+    for _ in range(asked.repeat):
         with tempfile.TemporaryDirectory(prefix=f"{root.name}-cold-", dir=root.parent) as folder:
-            cold(runs, Path(folder))
-            passes.append(analyze(Path(folder), master))
-            outcomes = compare(runs, Path(folder))
-    ops = sum(client_ops(run) for run in runs)
+            copies = cold(runs, Path(folder), count)
+            passes.append(analyze(Path(folder), engine, asked.master, asked.pages))
+            outcomes = compare(runs, copies)
+    each = [client_ops(run) for run in runs]
+    ops = sum(each[number % len(each)] for number in range(count))
     seconds = statistics.median(each.seconds for each in passes)
     cpu_s = statistics.median(each.cpu_s for each in passes)
     return {
-        "runs": len(runs),
+        "engine": engine,
+        "runs": count,
         "ops": ops,
         "start_s": round(statistics.median(each.start_s for each in passes), 2),
         "seconds": round(seconds, 2),
         "us_per_op": round(seconds / ops * 1e6, 1),
         "cpu_s": round(cpu_s, 2),
         "cpu_us_per_op": round(cpu_s / ops * 1e6, 1),
-        "ms_per_run": round(seconds / len(runs) * 1e3, 1),
+        "ms_per_run": round(seconds / count * 1e3, 1),
         "memory_mib": round(max(each.memory_mib for each in passes)),
         "outcomes": dict(sorted(outcomes.items())),
     }
@@ -297,6 +336,9 @@ def main() -> None:
     """Make the store, measure, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", default="125,250,500,1000", help="sizes of the store, comma-separated")
+    parser.add_argument("--engines", default="spark,inline", help="which engines, comma-separated")
+    parser.add_argument("--pages", default="none", choices=["failing", "all", "none"], help="which runs get pages")
+    parser.add_argument("--distinct", type=int, default=None, help="how many runs are simulated  [default: all]")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--store", type=Path, default=None, help="keep the runs here, and use those that are there")
     parser.add_argument("--repeat", type=int, default=1, help="number of passes; the result is their median")
@@ -309,28 +351,31 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="splitbrain-scale-") as folder:
         root: Path = chosen.store.absolute() if chosen.store is not None else Path(folder) / "store"
         try:
-            runs = fill(root, max(counts), chosen.jobs, chosen.seconds, chosen.rate)
+            distinct = min(chosen.distinct or max(counts), max(counts))
+            runs = fill(root, distinct, chosen.jobs, chosen.seconds, chosen.rate)
         except SplitbrainError as error:
             raise SystemExit(str(error)) from error
-        found = measure(runs, counts, chosen.master, chosen.repeat, root)
+        asked = Asked(chosen.engines.split(","), chosen.master, chosen.pages, chosen.repeat)
+        found = measure(runs, counts, asked, root)
     if chosen.json:
         json.dump(found, sys.stdout, indent=2)
         print()
         return
     print(f"{found['machine']}; load of the machine {found['load'][0]} at the end")
     print(
-        f"{'runs':>6} {'ops':>9} {'start s':>8} {'seconds':>8} {'us/op':>7} {'ms/run':>7} {'CPU us/op':>10} {'MiB':>5}"
-        f"  outcomes (all as inline)"
+        f"{'engine':>7} {'runs':>6} {'ops':>9} {'start s':>8} {'seconds':>8} {'us/op':>7} {'ms/run':>7} "
+        f"{'CPU us/op':>10} {'MiB':>5}  outcomes (all as inline)"
     )
     for row in found["sizes"]:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in row["outcomes"].items())
         print(
-            f"{row['runs']:>6} {row['ops']:>9} {row['start_s']:>8.1f} {row['seconds']:>8.1f} {row['us_per_op']:>7.0f} "
-            f"{row['ms_per_run']:>7.0f} {row['cpu_us_per_op']:>10.0f} {row['memory_mib']:>5}  {outcomes}"
+            f"{row['engine']:>7} {row['runs']:>6} {row['ops']:>9} {row['start_s']:>8.1f} {row['seconds']:>8.1f} "
+            f"{row['us_per_op']:>7.0f} {row['ms_per_run']:>7.0f} {row['cpu_us_per_op']:>10.0f} "
+            f"{row['memory_mib']:>5}  {outcomes}"
         )
-    if found["exponents"]:
-        slopes = found["exponents"]
-        print(f"seconds grow with ops to the power of {slopes['seconds']:.2f}, CPU seconds of {slopes['cpu_s']:.2f}")
+    for name, slopes in found["exponents"].items():
+        print(f"{name}: seconds grow with ops to the power of {slopes['seconds']}, CPU seconds of {slopes['cpu_s']}")
+        print(f"{name}: one more run costs {slopes['marginal']}")
 
 
 if __name__ == "__main__":

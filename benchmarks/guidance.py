@@ -48,7 +48,7 @@ from splitbrain.checkers.verdict import Outcome
 from splitbrain.cluster.raft import events
 from splitbrain.cluster.raft.machine import Raft
 from splitbrain.harness.campaigns.compose import RunOptions, compose
-from splitbrain.harness.campaigns.hunting.trial import kind_of
+from splitbrain.harness.campaigns.hunting.trial import signatures_in
 from splitbrain.harness.campaigns.loads import least_interval_s
 from splitbrain.harness.campaigns.swarm import Asked, asked_for, draw
 from splitbrain.harness.campaigns.themes import INTERVALS_S, OP_TIMEOUTS_S, RATES_HZ
@@ -59,6 +59,7 @@ from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.nemesis.catalogue import entry
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.history import NEMESIS
+from splitbrain.results.signatures import anonymous, families
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ARMS: Final = ("consecutive", "guided")
@@ -167,7 +168,9 @@ def carry_out(options: RunOptions, pairs: Pairs) -> Ran:
         if op.process == NEMESIS and op.type == "invoke" and op.time < options.time_limit * 1e9
     )
     reached = tuple(states(simulated, pairs.counts))
-    return Ran(options, reached, faults, kernels.cpu_s() - began_s, outcome, kind_of(outcome, verdicts, error))
+    violated = outcome is Outcome.VIOLATION
+    kind = families(signatures_in(verdicts, simulated.history)) if violated else anonymous(error or "")
+    return Ran(options, reached, faults, kernels.cpu_s() - began_s, outcome, kind)
 
 
 # --- the arms ---------------------------------------------------------------------------------------------------------

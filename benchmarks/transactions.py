@@ -88,7 +88,7 @@ def cases(large: int, huge: int) -> Iterator[Case]:
     if huge:
         yield Case(huge, lists, goal_mb=15_000)
     yield Case(large, lists, source="table")
-    for count in (small // 4, small):
+    for count in (small // 4, small, large):
         yield Case(count, lists, source="edn")
     yield Case(small, lists, level="snapshot")
     for count, seconds in ((small // 4, None), (small, 5.0)):

@@ -4,7 +4,9 @@
 
 A store of list-append runs, of a serializable database and of snapshot isolation by turns, and one large run are judged
 inline in a process of its own, and with Spark. Prints seconds, and the growth of the peak memory of the process that
-judges inline, and of Spark's driver. Exits with 1 if answers differ.
+judges inline, and of Spark's driver. The large run is judged once more by key, as one is that is too large for a
+worker; beside the driver's memory that of the largest Python worker is printed, and that of Java. Exits with 1 if
+answers differ.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.transaction_histories import Shape, history
 from splitbrain.checkers import engine, stored
+from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import session
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
@@ -65,14 +70,63 @@ def inline(paths: Sequence[str]) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began, "grown_mb": peak_mb() - before, "answers": found}
 
 
-def over_spark(spark: Any, paths: Sequence[str]) -> dict[str, Any]:
+class Watch:
+    """The largest memory of a Python process below this one, and of Java, while the block runs."""
+
+    def __init__(self) -> None:
+        self.worker_mb = 0
+        self.java_mb = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            parents: dict[int, int] = {}
+            used: dict[int, tuple[str, int]] = {}
+            for folder in Path("/proc").glob("[0-9]*"):
+                try:
+                    lines = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+                except OSError:  # it has ended
+                    continue
+                parents[int(folder.name)] = int(lines["PPid"])
+                used[int(folder.name)] = lines["Name"].strip(), int(lines.get("VmRSS", "0 kB").split()[0]) >> 10
+            for process, (name, mb) in used.items():
+                above = process
+                while above not in (0, os.getpid()):
+                    above = parents.get(above, 0)
+                if above == 0 or process == os.getpid():
+                    continue
+                if name == "java":
+                    self.java_mb = max(self.java_mb, mb)
+                else:
+                    self.worker_mb = max(self.worker_mb, mb)
+
+
+BY_KEY = Sizes(graph_rows=0)
+"""Every run that is no group by itself is taken apart."""
+
+
+def over_spark(spark: Any, paths: Sequence[str], sizes: Sizes | None = None) -> dict[str, Any]:
     """Judge runs with Spark; memory is that of the driver."""
     before, began = peak_mb(), time.perf_counter()
-    judged = judge_runs(spark, [Path(path) for path in paths])
+    with Watch() as watch:
+        judged = judge_runs(spark, [Path(path) for path in paths], sizes=sizes)
     seconds = time.perf_counter() - began
+    how = [verdict.evidence.pop("by_key", None) for each in judged.values() for verdict in each]
+    for each in filter(None, how):
+        print(each)
     return {
         "seconds": seconds,
         "grown_mb": peak_mb() - before,
+        "more": f"largest Python worker {watch.worker_mb:,} MB, Java {watch.java_mb:,} MB",
         "answers": [answers(judged[Path(path)]) for path in paths],
     }
 
@@ -102,15 +156,20 @@ def main() -> int:
                 (f"{chosen.runs} runs", several, chosen.runs * chosen.transactions),
                 ("one run", alone, chosen.large),
             ):
+                if not paths:
+                    continue
                 ours, theirs = apart(inline, paths), over_spark(spark.session, paths)
-                for how, found in (("inline", ours), (f"{chosen.master}, driver", theirs)):
+                judged = [("inline", ours), (f"{chosen.master}, driver", theirs)]
+                if paths == alone:
+                    judged.append((f"{chosen.master} by key, driver", over_spark(spark.session, paths, BY_KEY)))
+                for how, found in judged:
                     valid = ", ".join(each[0][1] for each in found["answers"])
                     print(
                         f"{f'{name}, {count:,} transactions, {how}':42} {found['seconds']:8.1f} "
-                        f"{found['grown_mb']:16,}  {valid}",
+                        f"{found['grown_mb']:16,}  {valid}  {found.get('more', '')}",
                         flush=True,
                     )
-                differ |= ours["answers"] != theirs["answers"]
+                    differ |= ours["answers"] != found["answers"]
     print("answers differ" if differ else "the answers are the same")
     return 1 if differ else 0
 

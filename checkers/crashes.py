@@ -7,12 +7,12 @@ disk failed is correct: the harness records that as a "halt", which does not cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
@@ -21,7 +21,7 @@ CRASHES_MAX = 10
 """The largest number of crashes in the evidence."""
 
 
-class Crashes:
+class Crashes(OfOneRun):
     """Judges the harness ops "crash"; it takes no options.
 
     node-crash   a node ended by itself, and its disk had not failed
@@ -53,8 +53,3 @@ class Crashes:
                 "ended": [{"op": op.index, "time_s": seconds(op.time), **value} for op, value in crashes[:CRASHES_MAX]]
             },
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict

@@ -8,7 +8,7 @@ such read was answered, is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from splitbrain.checkers.linearizable import Linearizable
 from splitbrain.checkers.partitions import by_key
 from splitbrain.checkers.sessions.options import is_read
 from splitbrain.checkers.turns import Task, judge_in_turns
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Bools, Calls, client_calls
 from splitbrain.results.columns import codes, numbers
 from splitbrain.results.errors import UsageError
@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read: str = "read-leader"
 
 
-class LeaderReads:
+class LeaderReads(OfOneRun):
     """Judges reads of the leader with all writes, key by key; its options are the fields of `Options`."""
 
     name = "leader-reads"
@@ -78,11 +78,6 @@ class LeaderReads:
             inconclusive=(Reason(Code.NO_OCCASION, sentence),),
             figures={"reads": 0, "judged": 0},
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _why_not(calls: Calls, f: str) -> str:

@@ -11,13 +11,13 @@ but never that there is none (KH-15).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import cell, client_calls, place
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
@@ -45,7 +45,7 @@ class _Answer(msgspec.Struct, frozen=True):
     result: Any
 
 
-class Projections:
+class Projections(OfOneRun):
     """Judges one run; its options are the fields of `Options`."""
 
     name = "projections"
@@ -80,11 +80,6 @@ class Projections:
             "node's table was what its tree holds."
         )
         return Verdict(checker=self.name, valid="true", algorithm="scan", sentence=sentence, figures=figures)
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
     def _violation(
         self, history: pa.Table, found: list[tuple[str, str, tuple[int, ...]]], figures: dict[str, Any]

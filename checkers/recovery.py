@@ -7,13 +7,13 @@ has healed everything, and records the result; this checker compares it with a b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Valid, Verdict
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bound_s: float = 20.0
 
 
-class Recovery:
+class Recovery(OfOneRun):
     """Judges the harness ops "started" and "recovered"; its options are the fields of `Options`.
 
     no-start      the system was not usable within the time that its first start may take, before any fault
@@ -111,11 +111,6 @@ class Recovery:
             figures=figures or {},
             evidence=evidence or {},
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _damaged(events: RunEvents) -> set[str]:

@@ -177,11 +177,12 @@ def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) 
     if name == "linearizable" and isinstance(options.get("model"), str):
         from splitbrain.checkers.models import model
 
-        found = model(options["model"])
-        if unknown := sorted(set(fs) - found.fs):
+        found, judged = model(options["model"]), options.get("functions")
+        if unknown := sorted((set(fs) if judged is None else set(judged)) - found.fs):
             raise UsageError(
                 f"model {options['model']!r} does not know {', '.join(map(repr, unknown))} of this workload; it knows "
-                f"{', '.join(sorted(found.fs))}. Choose another model, or add the function to its fs and its step."
+                f"{', '.join(sorted(found.fs))}. Choose another model, add the function to its fs and its step, or say "
+                "with the option functions of the checker which ones it is about."
             )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrivals import Asked
 from splitbrain.results.calls import client_calls
 from splitbrain.results.counts import run_counts
@@ -17,7 +17,7 @@ from splitbrain.results.faults import run_events
 from splitbrain.results.quantities import counted
 
 
-class Stats:
+class Stats(OfOneRun):
     """Counts and latencies of a run.
 
     The figures: `ops`, and how they ended (`ok`, `fail`, `info`; an op without a completion counts as info),
@@ -61,11 +61,6 @@ class Stats:
             sentence=" ".join(each for each in sentences if each is not None),
             figures=figures,
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 WAIT_SHOWN_MS: Final = 100.0

@@ -189,10 +189,21 @@ def is_basis(run: RunDir, document: Mapping[str, Any], made: Basis, limits: Limi
         made: what they were made from.
         limits: of each checker. Those of the verdicts sufficed: none that is as large matters.
     """
+    return is_basis_of(str(run.path), document, made, limits, lambda: madefrom.inputs(run.path, tuple(made.inputs)))
+
+
+def is_basis_of(
+    where: str,
+    document: Mapping[str, Any],
+    made: Basis,
+    limits: Limits,
+    inputs: Callable[[], Mapping[str, str | None] | None],
+) -> bool:
+    """The same of a run anywhere; `inputs` gives the digests of the files that `made` names, as they are now."""
     if not {*madefrom.FILES} <= {*made.inputs} or not madefrom.are_within(made.inputs):
         return False
     try:
-        specs = engine.specs_of(document, str(run.path / "test.json"))
+        specs = engine.specs_of(document, f"{where}/test.json")
     except SplitbrainError:
         return False
     if made.checkers != _recorded(specs) or not madefrom.hold_with(made.limits, _recorded_limits(limits)):
@@ -200,7 +211,7 @@ def is_basis(run: RunDir, document: Mapping[str, Any], made: Basis, limits: Limi
     code = code_of(specs)
     if made.code != code or None in code.values():
         return False
-    return madefrom.inputs(run.path, tuple(made.inputs)) == made.inputs
+    return inputs() == made.inputs
 
 
 def _recorded(specs: Specs) -> list[Any]:

@@ -13,12 +13,12 @@ This checker never finds a violation: `linearizable` judges the answers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Calls, cell, client_calls
 from splitbrain.results.reasons import Code, Reason
 
@@ -40,7 +40,7 @@ _LARGE: Final = 400
 """Ops of a run from which on each outcome is expected: in a shorter one some are rare."""
 
 
-class TreeOutcomes:
+class TreeOutcomes(OfOneRun):
     """Counts what ops on trees came to; it has no options."""
 
     name = "tree"
@@ -71,11 +71,6 @@ class TreeOutcomes:
             inconclusive=(reason,),
             figures=figures,
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _answers(calls: Calls) -> Iterator[tuple[str, Any, Any]]:

@@ -135,6 +135,19 @@ class WholeChecker(Protocol):
 AnyChecker: TypeAlias = Checker | WholeChecker
 
 
+class OfOneRun:
+    """A checker that judges a whole run at once: there is one verdict, and nothing to merge."""
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The verdict of the run.
+
+        Raises:
+            ValueError: there is not exactly one.
+        """
+        (verdict,) = verdicts
+        return verdict
+
+
 class Outcome(Enum):
     """How a run ended, in order of severity: of many, the most severe decides."""
 

@@ -138,10 +138,13 @@ class AdminClient(Asking):
     async def transfer_leadership(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         """Have the leader ask another member to stand for election at once; returns when it was asked (RA-31).
 
-        It is usually elected within one round trip, and not at all if it was cut off: `status` shows it.
+        It is usually elected within one round trip, and not at all if it was cut off: `status` shows it. To ask for the
+        same member again meanwhile does no harm; another one is refused until that is over, which takes one election
+        timeout at most.
 
         Raises:
-            ChangeRefusedError: its `reason` is "not_member", "non_voter", "not_up_to_date" or "version_not_supported".
+            ChangeRefusedError: its `reason` is "not_member", "non_voter", "not_up_to_date", "transfer_under_way" or
+                "version_not_supported".
         """
         await self._members(TransferLeadership(member), timeout_ms)
 

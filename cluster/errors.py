@@ -153,7 +153,7 @@ class ChangeRefusedError(RefusedError):
 
     Attributes:
         reason: "change_not_permitted" (ask again), "already_member", "was_member", "not_member" or "last_member"; of
-            a transfer of leadership "not_member", "non_voter", "not_up_to_date" (ask again) or
+            a transfer of leadership "not_member", "non_voter", "not_up_to_date" or "transfer_under_way" (ask again) or
             "version_not_supported" (start that node with a later program).
     """
 

@@ -10,46 +10,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from msgspec import structs
 
 from splitbrain.cluster import wire
-from splitbrain.cluster.bugs import M29
 from splitbrain.cluster.callers import Caller, Notices
 from splitbrain.cluster.chain import LogChain
 from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
+from splitbrain.cluster.groupeffects import Effects
 from splitbrain.cluster.groupnames import METADATA, group_address
+from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
-from splitbrain.cluster.machine import WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import incarnation_of, names, node_of
-from splitbrain.cluster.pending import Answering, Pending
+from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
-from splitbrain.cluster.projecting import Projecting
-from splitbrain.cluster.projection import CatchingUp
-from splitbrain.cluster.raft import Entry, Raft
+from splitbrain.cluster.raft import Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
-from splitbrain.cluster.raft.membership import Configuration, decode_configuration
-from splitbrain.cluster.raft.messages import Append, AppendReply, Message, NodeId, PreVote, TimeoutNow, Vote
+from splitbrain.cluster.raft.membership import Configuration
+from splitbrain.cluster.raft.messages import AppendReply, Message, NodeId
 from splitbrain.cluster.readfacts import ANSWERS, ReadFacts
 from splitbrain.cluster.requests import Requests
-from splitbrain.cluster.slicing import in_turns
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.cluster.storage import Opened
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.storework import OfStore, StoreWork
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
 from splitbrain.cluster.tree import (
     LookUp,
-    PlainQuery,
     Project,
     Query,
     Result,
@@ -66,10 +61,6 @@ _ANSWERED_HERE: Final = frozenset(
     }
 )
 """What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
-
-_PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
-
-_ASKS_FOR_A_VOTE: Final = (Vote, PreVote)
 
 
 class Group:
@@ -94,13 +85,10 @@ class Group:
         self._runtime = runtime
         self._links = place.links
         self._detector = place.detector
-        self._store = store(config.node, config.bugs, config.functions)
         self._idle: asyncio.Future[Effect | None] | None = None  # of `run`, while it waits for what it has to do
         self._effects: Iterator[Effect] | None = None  # those of the last event that are not carried out yet
         self._halted = False
-        self._said_outdated = False
         self._sender: NodeId | None = None  # of the message that is being handled
-        self._sent: tuple[Message, bytes] | None = None
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
             clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
@@ -135,7 +123,6 @@ class Group:
             raft.election_min_ms if raft.lease_reads else None,
             self._telemetry.read,
         )
-        self._store_work = StoreWork(lambda: self._store, self._use_store, self._inbox.wake, config.apply_slice)
         self._snapshots = Snapshotting(
             self._storage,
             self._raft,
@@ -149,10 +136,34 @@ class Group:
         )
         self._machinery = Machinery(self._name, place, self.requests, self._snapshots, self._raft)
         self._expiry = Expiry(config.bugs)
-        self._catching_up = CatchingUp(self._raft.last_index)
-        self._projecting = Projecting(config.node, lambda: self._store, self._raft, self._catching_up, config.bugs)
-        self._executors = self._executors_by_effect()
-        self._recover(opened)
+        parts = Parts(
+            self.requests,
+            self._notices,
+            self._waits,
+            self._read_facts,
+            self._machinery,
+            self._snapshots,
+            self._telemetry,
+            self._inbox.wake,
+            self._log,
+        )
+        self._state = GroupStore(
+            store(config.node, config.bugs, config.functions), config, runtime, opened, self._raft, parts
+        )
+        self._executors = Effects(
+            self._name,
+            place,
+            opened.storage,
+            self._raft,
+            parts,
+            self._state,
+            self._low,
+            self._expiry,
+            self._election_timer,
+            self._heartbeat,
+            lambda: self._sender,
+        ).executors()
+        self._say_how_it_starts(opened)
 
     def _refuse_later_version(self) -> None:
         """Refuse a log of a version that this node does not support: it could never apply it (RA-43).
@@ -168,14 +179,12 @@ class Group:
                 "later, and without a lower --machine-version."
             )
 
-    def _recover(self, opened: Opened) -> None:
+    @property
+    def _store(self) -> Store:
+        return self._state.store
+
+    def _say_how_it_starts(self, opened: Opened) -> None:
         recovered = opened.recovered
-        if opened.state is not None:
-            self._store = self._store.reset(opened.state)
-            self._store_work.builds = self._store.is_building
-            self._snapshots.begins_at(recovered.base_index, len(opened.state))
-        self._catching_up.applied(recovered.base_index, recovered.base_term)
-        self._version = self._store.version
         bugs = self._config.bugs
         self._log(
             f"starts in term {recovered.term} with {len(recovered.entries)} entries"
@@ -205,13 +214,8 @@ class Group:
             elif effect is not None:
                 assert isinstance(effect, fx.InstallSnapshot), f"no way to carry out {effect}"
                 await self._install(effect)
-            elif self._store_work or self._store_work.builds:
-                if self._store_work:
-                    reached("log applied in slices")
-                else:
-                    reached("projection built in slices")
-                await self._runtime.clock.sleep(0)
-                self._store_work.go_on()
+            elif self._state.has_work:
+                await self._state.go_on()
             else:
                 self._idle = loop.create_future()
                 self._inbox.rests()
@@ -259,7 +263,7 @@ class Group:
         except Exception as error:
             idle.set_exception(error)
             return
-        if effect is not None or self._halted or self._store_work or self._store_work.builds:
+        if effect is not None or self._halted or self._state.has_work:
             self._runtime.resume(idle, effect)
         else:
             self._inbox.rests()
@@ -270,7 +274,7 @@ class Group:
         What it promised is durable already.
         """
         try:
-            self._snapshots.stopped(self._store.applied_index, self._store.dump)
+            self._state.stopped()
         except OSError as error:
             self._log(f"stops without a checkpoint: {error}")
         self._telemetry.stop()
@@ -310,11 +314,11 @@ class Group:
 
     def projections(self) -> tuple[str, str]:
         """Hashes of what the projections hold, and of what they should."""
-        return self._store.projection_hash, self._store.projected_hash
+        return self._state.projections()
 
     def members(self) -> wire.MemberList:
         """The configuration that it has in force, committed or not."""
-        return _member_list(self._raft.configuration)
+        return member_list(self._raft.configuration)
 
     def serve(self, request: wire.Request, caller: Caller) -> None:
         """A client of this node wants something of the group; it is answered now or later."""
@@ -333,10 +337,8 @@ class Group:
                 answer(term, structs.replace(self.status(), down=self._down()), 0)
             case wire.MembersQuery():
                 answer(term, self.members(), 0)
-            case Project():
-                answer(term, self._projecting.projected(body), 0)
-            case LookUp():
-                answer(term, self._projecting.looked_up(body), 0)
+            case Project() | LookUp():
+                self._state.project(body, lambda outcome: answer(term, outcome, 0))
             case _:
                 raise AssertionError("a request about the node is the node's")
 
@@ -384,28 +386,11 @@ class Group:
 
     def query(self, query: Query, answer: Callable[[Result, int], None]) -> None:
         """Have a query answered from what this node has applied; with the index up to which that is."""
-        if self._store_work:
-            reached("read between two slices")
-        applied = self._store.applied_index
-        self._ask_store(query, lambda result: answer(result, applied))
-
-    def _ask_store(self, query: Query, answer: Callable[[Result], None]) -> None:
-        """Answer at once, or in slices if that takes long."""
-        if type(query) in _PLAIN_QUERIES:
-            answer(self._store.query(query))
-            return
-        self._store_work.in_slices(self._store.query_in_slices(query), answer)
+        self._state.query(query, answer)
 
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[wire.Outcome], None]) -> None:
         """Have what is applied here written down, and pass on what came of it."""
-        applied = self._store.applied_index
-        if not self._store.is_large or not self._snapshots.would_write(wanted, applied):
-            self._snapshots.asked(wanted, applied, self._store.dump, answer)
-            return
-        self._store_work.in_slices(
-            self._store.dump_in_slices(),
-            lambda state: self._snapshots.asked(wanted, applied, lambda: state, answer),
-        )
+        self._state.write_state(wanted, answer)
 
     def propose(self, event: Event, priority: wire.Priority = "normal") -> None:
         """Hand in a request, unless it is a command and the disk is too far behind already, for all groups together.
@@ -442,184 +427,9 @@ class Group:
         if command is not None:
             self.requests.from_node(encode_command(command), lambda _: self._expiry.answered())
 
-    # --- effects ----------------------------------------------------------------------------------------------
-
-    def _executors_by_effect(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """How each effect is carried out, except for Persist and InstallSnapshot, which are waited for."""
-        requests = self.requests
-        return {
-            fx.AppendLog: self._append,
-            fx.TruncateLog: self._truncate,
-            fx.Send: self._send,
-            fx.SendChunk: self._send_chunk,
-            fx.Apply: self._store_work.apply,
-            fx.ReadReady: self._read_ready,
-            fx.Appended: requests.appended,
-            fx.Rejected: requests.rejected,
-            fx.TransferBegun: lambda effect: requests.done(effect.ref, self.members(), 0),
-            fx.ShrunkByForce: lambda effect: requests.done(effect.ref, self.members(), 0),
-            fx.Dropped: requests.dropped,
-            fx.StartElectionTimer: lambda _: self._election_timer.start(),
-            fx.StopElectionTimer: lambda _: self._election_timer.stop(),
-            fx.StartHeartbeat: lambda _: self._heartbeat.start(),
-            fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
-            fx.Voted: lambda effect: self._telemetry.vote(node_of(effect.candidate)),
-            fx.RoleChanged: self._role_changed,
-            fx.MembersChanged: self._members_changed,
-            # The Apply that follows reports it, with its hashes.
-            fx.CommitAdvanced: self._committed,
-            fx.Rebuild: self._store_work.add,
-        }
-
-    def _append(self, effect: fx.AppendLog) -> None:
-        self._storage.append(effect.entries, effect.done)
-        self._telemetry.appended(effect.entries)
-
-    def _truncate(self, effect: fx.TruncateLog) -> None:
-        self._telemetry.cut(effect.from_index - 1)
-        self._catching_up.cut(effect.from_index - 1)
-        self._storage.truncate(effect.from_index)
-
-    def _send(self, effect: fx.Send) -> None:
-        # Followers in step are sent the very same message.
-        sent, message = self._sent, effect.message
-        if type(message) in _ASKS_FOR_A_VOTE:
-            self._telemetry.asked[effect.to] = message.term
-        if sent is None or sent[0] is not message:
-            if type(message) is Append or type(message) is TimeoutNow:
-                self._read_facts.sent(message)
-            sent = self._sent = (message, wire.encode_peer(message, self._name))
-        self._links.send(effect.to, sent[1])
-
-    def _send_chunk(self, effect: fx.SendChunk) -> None:
-        self._read_facts.round_sent(effect.term, effect.round)
-        self._links.send(effect.to, wire.encode_peer(self._snapshots.chunk(effect), self._name))
-
     async def _install(self, effect: fx.InstallSnapshot) -> None:
         """Put the store where a snapshot of the leader is."""
-        while self._store_work:
-            self._store_work.go_on()  # it may answer what was asked here
-            await self._runtime.clock.sleep(0)
-        self._telemetry.cut(self._raft.last_index)
-        await self._snapshots.install(effect)
-        loading = self._store.reset_in_slices(effect.state)
-        self._store = await in_turns(loading, self._runtime.clock)
-        self._store_work.builds = self._store.is_building
-        self._catching_up.cut(effect.index)
-        self._catching_up.applied(effect.index, effect.last_term)
-        self._version = self._store.version
-        self._log(f"took over the leader's snapshot of entry {effect.index}")
-        self._telemetry.installed(effect.index, effect.last_term)
-        self._waits.advanced()
-
-    def _committed(self, effect: fx.CommitAdvanced) -> None:
-        self._storage.committed(effect.index)
-        if effect.counted:
-            self._telemetry.counts(effect)
-        if self._raft.is_outdated and not self._said_outdated:
-            self._said_outdated = True
-            reached("member is outdated")
-            self._log(
-                f"version {self._raft.version} of the state machine is in force, and this node supports "
-                f"{self._config.machine_version} at most: it applies nothing more, until it is started with a later one"
-            )
-
-    def _use_store(self, effect: OfStore) -> None:
-        match effect:
-            case fx.Apply():
-                self._apply(effect)
-            case fx.ReadReady():
-                self._read(effect)
-            case fx.Rebuild():
-                self._rebuild()
-
-    def _apply(self, effect: fx.Apply) -> None:
-        self._runtime.applied(len(effect.entries))
-        for entry in effect.entries:
-            result: Any = self._store.apply(entry)
-            self._telemetry.applied(entry.index)
-            if type(result) is WithEffects:  # not `isinstance`, to which a struct says no slowly
-                self._machinery.applied(entry, result.effects, self._store.dump)
-                result = result.result
-            elif entry.kind == "noop":
-                self._machinery.began_term(entry.term, self._store)
-            request: Pending | None = effect.refs.get(entry.index)
-            if request is None:
-                continue
-            if entry.kind == "config":
-                self.requests.done(request, _member_list(decode_configuration(entry)), entry.index, entry.term)
-            elif result is not None:
-                self.requests.done(request, result, entry.index, entry.term)
-        self._store_work.builds = self._store.is_building
-        self._notices.send()
-        if self._store.version != self._version:
-            self._log(f"version {self._store.version} of the state machine is in force, after {self._version}")
-            self._version = self._store.version
-        self._waits.advanced()
-        self._telemetry.commit_advanced()
-        self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
-        if not self._store.releases_itself:
-            self._write_down(effect.entries[-1])
-
-    def _write_down(self, last: Entry) -> None:
-        """Have the state written down after this entry, the last one applied, if it is time."""
-        if self._store.is_large and self._snapshots.is_due(last):
-            reached("state written down in slices")
-            self._store_work.in_slices(
-                self._store.dump_in_slices(), lambda state: self._snapshots.applied(last, lambda: state)
-            )
-        else:
-            # Of a large state that is not due a checkpoint may be promoted; nothing is written.
-            self._snapshots.applied(last, self._store.dump)
-
-    def _read_ready(self, effect: fx.ReadReady) -> None:
-        if effect.ref.arrival is not None:
-            # Now, and not when the store comes to it: answers that come until then do not speak for the read.
-            self._read_facts.ready(effect, effect.ref.arrival)
-        if M29 in self._config.bugs:
-            self._read(effect)
-        else:
-            self._store_work.add(effect)
-
-    def _read(self, effect: fx.ReadReady) -> None:
-        is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
-        assert is_current, "a read would miss what was committed before it"
-        request, applied = effect.ref, self._store.applied_index
-        self._ask_store(request.query, lambda result: self.requests.done(request, result, applied))
-
-    def _role_changed(self, effect: fx.RoleChanged) -> None:
-        self._log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
-        # Without its own no-op: checkers compare the log that it was elected with.
-        if effect.role == "leader":
-            self._telemetry.role(self._raft.last_index - 1, self._sender, dict(self._raft.votes))
-        else:
-            self._telemetry.role(None, self._sender)
-        if effect.leader is not None:
-            self._catching_up.leader_is_known(effect.term)
-        self.requests.leader_changed(effect.leader)
-        self._machinery.role_changed(effect.term, leads=effect.role == "leader")
-        if effect.role != "leader":
-            for command in self._low.drop():
-                self.requests.overtaken(command)
-        self._expiry.reset()
-
-    def _members_changed(self, effect: fx.MembersChanged) -> None:
-        learners = effect.configuration.learners
-        voters = f"members {', '.join(effect.configuration.voters)}"
-        self._log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
-        self._links.open(effect.configuration.members)
-        self._read_facts.voters_changed(effect.configuration.voters)
-        self._telemetry.members()
-
-    def _rebuild(self) -> None:
-        self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
-        self._store_work.builds = self._store.is_building
-        self._telemetry.rebuild()
+        await self._state.install(effect)
 
     def _log(self, line: str) -> None:
         self._runtime.log(line if self._name == METADATA else f"group {self._name}: {line}")
-
-
-def _member_list(configuration: Configuration) -> wire.MemberList:
-    promotable = tuple(member for member, target in configuration.learners.items() if target is not None)
-    return wire.MemberList(configuration.voters, tuple(configuration.learners), promotable)

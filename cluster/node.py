@@ -274,7 +274,7 @@ class Node:
             elif isinstance(message, wire.ClientGone):
                 group.client_gone(message.client)
             elif isinstance(message, wire.Forwarded):
-                group.requests.answered_by_peer(peer, message)
+                self._answered_by_peer(group, peer, message)
             else:
                 group.received(peer, message)
 
@@ -286,6 +286,11 @@ class Node:
             answer(0, self._no_group(message.group), 0)
         else:
             group.requests.from_peer(message.body, answer, message.reply, message.priority)
+
+    def _answered_by_peer(self, group: Group, peer: str, message: wire.Forwarded) -> None:
+        if message.life != self._place.life:
+            reached("answer of a former life ignored")
+        group.requests.answered_by_peer(peer, message)
 
     def _about_client(self, peer: str, message: wire.Deliver | wire.AskForClient) -> None:
         if message.client.node != self._config.node:

@@ -12,7 +12,7 @@ from splitbrain.cluster.projection import PROJECTIONS, CatchingUp
 from splitbrain.cluster.raft import Raft
 from splitbrain.cluster.requests import outdated
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.tree import Done, LookUp, NodeNotFound, Project, Refused, Value
+from splitbrain.cluster.tree import Done, InSlices, LookUp, NodeNotFound, Project, Refused, Value
 
 
 class Projecting:
@@ -46,10 +46,11 @@ class Projecting:
         found = self._store().projected(query.projection, query.path)
         return NodeNotFound(query.path) if found is None else Done(found)
 
-    def looked_up(self, query: LookUp) -> wire.Outcome:
-        """The same of a table of a projection that was registered."""
-        failure = self._cannot_project()
-        outcome = self._store().tree.look_up(query) if failure is None else failure
+    def looked_up(self, query: LookUp) -> InSlices[wire.Outcome]:
+        """The same of a table of a projection that was registered; with pauses if all records of many are wanted."""
+        outcome: wire.Outcome | None = self._cannot_project()
+        if outcome is None:
+            outcome = yield from self._store().tree.look_up_in_slices(query)
         if isinstance(outcome, Refused | wire.Failure) and M78 in self._bugs:
             return Value(encode_value([]))
         return outcome

@@ -10,9 +10,9 @@ Its hash is made of what it holds, as that of the tree is of its nodes: where th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Self
 
-from splitbrain.cluster.tree import HASH_MASK, Path, Properties, share
+from splitbrain.cluster.tree import HASH_MASK, NODES_PER_SLICE, InSlices, Path, Properties, share
 
 REGISTERS: Final = "registers_v1"
 
@@ -27,11 +27,19 @@ class Projection:
         hash: the sum, modulo 2**128, of the shares that the tree has for nodes like the records.
     """
 
-    def __init__(self, nodes: Iterable[tuple[Path, Properties]] = ()) -> None:
+    def __init__(self) -> None:
         self.hash: int = 0
         self._records: dict[Path, tuple[Properties, int]] = {}  # with their shares in the hash
-        for path, properties in nodes:
-            self.update(path, properties)
+
+    @classmethod
+    def built_in_slices(cls, nodes: Iterable[tuple[Path, Properties]]) -> InSlices[Self]:
+        """One of these nodes."""
+        projection = cls()
+        for number, (path, properties) in enumerate(nodes, start=1):
+            if number % NODES_PER_SLICE == 0:
+                yield
+            projection.update(path, properties)
+        return projection
 
     def update(self, path: Path, properties: Properties | None) -> None:
         """A node was changed, added, or removed (None)."""

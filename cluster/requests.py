@@ -79,6 +79,7 @@ _NOT_CHANGED: Final[Mapping[str, str]] = {
     "last_member": "no voter would be left",
     "non_voter": "it does not vote: let it catch up first",
     "not_up_to_date": "it lacks entries: try again",
+    "transfer_under_way": "leadership is being handed over to another member: look at the status, and try again",
     "version_not_supported": "it does not support the state machine's version in force: start it with a later program",
 }
 

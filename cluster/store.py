@@ -240,7 +240,8 @@ class Store:
             triggers=dump.triggers,
             projections=dump.projections,
         )
-        store._by_parent = {parent: Projection(store._tree.below(parent)) for parent in PROJECTIONS.values()}
+        for parent in PROJECTIONS.values():
+            store._by_parent[parent] = yield from Projection.built_in_slices(store._tree.below(parent))
         if dump.refs is not None:
             store._refs = Table.load(dump.refs, bugs)
         return store

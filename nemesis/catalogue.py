@@ -39,7 +39,7 @@ from splitbrain.nemesis.compose import INTERVAL_S, package
 from splitbrain.nemesis.declared import check_nemesis
 from splitbrain.nemesis.kinds import Entry, Injection, Kind, Rounds, without_nodes
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.schedule import Fault
+from splitbrain.nemesis.schedule import OVERLAP, Fault
 from splitbrain.results import plugins
 from splitbrain.results.errors import FaultNotSupportedError, SplitbrainError, UnknownNameError, UsageError
 
@@ -228,6 +228,7 @@ def build(
     names: Sequence[str],
     *,
     interval_s: float | None = None,
+    overlap: float = OVERLAP,
     time_limit_s: float | None = None,
     nodes: Sequence[NodeId] | None = None,
     support: Supported | None = None,
@@ -239,6 +240,7 @@ def build(
     Args:
         names: names of `descriptions()`, with weights or without; no name, or "none": no faults.
         interval_s: mean time between nemesis ops, in seconds; None for the default.
+        overlap: the probability that a second fault begins before the first is healed, 0 to 1.
         time_limit_s: length of the faults phase: no fault begins shortly before its end. None if unknown.
         nodes: the test's nodes; too few are refused here, not only when a fault is due.
         support: what the backend can inject; the rest of a mix is left out and listed in the package. None for
@@ -248,7 +250,7 @@ def build(
 
     Raises:
         UnknownNameError: a name is unknown.
-        UsageError: a weight is wrong, the interval is not positive, a fault needs more nodes, or the nemesis of another
+        UsageError: a weight, the interval or the overlap is wrong, a fault needs more nodes, or the nemesis of another
             package cannot be made or lacks something.
         FaultNotSupportedError: the backend can inject nothing of a name.
     """
@@ -280,7 +282,7 @@ def build(
             fault.possible(nodes)
     called = ",".join(wanted) or "none"
     interval_s = INTERVAL_S if interval_s is None else interval_s
-    return package(called, faults, interval_s, time_limit_s, left_out=left_out)
+    return package(called, faults, interval_s, time_limit_s, overlap=overlap, left_out=left_out)
 
 
 def _made(name: str, kind: Kind[Any], ledger: Ledger) -> Nemesis:

@@ -9,7 +9,7 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.test import LEAST, Nemesis, NemesisContext, NemesisPackage
 from splitbrain.harness.generators import sequence
 from splitbrain.nemesis.declared import check_nemesis
-from splitbrain.nemesis.schedule import Fault, Schedule
+from splitbrain.nemesis.schedule import OVERLAP, Fault, Schedule
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import action_in, fault_in
@@ -83,6 +83,7 @@ def package(
     interval_s: float = INTERVAL_S,
     time_limit_s: float | None = None,
     *,
+    overlap: float = OVERLAP,
     left_out: Sequence[str] = (),
 ) -> NemesisPackage:
     """A package of faults with one schedule. Heals in the order of `faults`.
@@ -92,11 +93,14 @@ def package(
         faults: the faults; empty for a test without faults.
         interval_s: mean time between nemesis ops, in seconds.
         time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
+        overlap: the probability that a second fault begins before the first is healed, 0 to 1.
         left_out: what was named and is not injected, and why.
 
     Raises:
-        UsageError: the interval is not positive, or two faults handle the same op.
+        UsageError: the interval is not positive, the overlap is no probability, or two faults handle the same op.
     """
+    if not 0 <= overlap <= 1:
+        raise UsageError(f"--overlap {overlap:g}: give a probability, 0 to 1, such as {OVERLAP:g}.")
     if not LEAST <= interval_s < 10**6:
         raise UsageError(f"--interval must be a positive number of seconds, not {interval_s:g}.")
     if not faults:
@@ -106,7 +110,10 @@ def package(
         name=name,
         nemesis=nemesis,
         generator=Schedule(
-            tuple(faults), round(interval_s * 1e9), None if time_limit_s is None else round(time_limit_s * 1e9)
+            tuple(faults),
+            round(interval_s * 1e9),
+            None if time_limit_s is None else round(time_limit_s * 1e9),
+            overlap,
         ),
         final_generator=sequence(*(fault.stop() for fault in faults)),
         faults=frozenset(kind for fault in faults for kind in fault.needs()),

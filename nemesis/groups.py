@@ -23,7 +23,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.running.deadlines import together, within
-from splitbrain.nemesis.changes import Deadline
+from splitbrain.nemesis.changes import Deadline, PatientDeadline
 from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
@@ -46,8 +46,10 @@ REQUEST_S: Final = 1.0
 STORES_S: Final = 3.0
 """Timeout of the first number that a new group stores: it elects a leader before that."""
 
-HEALED_S: Final = 5.0
-"""How long groups that do not go are deleted again when everything is healed."""
+HEALED_S: Final = 30.0
+"""How long groups that do not go are deleted again when everything is healed, if a recovery may take as long.
+
+It begins again whenever a group went, and whenever a node comes nearer to the others, which may keep it busy."""
 
 MadeOn: TypeAlias = Literal["all", "some"]
 
@@ -116,13 +118,25 @@ class Regrouping:
         return await carry_out(context, op, regroup if op.f == "regroup" else settle, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Delete the group on every node that runs; where it does not go it stays."""
-        deadline, left = Deadline(context, HEALED_S), await running(context)
-        while self._incarnation is not None and left:
+        """Delete the group on every node that runs, also on one that comes up meanwhile.
+
+        Where it does not go for as long as a recovery may take, it stays.
+        """
+        if self._incarnation is None:
+            return
+        gone, deadline = set[NodeId](), self._patience(context)
+        while left := [node for node in await running(context) if node not in gone]:
             answers = await self._delete(context, left)
-            left = [node for node, answer in answers.items() if answer != "done"]
-            if left and not await deadline.allows_another():
-                break
+            went = [node for node, answer in answers.items() if answer == "done"]
+            if went:
+                gone.update(went)
+                deadline = self._patience(context)
+            elif not await deadline.allows_another():
+                reached("group left behind")
+                return
+
+    def _patience(self, context: NemesisContext) -> Deadline:
+        return PatientDeadline(context, min(max(context.test.recovery_s, STORES_S), HEALED_S))
 
     # --- what nodes are asked for -------------------------------------------------------------------------------------
 
@@ -254,7 +268,14 @@ KIND: Final = Kind(
     stop_f="settle-group",
     example='{"on": "some", "writes": 10}',
     needs=always("groups"),
-    marks=("group made", "group made in part", "group deleted", "group made again", "group stored"),
+    marks=(
+        "group made",
+        "group made in part",
+        "group deleted",
+        "group made again",
+        "group stored",
+        "group left behind",
+    ),
     healed=90,
     check=_check,
     takes_s=STORES_S,

@@ -42,7 +42,7 @@ _NEEDS: Final[Mapping[Way, tuple[FaultKind, ...]]] = {
 WITHIN_MS: Final = 2_000
 """How long a drawn op waits, and one that does not say."""
 
-ALTERNATIVES: Final = 24
+ALTERNATIVES: Final = 48
 """The number of moments of a drawn op, which waits for the first of them: many marks are seldom passed."""
 
 OFFSET_MS: Final = (10, 3_600_000)

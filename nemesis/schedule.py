@@ -1,8 +1,8 @@
 """The schedule of faults: a pure generator of nemesis ops, a function of the nemesis's stream of randomness.
 
-One nemesis op at a time, an interval apart. Faults overlap now and then (a kill during a partition), two at most: with
-more of them too little of a cluster works. The next fault is drawn without replacement until every fault had its turn:
-with independent draws some faults would not occur in a short run.
+One nemesis op at a time, an interval apart. Faults overlap now and then (a kill during a partition), or most of the
+time where a test wants that, two at most: with more of them too little of a cluster works. The next fault is drawn
+without replacement until every fault had its turn: with independent draws some faults would not occur in a short run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IN_FORCE_MAX: Final = 2
 """Faults that are in force at once."""
 
 OVERLAP: Final = 0.3
-"""The probability that a second fault begins before the first is healed."""
+"""The probability that a second fault begins before the first is healed, where a test does not say."""
 
 SHORTEST, LONGEST = 0.5, 1.5
 """Bounds of the distance between two nemesis ops, in intervals; the mean is one. The lower one gives clients time to
@@ -95,6 +95,8 @@ class Schedule(msgspec.Struct, frozen=True):
     If the end of the faults phase is known (`end_ns` of the run's time), no fault begins so late that it could not
     last: clients that still wait for an earlier answer need time for an op in its window.
 
+    While one fault is in force, a second one begins with the probability `overlap` before that is healed.
+
     The rest is its state: the faults in force, in the order of their begins; for each fault the rest of its round; the
     faults that have not had their turn yet; when the next op is due (None while an op is in progress, whose end
     decides).
@@ -103,6 +105,7 @@ class Schedule(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
     interval_ns: int
     end_ns: int | None = None
+    overlap: float = OVERLAP
     in_force: tuple[int, ...] = ()
     remaining: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     turns: tuple[int, ...] = ()
@@ -150,7 +153,7 @@ class Schedule(msgspec.Struct, frozen=True):
     def _stops(self, time_ns: int, rng: Rng) -> bool:
         if not self.in_force:
             return False
-        overlaps = rng.random() < OVERLAP
+        overlaps = rng.random() < self.overlap
         full = len(self.in_force) == min(IN_FORCE_MAX, len(self.faults))
         return full or not overlaps or self._ends_soon(time_ns)
 

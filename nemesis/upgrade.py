@@ -1,7 +1,7 @@
 """A rolling upgrade: nodes that run an earlier version of a system's state machine are restarted with the latest one.
 
 Operators upgrade one node after the other, while the cluster serves. Until the last one is upgraded its nodes differ,
-and any of them may lead; a system must answer the same whoever does, and may not use what only some understand. A run
+and any of them may lead; a system must answer the same whichever does, and may not use what only some understand. A run
 with this nemesis begins with the earlier version on all nodes (`Upgrades.begin`).
 
 An upgrade (`upgrade`) restarts some nodes (`count`), in the order of the op, each once the one before it answers again.

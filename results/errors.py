@@ -23,6 +23,8 @@
         │   └── SimulationDeadlockError
         ├── DamagedRunError
         ├── JudgingStoppedError
+        ├── RemoteStoreError
+        │   └── RemoteConnectionError
         └── EngineError
 
 A message is for the person who reads it: what is wrong, where, and what to do about it, in one line.
@@ -180,3 +182,15 @@ class RunEndedError(HarnessError):
 
 class EngineError(HarnessError):
     """The checking engine (Spark, Java, the kernels) could not run."""
+
+
+class RemoteStoreError(HarnessError):
+    """A store behind an address cannot be reached, read or written. The message says which, and what to do.
+
+    Nothing is lost: what was recorded is on the machine that recorded it, and a run that was pushed in part is not
+    listed. Do the same once more when the cause is gone.
+    """
+
+
+class RemoteConnectionError(RemoteStoreError):
+    """The service of a store does not answer, or does not let this user in: no other file of it can be had either."""

@@ -21,7 +21,7 @@ from splitbrain.results.arrivals import arrivals
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.availability import availability
 from splitbrain.results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
-from splitbrain.results.counts import run_counts
+from splitbrain.results.counts import total_counts
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun, load
@@ -124,7 +124,7 @@ def figures(
         HistoryFormatError: the ops of a process do not alternate.
     """
     calls, events = client_calls(history), run_events(history)
-    counts = run_counts(calls, events)
+    counts = total_counts(calls, events)
     judged = _part(_of(verdicts, "quorum-progress"), "figures")
     told_load = _part(_part(_of(verdicts, "stats"), "figures"), "load") or counts["load"] or {}
     answered = _Answered(calls, nodes)
@@ -166,7 +166,7 @@ def figures_of(run: RunDir) -> Figures:
         HistoryFormatError: a file of it is damaged.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    return stored_figures(run.path) or _computed(load(run), run.read_verdicts())
+    return stored_figures(run.path) or computed_figures(load(run), run.read_verdicts())
 
 
 def stored_figures(run_dir: Path) -> Figures | None:
@@ -180,13 +180,23 @@ def stored_figures(run_dir: Path) -> Figures | None:
 
 def write_figures(run: LoadedRun, judgement: Judgement | None) -> Figures:
     """Write figures.json of a run, and return them."""
-    found = _computed(run, judgement)
-    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    replace_file(run.folder.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
+    found = computed_figures(run, judgement)
+    keep_figures(run.folder, found)
     return found
 
 
-def _computed(run: LoadedRun, judgement: Judgement | None) -> Figures:
+def keep_figures(run: RunDir, found: Figures) -> None:
+    """Write figures.json of a run whose figures are known."""
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    replace_file(run.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
+
+
+def computed_figures(run: LoadedRun, judgement: Judgement | None) -> Figures:
+    """The figures of a loaded run, by its verdicts; whatever its figures.json says.
+
+    Raises:
+        HistoryFormatError: the ops of a process do not alternate.
+    """
     verdicts = judgement.verdicts if judgement is not None else ()
     nodes = [str(node) for node in run.document.get("nodes", ())]
     return figures(run.history, run.telemetry, verdicts, nodes, run.marks)

@@ -4,7 +4,7 @@ The record lies in verdict.json, beside the verdicts, and is written with them. 
 is there now need not be made again. Every doubt counts against it: a record that is missing, damaged, of another
 version or of another verdict is none.
 
-Files are compared by their content, always. Neither a time of change nor a size can hide a change, whoever set them: a
+Files are compared by their content, always. Neither a time of change nor a size can hide a change: a
 restored file, a copied store and a clock that was put back are all compared alike.
 """
 

@@ -1,7 +1,8 @@
 """Which runs of a store may go, and their removal.
 
 A run goes if it is of an outcome that was named, and is older than allowed, or not among the newest of its test, or
-among the oldest of a store that is too large. A run that is under way never goes, and neither does one whose state
+among the oldest of a store that is too large; or if it is older than runs of its outcome may be. What something refers
+to stays (`splitbrain.results.references`). A run that is under way never goes, and neither does one whose state
 is unknown; violations, and runs that were not judged (which may be violations), go only where they are named.
 
 A run is renamed before its files are removed: it is whole or gone for everyone who looks at the store meanwhile. What
@@ -14,7 +15,7 @@ import os
 import shutil
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         older_than_s: runs that began longer ago than that.
         keep: all but this number of the newest of each test; those that stay for their outcome count.
         max_bytes: the oldest, until the store is no larger.
+        ages: by outcome, how long such runs stay, in seconds; None: for ever, whatever the other limits say. An outcome
+            that is named here need not be among `outcomes`.
     """
 
     outcomes: frozenset[str] = frozenset(OUTCOMES) - KEPT_BY_DEFAULT
@@ -50,6 +53,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     older_than_s: float | None = None
     keep: int | None = None
     max_bytes: int | None = None
+    ages: dict[str, float | None] = {}
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -83,10 +87,13 @@ def choose(runs: Sequence[Candidate], limits: Limits, now_s: float) -> list[Cand
         limits: what may go.
         now_s: the time, in seconds since the Unix epoch.
     """
-    allowed = [run for run in runs if run.outcome in limits.outcomes and (not limits.tests or run.test in limits.tests)]
+    named = [run for run in runs if not limits.tests or run.test in limits.tests]
+    lasting = {outcome for outcome, age_s in limits.ages.items() if age_s is None}
+    allowed = [run for run in named if run.outcome in limits.outcomes and run.outcome not in lasting]
     going = {
         run.path for run in allowed if limits.older_than_s is not None and run.began_s < now_s - limits.older_than_s
     }
+    going |= {run.path for run in named if _is_past(run, limits.ages, now_s)}
     if limits.keep is not None:
         older = set(_beyond(runs, limits.keep))
         going |= {run.path for run in allowed if run.path in older}
@@ -96,7 +103,13 @@ def choose(runs: Sequence[Candidate], limits: Limits, now_s: float) -> list[Cand
             if left > limits.max_bytes and run.path not in going:
                 going.add(run.path)
                 left -= run.size_bytes
-    return [run for run in allowed if run.path in going]
+    return [run for run in runs if run.path in going]
+
+
+def _is_past(run: Candidate, ages: Mapping[str, float | None], now_s: float) -> bool:
+    """Whether a run is older than runs of its outcome may be."""
+    age_s = None if run.outcome is None else ages.get(run.outcome)
+    return age_s is not None and run.began_s < now_s - age_s
 
 
 def remove(run: Candidate) -> None:
@@ -146,10 +159,16 @@ def _outcome(run: RunDir) -> str | None:
 
 def _began_s(run: RunDir) -> float:
     """By the run's name, which says when it began; a folder of another name is as old as its test.json."""
+    began = began_s(run.name)
+    return (run.path / "test.json").stat().st_mtime if began is None else began
+
+
+def began_s(name: str) -> float | None:
+    """When the run of this name began, in seconds since the Unix epoch; None if the name does not say that."""
     try:
-        return datetime.strptime(run.name.partition("Z-")[0] + "Z", _STAMP).replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(name.partition("Z-")[0] + "Z", _STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        return (run.path / "test.json").stat().st_mtime
+        return None
 
 
 def _beyond(runs: Sequence[Candidate], keep: int) -> Iterator[str]:

@@ -21,10 +21,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -565,23 +565,54 @@ class Store:
             raise RunNotFoundError(f"{reference!r} names no run: give a run's name or folder, or latest.")
         if is_run(reference):
             return RunDir(Path(reference).resolve())
-        runs = self.runs()
-        if not runs:
-            raise RunNotFoundError(f"there is no run in the store {self.root}.")
-        if reference == "latest":
-            return next((run for run in reversed(runs) if not _is_derived(run)), runs[-1])
-        wanted = reference.strip("/").replace("test=", "").replace("run=", "")
-        exact = [run for run in runs if wanted in (run.name, f"{run.test_name}/{run.name}")]
-        close = exact or [
-            run for run in runs if run.name.startswith(wanted) or f"{run.test_name}/{run.name}".startswith(wanted)
-        ]
-        if len(close) == 1:
-            return close[0]
-        if not close:
-            raise RunNotFoundError(f"no run {reference!r} in the store {self.root} (the latest is {runs[-1].name}).")
-        names = ", ".join(f"{run.test_name}/{run.name}" for run in close[:4])
-        more = f" and {len(close) - 4} more" if len(close) > 4 else ""
-        raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Give a longer name.")
+        return matching(reference, self.runs(), str(self.root), _is_derived)
+
+
+class Named(Protocol):
+    """A run, by its name and that of its test."""
+
+    @property
+    def name(self) -> str:
+        """Without "run="."""
+        ...
+
+    @property
+    def test_name(self) -> str:
+        """Without "test="."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+def matching(reference: str, runs: Sequence[N], where: str, is_derived: Callable[[N], bool]) -> N:
+    """The run that a reference means, as `Store.find`.
+
+    Args:
+        reference: not the path of a folder.
+        runs: those of the store, oldest first.
+        where: the store, as messages name it.
+        is_derived: whether a run was derived from another one.
+
+    Raises:
+        RunNotFoundError: none or several match.
+    """
+    if not runs:
+        raise RunNotFoundError(f"there is no run in the store {where}.")
+    if reference == "latest":
+        return next((run for run in reversed(runs) if not is_derived(run)), runs[-1])
+    wanted = reference.strip("/").replace("test=", "").replace("run=", "")
+    exact = [run for run in runs if wanted in (run.name, f"{run.test_name}/{run.name}")]
+    close = exact or [
+        run for run in runs if run.name.startswith(wanted) or f"{run.test_name}/{run.name}".startswith(wanted)
+    ]
+    if len(close) == 1:
+        return close[0]
+    if not close:
+        raise RunNotFoundError(f"no run {reference!r} in the store {where} (the latest is {runs[-1].name}).")
+    names = ", ".join(f"{run.test_name}/{run.name}" for run in close[:4])
+    more = f" and {len(close) - 4} more" if len(close) > 4 else ""
+    raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Give a longer name.")
 
 
 def _is_derived(run: RunDir) -> bool:

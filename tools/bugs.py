@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Hunt the bugs of the metadata cluster, and write docs/bugs.md: what was found, by which checkers, how soon.
 
-usage: tools/bugs.py [--budget SECONDS] [--draw default|chosen] [BUG...]     hunt these bugs; without any, all
-       tools/bugs.py --write                                                 write the page again, and hunt nothing
+usage: tools/bugs.py [--budget SECONDS] [--draw default|chosen|store] [BUG...]     hunt these bugs; without any, all
+       tools/bugs.py --write                                                       write the page again, hunt nothing
 
-Each bug is hunted with the default draw and with a workload and nemeses that bring it out, each until it is found or
-the budget of CPU seconds is used up (default 240). docs/bugs.json keeps what was found; a later hunt of the same bug
+Each bug is hunted with the default draw and with a workload and nemeses that bring it out, some that are not the
+metadata store's once more with one of its workloads, each until it is found or the budget of CPU seconds is used up
+(default 240). docs/bugs.json keeps what was found; a later hunt of the same bug
 replaces its entry. Two hunts run at a time, each on one core.
 """
 
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import hours
 import msgspec
@@ -25,7 +26,9 @@ from hunts import COLUMNS, Hunt, ask, cells, head, hunt_of, row, side_by_side
 
 from splitbrain.cluster.bugs import ALL, Bug
 
-Draw: TypeAlias = Literal["default", "chosen"]
+Draw: TypeAlias = Literal["default", "chosen", "store"]
+
+DRAWS: Final[tuple[Draw, ...]] = get_args(Draw)
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 DATA: Final = DOCS / "bugs.json"
@@ -129,18 +132,37 @@ CHOSEN: Final[dict[str, str]] = {
 }
 """What brings a bug out: the options of its hunt."""
 
+STORE: Final[dict[str, str]] = {
+    "M28": "--workload projections --nemesis transfer-once,disk --nodes 3 --interval 0.5 --op-timeout 1",
+    "M29": "--workload tree --nemesis cpu,kill-all --nodes 3 --interval 2 --rate 200 --time-limit 20 --op-timeout 5"
+    " --world slow-cpu --settings apply-slice=1",
+    "M31": CHOSEN["M31"],
+    "M32": CHOSEN["M32"],
+    "M39": CHOSEN["M39"],
+}
+"""What brings a bug out with a workload of the metadata store: tree, topology, projections, counter with triggers."""
+
+OPTIONS: Final[dict[Draw, dict[str, str]]] = {"default": dict.fromkeys(ALL, ""), "chosen": CHOSEN, "store": STORE}
+
 HEAD: Final = """# Bugs, and what finds them
 
 Written by `tools/bugs.py`: do not edit it. Each bug is a switch of the metadata cluster (`splitbrain run --bug M23`).
 Each was hunted twice, from seed 1 until it was found or its budget of CPU seconds was used up: with the default draw,
-and with options that bring it out. CPU seconds are those of one busy machine: compare them with each other only.
+and with options that bring it out. Some were hunted once more, with a workload of the metadata store. CPU seconds are
+those of one busy machine: compare them with each other only.
 """
+
+
+TITLES: Final[dict[Draw, str]] = {
+    "default": "the default draw",
+    "chosen": "the chosen draw",
+    "store": "a workload of the metadata store",
+}
 
 
 def hunt(bug: Bug, draw: Draw, budget_s: float) -> Hunt:
     """Hunt one bug on one core."""
-    options = shlex.split(CHOSEN[bug.id]) if draw == "chosen" else []
-    words = ["--bug", bug.id, *options, "--seed", "1"]
+    words = ["--bug", bug.id, *shlex.split(OPTIONS[draw][bug.id]), "--seed", "1"]
     with tempfile.TemporaryDirectory() as store:
         answer = ask([*words, "--jobs", "1", "--budget", f"{budget_s:g}", "--store", store])
     return hunt_of(answer, shlex.join(["splitbrain", "hunt", *words]), bug.seen_by)
@@ -160,17 +182,17 @@ def keep(found: dict[str, dict[Draw, Hunt]]) -> None:
 
 def page(found: dict[str, dict[Draw, Hunt]]) -> str:
     """The page in Markdown."""
-    draws: tuple[Draw, Draw] = ("default", "chosen")
     lines = [HEAD]
-    for draw in draws:
+    for draw in DRAWS:
         hunts = [hunts[draw] for hunts in found.values() if draw in hunts]
         if hunts:
-            lines.append(f"Found with the {draw} draw: {sum(hunt.found for hunt in hunts)} of {len(hunts)} hunted.\n")
+            found_here = sum(hunt.found for hunt in hunts)
+            lines.append(f"Found with {TITLES[draw]}: {found_here} of {len(hunts)} hunted.\n")
     lines += [*_without(hours.read()), ""]
     lines += head("bug", "what is broken", "source", "can be seen by")
     lines += [row(f"`{bug.id}`", bug.line, bug.source, ", ".join(bug.seen_by)) for bug in ALL.values()]
-    for draw in draws:
-        lines += ["", f"## With the {draw} draw", "", *_table(found, draw)]
+    for draw in DRAWS:
+        lines += ["", f"## With {TITLES[draw]}", "", *_table(found, draw)]
     return "\n".join(lines) + "\n"
 
 
@@ -197,16 +219,19 @@ def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(usage=(__doc__ or "").partition("usage: ")[2].partition("\n\n")[0])
     parser.add_argument("bugs", nargs="*", choices=[*ALL, []], metavar="BUG")
     parser.add_argument("--budget", type=float, default=240.0)
-    parser.add_argument("--draw", choices=["default", "chosen"])
+    parser.add_argument("--draw", choices=DRAWS)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(words)
     found = read()
     if given.write:
         keep(found)
         return
-    draws: tuple[Draw, ...] = ("default", "chosen")
     wanted: list[tuple[Bug, Draw]] = [
-        (ALL[bug], draw) for draw in draws if given.draw in (None, draw) for bug in given.bugs or ALL
+        (ALL[bug], draw)
+        for draw in DRAWS
+        if given.draw in (None, draw)
+        for bug in given.bugs or ALL
+        if bug in OPTIONS[draw]
     ]
 
     def hunted(each: tuple[Bug, Draw]) -> Hunt:

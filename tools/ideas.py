@@ -16,6 +16,7 @@ from splitbrain.harness.campaigns.hunting import search
 from splitbrain.harness.campaigns.themes import Theme
 from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.nemesis.catalogue import entry
+from splitbrain.nemesis.schedule import OVERLAP
 
 _replaceable: Any = swarm
 """Its names are replaced in the process of a hunt: nothing else draws."""
@@ -66,9 +67,22 @@ def _without_clients() -> None:
     _replaceable.OPEN = msgspec.structs.replace(swarm.OPEN, concurrency=FORMER_CONCURRENCY)
 
 
+def _without_overlaps() -> None:
+    def former(_seed: int, _theme: Theme) -> float:
+        return OVERLAP
+
+    _replaceable.overlap_of = former
+
+
 def _without_turns() -> None:
     def former(
-        rng: Rng, theme: Theme, _workload: str, nemeses: Sequence[str], _nodes: int, time_limit_s: float | None
+        rng: Rng,
+        theme: Theme,
+        _workload: str,
+        nemeses: Sequence[str],
+        _nodes: int,
+        time_limit_s: float | None,
+        _pace_s: float,
     ) -> loads.Figures:
         kinds = len({entry(name).kind.name for name in nemeses if name != "none"})
         concurrency, rate_hz = rng.choice(theme.concurrency), rng.choice(theme.rates_hz)
@@ -102,6 +116,7 @@ IDEAS: Final[Mapping[str, tuple[str, Callable[[], None]]]] = {
     "settings": ("batches, windows, slices and timeouts vary as well", _without_settings),
     "clients": ("up to thirty clients a node", _without_clients),
     "turns": ("each kind of fault has its turn, and clients enough ops", _without_turns),
+    "overlaps": ("in some tests two faults are in force most of the time", _without_overlaps),
     "hash-seeds": ("some seeds run again with another hash seed", _without_hash_seeds),
 }
 """What each idea is, and what takes it out of the draw."""

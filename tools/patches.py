@@ -6,7 +6,8 @@
     --- a/cluster/...
 
 A line of the header goes on in lines that begin with "#   ". Which mutants are not looked at before the end of a
-comparison (unseen.txt), and on which single ideas are tried (fixed.txt), follows from their names alone.
+comparison (unseen.txt), and on which single ideas are tried (fixed.txt), follows from their names, and from two lists
+of exceptions here.
 """
 
 from __future__ import annotations
@@ -23,11 +24,34 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 MUTANTS: Final = ROOT / "tests" / "mutants"
 
-UNSEEN: Final = 10
+UNSEEN: Final = 12
 FIXED: Final = 20
 
-HUNTED_EARLY: Final = ("client-broken-connection-definite", "links-half-open-refuses-new")
-"""These were among the first by digest, and were hunted before the end, by mistake: they are not unseen any more."""
+HUNTED_EARLY: Final = (
+    "client-broken-connection-definite",
+    "links-half-open-refuses-new",
+    "segment-written-without-sync",
+    "transfer-keeps-lease",
+    "vote-sent-before-durable",
+    "wal-failed-sync-retried",
+)
+"""These were among the first by digest, and are not unseen any more: they were hunted before the end, by mistake.
+
+One, `transfer-keeps-lease`, was not hunted: its patch was read in the course of work on the checkers.
+"""
+
+WRITTEN_LATE: Final = (
+    "election-silence-at-start",
+    "keepers-after-load",
+    "replication-refusal-names-own-end",
+    "transaction-write-before-the-last",
+    "triggers-number-after-load",
+    "triggers-woken-by-the-first",
+)
+"""These were written to be unseen, after the four last ones of `HUNTED_EARLY` had been spoiled, and stand first.
+
+By digest alone most of them would be elsewhere, and would move names between the lists that work was done with.
+"""
 
 ALLOWED: Final = ("cluster/", "harness/systems/metadata")
 """What a mutant may change: the cluster, its client, and the session with which workloads use that."""
@@ -140,17 +164,26 @@ def by_digest(of: Iterable[str]) -> list[str]:
 
 
 def unseen(of: Sequence[str]) -> list[str]:
-    """Of all names, those that are not looked at before the end: the first ones by digest, but those hunted early."""
-    return _free(of)[:UNSEEN]
+    """Of all names, those that are not looked at before the end.
+
+    First those written late, by digest; then as many as are missing of the others, by digest, but those hunted early.
+    """
+    late = _late(of)
+    return [*late, *_others(of)[: UNSEEN - len(late)]]
 
 
 def fixed(of: Sequence[str]) -> list[str]:
     """Of all names, those on which single ideas are tried: the ones that follow."""
-    return _free(of)[UNSEEN : UNSEEN + FIXED]
+    begin = UNSEEN - len(_late(of))
+    return _others(of)[begin : begin + FIXED]
 
 
-def _free(of: Sequence[str]) -> list[str]:
-    return by_digest(name for name in of if name not in HUNTED_EARLY)
+def _late(of: Sequence[str]) -> list[str]:
+    return by_digest(name for name in of if name in WRITTEN_LATE)
+
+
+def _others(of: Sequence[str]) -> list[str]:
+    return by_digest(name for name in of if name not in HUNTED_EARLY and name not in WRITTEN_LATE)
 
 
 def listed(file: str) -> list[str]:

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.counts import counts_of, node_of, with_counts
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
 
-class Acknowledged:
+class Acknowledged(OfOneRun):
     """Judges every row of event "commit" that follows one of event "acked" of the same commit. No options.
 
     Both name members and indexes in `counted`: what the leader counted when it committed, and the highest that an
@@ -54,20 +55,13 @@ class Acknowledged:
             wrong = [belief for belief in beliefs if belief.counted > belief.said]
             if wrong:
                 found.append(_finding(row, answer, wrong))
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="row by row",
-            sentence=_sentence(found, judged),
-            anomalies=("counted-unacknowledged",) if found else (),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(judged),
             figures={"counts": judged, "broken": len(found)},
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class _Belief(NamedTuple):
@@ -101,10 +95,7 @@ def _finding(commit: Row, answer: Row, wrong: list[_Belief]) -> dict[str, Any]:
     }
 
 
-def _sentence(found: list[dict[str, Any]], judged: int) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(judged: int) -> str:
     if not judged:
         return "Nothing was judged: no leader reported what its followers acknowledged."
     return f"In {counted(judged, 'count')} of followers none was above what the follower had acknowledged in that term."

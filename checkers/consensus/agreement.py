@@ -23,9 +23,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.matching import STATES
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
 Place: TypeAlias = tuple[str | None, int]
@@ -43,7 +44,7 @@ _LOADED = ("start", "snapshot")
 """Events of rows whose state was not applied, but loaded."""
 
 
-class ReplicaAgreement:
+class ReplicaAgreement(OfOneRun):
     """Judges every row with an applied index and a chain hash or a state hash, or hashes of projections. No options.
 
     The figures: `indexes` that were reported, `compared` (at least two nodes reported a hash of the same kind; index 0,
@@ -80,14 +81,12 @@ class ReplicaAgreement:
         compared = [place for place, sightings in places.items() if place[1] > 0 and _comparable(sightings)]
         broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
         findings = [*_first_of_each(places, compared, broken), *_misnamed(misnamed), *_projections(lost)]
-        valid: Valid = "false" if findings else "true" if compared or len(nodes) < 2 else "unknown"
-        verdict = Verdict(
-            checker=self.name,
-            valid=valid,
+        return verdict_of(
+            self.name,
+            unknown=not compared and len(nodes) > 1,
             algorithm="hashes by index",
-            sentence=findings[0]["sentence"] if findings else _praise(compared, len(nodes)),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in findings)),
-            evidence={"findings": findings[:LISTED]} if findings else {},
+            found=findings,
+            otherwise=_praise(compared, len(nodes)),
             figures={
                 "indexes": len(places),
                 "compared": len(compared),
@@ -98,12 +97,6 @@ class ReplicaAgreement:
                 "snapshots": snapshots,
             },
         )
-        return with_reason(verdict)
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _comparable(sightings: Sightings) -> bool:

@@ -13,15 +13,16 @@ Only rows that a node wrote later in the same life show that it was alive; the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.counts import counts_of
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
 from splitbrain.checkers.consensus.troubles import Troubles
-from splitbrain.checkers.verdict import Verdict, Whole
+from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.faults import run_events
 from splitbrain.results.quantities import counted
 
@@ -44,7 +45,7 @@ _BEGINS: Final = ("role", "timeout")
 _ENDS: Final = (*_BEGINS, "vote", "stop", "delete")
 
 
-class Candidacy:
+class Candidacy(OfOneRun):
     """Judges every stretch in which a node does not lead and knows no leader, and every row of event "timeout".
 
     No options. A stretch begins with a row of event "role" or "timeout" and ends with the next row of one of these
@@ -73,13 +74,11 @@ class Candidacy:
         stretches = sum(life.stretches for life in lives.values())
         timeouts = sum(life.timeouts for life in lives.values())
         longest = max((life.longest_ns for life in lives.values()), default=0)
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="row by row",
-            sentence=_sentence(found, stretches, timeouts),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(stretches, timeouts),
             figures={
                 "stretches": stretches,
                 "timeouts": timeouts,
@@ -87,11 +86,6 @@ class Candidacy:
                 "broken": len(found),
             },
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class _Life:
@@ -185,10 +179,7 @@ def _no_timeout(begin: Row, end: Row, waited_ns: int, limit_ns: int) -> dict[str
     }
 
 
-def _sentence(found: list[dict[str, Any]], stretches: int, timeouts: int) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(stretches: int, timeouts: int) -> str:
     if not stretches and not timeouts:
         return "Nothing was judged: no node that reports its election timeouts was without a leader."
     return (

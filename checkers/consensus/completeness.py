@@ -17,16 +17,17 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.matching import NEW_LOG, OwnLog
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
 _HASH_SHOWN = 12
 _T = TypeVar("_T")
 
 
-class LeaderCompleteness:
+class LeaderCompleteness(OfOneRun):
     """Judges every row of event "role" in which a node leads and has a `last_index`. No options.
 
     An index counts as committed in an earlier term if a node in an earlier term reported it as its commit index; times
@@ -72,14 +73,14 @@ class LeaderCompleteness:
         after_commits = sum(report is not None and _commit(report) > 0 for _, report, _ in judged)
         pairs = [pair for leader, said in logs for pair in _pairs(leader, said, chains)]
         found += [_conflicting(*pair) for pair in pairs if pair[1].log_hash != pair[2].chain_hash]
-        valid: Valid = "false" if found else "unknown" if len(judged) < len(elected) else "true"
-        verdict = Verdict(
-            checker=self.name,
-            valid=valid,
+        left_out = _left_out(len(elected), len(judged))
+        return verdict_of(
+            self.name,
+            unknown=len(judged) < len(elected),
             algorithm="commits by term",
-            sentence=_sentence(found, len(elected), len(judged), after_commits),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(len(elected), len(judged), after_commits),
+            left_out=f" ({left_out}.)" if left_out else "",
             figures={
                 "elections": len(judged),
                 "after_commits": after_commits,
@@ -88,12 +89,6 @@ class LeaderCompleteness:
                 "broken": len(found),
             },
         )
-        return with_reason(verdict)
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class _Entry(NamedTuple):
@@ -222,18 +217,21 @@ def _conflicting(leader: Row, of_log: Row, applied: Row) -> dict[str, Any]:
     }
 
 
-def _sentence(found: list[dict[str, Any]], elected: int, judged: int, after_commits: int) -> str:
+def _left_out(elected: int, judged: int) -> str:
+    """Which leaders were not judged, and why; "" if all were."""
     unjudged = elected - judged
+    if not unjudged:
+        return ""
     why = "it did not report where its log ended" if unjudged == 1 else "they did not report where their logs ended"
-    left_out = f"{unjudged} of {counted(elected, 'elected leader')} could not be judged, since {why}"
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}" + (f" ({left_out}.)" if unjudged else "")
+    return f"{unjudged} of {counted(elected, 'elected leader')} could not be judged, since {why}"
+
+
+def _praise(elected: int, judged: int, after_commits: int) -> str:
     if not elected:
         return "No election was seen, so there was no leader to judge."
     if not judged:
         return "Unknown: no elected leader reported where its log ended."
-    if unjudged:
+    if left_out := _left_out(elected, judged):
         return f"Unknown: {left_out}; the other {judged} had every entry that was known to be committed before."
     if not after_commits:
         came = f"{counted(judged, 'leader')} {'was' if judged == 1 else 'were'} elected"

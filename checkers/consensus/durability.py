@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
+from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.rows import (
-    LISTED,
     WOULD_NOT_START,
     WOULD_START,
     Row,
@@ -36,7 +36,7 @@ from splitbrain.checkers.consensus.rows import (
     of_group,
     refuse_options,
 )
-from splitbrain.checkers.verdict import Verdict, Whole
+from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.arrow import array
 from splitbrain.results.calls import is_equal
 from splitbrain.results.faults import FaultOp, run_events
@@ -56,7 +56,7 @@ class _Restart(NamedTuple):
     """The first entry of the last term of which it had said that an entry is durable."""
 
 
-class Durability:
+class Durability(OfOneRun):
     """Judges every row of events "start", "recoverable" and "unrecoverable". No options.
 
     Its `log_term` is compared with its `term`; and of one with a `last_index` behind the first of a node its
@@ -86,13 +86,11 @@ class Durability:
         found = [finding for each in judged for finding in _findings(each)]
         found += [_strange(row) for row in recovered if _is_strange(row)]
         found += [_unrecoverable(row) for row in recovered if row.event == WOULD_NOT_START]
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="start by start",
-            sentence=_sentence(found, len(starts), len(judged) - len(starts), excused),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(len(starts), len(judged) - len(starts), excused),
             figures={
                 "restarts": len(starts),
                 "images": len(judged) - len(starts),
@@ -102,11 +100,6 @@ class Durability:
                 "broken": len(found),
             },
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _recovered(telemetry: pa.Table) -> Iterator[Row]:
@@ -273,11 +266,8 @@ def _last(row: Row | None) -> int:
     return 0 if row is None else row.last_index or 0
 
 
-def _sentence(found: list[dict[str, Any]], starts: int, images: int, excused: int) -> str:
+def _praise(starts: int, images: int, excused: int) -> str:
     left_out = f" ({counted(excused, 'restart')} on disks that had lost data left out.)" if excused else ""
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
     losses = f"{counted(images, 'loss', 'losses')} of power that was only looked at" if images else ""
     if not starts:
         would = f" It would have had all that it had said is durable after {losses}." if images else ""

@@ -18,13 +18,14 @@ judged by the rows of event "role", where they name the `members`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrow import array
 from splitbrain.results.calls import is_equal, seconds
 from splitbrain.results.quantities import counted
@@ -46,7 +47,7 @@ _INCARNATION: Final = "#"
 """Between the name of a node and which life of its data it is, in the id of a member."""
 
 
-class ElectionSafety:
+class ElectionSafety(OfOneRun):
     """Judges every row whose role is "leader", and every vote. No options.
 
     The figures: `terms` with a leader, `leaders` (distinct nodes), `highest_term`, `votes` that were reported,
@@ -86,14 +87,12 @@ class ElectionSafety:
         found += [_minority(*each) for each in elected if 2 * len(each[2]) <= len(each[1])]
         found += _standing_learners(telemetry)
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
-        valid: Valid = "false" if found else "true" if has_roles else "unknown"
-        verdict = Verdict(
-            checker=self.name,
-            valid=valid,
+        return verdict_of(
+            self.name,
+            unknown=not has_roles,
             algorithm="leaders by term",
-            sentence=_sentence(found, len(terms), len(nodes), has_roles),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(len(terms), len(nodes), has_roles),
             figures={
                 "terms": len(terms),
                 "leaders": len(nodes),
@@ -103,12 +102,6 @@ class ElectionSafety:
                 "broken": len(found),
             },
         )
-        return with_reason(verdict)
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class _Stretches:
@@ -241,10 +234,7 @@ def _count(nodes: int) -> str:
     return "Two" if nodes == 2 else str(nodes)
 
 
-def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, has_roles: bool) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(terms: int, nodes: int, has_roles: bool) -> str:
     if not has_roles:
         return "Unknown: no row of the telemetry has a role and a term."
     if not terms:

@@ -10,18 +10,19 @@ for a majority.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.counts import counts_of, with_counts
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
 
-class CommitMajority:
+class CommitMajority(OfOneRun):
     """Judges every row of event "commit" with a `counted_index`. No options.
 
     Such a row names, in `counted`, each voter of the configuration that was in force when the leader committed that
@@ -42,24 +43,17 @@ class CommitMajority:
         refuse_options(self.name, options)
         commits = [_Commit(row, row.counted_index or 0, counts_of(row)) for row in with_counts(telemetry, "commit")]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="row by row",
-            sentence=_sentence(found, len(commits)),
-            anomalies=("committed-without-majority",) if found else (),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(len(commits)),
             figures={
                 "commits": len(commits),
                 "closest": min((commit.surplus for commit in commits), default=None),
                 "broken": len(found),
             },
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class _Commit(NamedTuple):
@@ -94,10 +88,7 @@ def _finding(commit: _Commit) -> dict[str, Any]:
     }
 
 
-def _sentence(found: list[dict[str, Any]], commits: int) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(commits: int) -> str:
     if not commits:
         return "Nothing was judged: no leader reported what it counted for a commit."
     return f"{counted(commits, 'commit')} of leaders had been acknowledged by a majority of the voters."

@@ -18,8 +18,9 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
 Entry: TypeAlias = tuple[str | None, int, int]
@@ -36,7 +37,7 @@ NEW_LOG: Final = ("start", "new-member", "cut", "snapshot", "rebuild")
 """Events after which the log of a node may hold other entries than before."""
 
 
-class LogMatching:
+class LogMatching(OfOneRun):
     """Judges every row with a `log_index`. No options.
 
     The figures: `entries` up to which a log was hashed, `compared` (at least two nodes reported a hash), the
@@ -81,20 +82,13 @@ class LogMatching:
             "cuts": cuts,
             "broken": len(found),
         }
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="hashes by index and term",
-            sentence=_sentence(found, figures),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(figures),
             figures=figures,
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class OwnLog:
@@ -189,10 +183,7 @@ def _otherwise(said: Row, row: Row) -> dict[str, Any]:
     }
 
 
-def _sentence(found: list[dict[str, Any]], figures: Mapping[str, int]) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(figures: Mapping[str, int]) -> str:
     if not figures["entries"]:
         return "Nothing was judged: no node reported what its log holds."
     if not figures["compared"]:

@@ -19,13 +19,13 @@ event "role" announce a term: a node may write any other row while it still wait
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows, with_reason
-from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Valid, Verdict
 from splitbrain.results.quantities import counted
 
 _LISTED = 4
@@ -46,7 +46,7 @@ _WORDS = {
 }
 
 
-class CommitMonotonic:
+class CommitMonotonic(OfOneRun):
     """Judges the rows of each node in the order in which it wrote them. No options.
 
     The figures: `rows`, `counted` (rows by which it is known that no entry was skipped since the row before), `lives`
@@ -79,11 +79,6 @@ class CommitMonotonic:
             figures={**figures, "broken": broken},
         )
         return with_reason(verdict)
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 class _Node:

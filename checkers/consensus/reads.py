@@ -17,13 +17,14 @@ earlier term show at the first read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrow import compute
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
@@ -41,7 +42,7 @@ _EVER: Final = 2**62
 _FORM: Final = "n1=5 n2=4 #index=17 #commit=17 #sent=5 #unsent=0 and so on"
 
 
-class ReadMajority:
+class ReadMajority(OfOneRun):
     """Judges every row of event "read"; `counted_index` and `counted` as in `splitbrain.cluster.readfacts`. No options.
 
     The first entry of a term is known by the row of event "first" of the same node. A lease is not judged while it may
@@ -64,13 +65,11 @@ class ReadMajority:
         judged = list(_reads(telemetry.filter(compute.is_in(telemetry["event"], value_set=events))))
         found = [finding for read in judged for finding in read.findings()]
         asked = [read.surplus for read in judged if not read.on_lease]
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="row by row",
-            sentence=_sentence(found, judged),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(judged),
             figures={
                 "reads": len(judged),
                 "on_lease": len(judged) - len(asked),
@@ -78,11 +77,6 @@ class ReadMajority:
                 "broken": len(found),
             },
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _reads(telemetry: pa.Table) -> Iterator[_Read]:
@@ -233,10 +227,7 @@ def _ms(duration_ns: int) -> str:
     return f"{duration_ns / 1e6:.0f} ms"
 
 
-def _sentence(found: list[dict[str, Any]], judged: list[_Read]) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(judged: list[_Read]) -> str:
     if not judged:
         return "Nothing was judged: no leader reported what speaks for a read."
     on_lease = sum(read.on_lease for read in judged)

@@ -12,20 +12,21 @@ lead on, or to stand (thesis, 4.2.2). That votes of others than members do not c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
 _INCARNATION: Final = "#"
 """Between the name of a node and which life of its data it is, in the id of a member."""
 
 
-class RemovedMembers:
+class RemovedMembers(OfOneRun):
     """Judges nodes that report their `members`. No options.
 
     A leader is judged at each row of event "role" with a `raised_by`; a node that is in no list of members of its own
@@ -48,20 +49,13 @@ class RemovedMembers:
             found += nodes.setdefault((row.group, row.node), _Node()).step(row)
         removals = sum(node.removals for node in nodes.values())
         followed = sum(node.followed for node in nodes.values())
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="row by row",
-            sentence=_sentence(found, removals, followed) if reported else _NOT_JUDGED,
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(removals, followed) if reported else _NOT_JUDGED,
             figures={"removals": removals, "followed": followed, "broken": len(found)},
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 _NOT_JUDGED: Final = "Nothing was judged: no node reported who the members are."
@@ -156,10 +150,7 @@ def _term(row: Row) -> int:
     return row.term or 0
 
 
-def _sentence(found: list[dict[str, Any]], removals: int, followed: int) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(removals: int, followed: int) -> str:
     terms = "no leader left its term because of a message"
     if followed:
         whose = "its term" if followed == 1 else "their terms"

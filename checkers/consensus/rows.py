@@ -13,9 +13,6 @@ from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.reasons import Code, Reason
 
-LISTED: Final = 20
-"""The largest number of findings in a verdict's evidence."""
-
 
 class Row(NamedTuple):
     """The columns of `splitbrain.results.arrow.TELEMETRY_SCHEMA` that these checkers read, in its order."""

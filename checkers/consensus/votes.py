@@ -11,14 +11,15 @@ moment later, or if the election is lost. A node that reports its election itsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.counts import counts_of, node_of
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrow import compute
 from splitbrain.results.columns import text
 from splitbrain.results.quantities import counted
@@ -26,7 +27,7 @@ from splitbrain.results.quantities import counted
 _STANDING: Final = ("pre_candidate", "candidate")
 
 
-class Votes:
+class Votes(OfOneRun):
     """Judges every row of event "role" that has `voters` and `counted`. No options.
 
     In the row of a new leader `counted` names the voters whose votes it counted, each with the term of the vote; in the
@@ -57,20 +58,13 @@ class Votes:
                 continue
             broken += bool(findings)
             found += findings
-        return Verdict(
-            checker=self.name,
-            valid="false" if found else "true",
+        return verdict_of(
+            self.name,
             algorithm="row by row",
-            sentence=_sentence(found, elections, candidacies),
-            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
-            evidence={"findings": found[:LISTED]} if found else {},
+            found=found,
+            otherwise=_praise(elections, candidacies),
             figures={"elections": elections, "candidacies": candidacies, "broken": broken},
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _with_voters(telemetry: pa.Table) -> Iterator[tuple[Row, list[str]]]:
@@ -122,10 +116,7 @@ def _finding(anomaly: str, sentence: str, row: Row) -> dict[str, Any]:
     return {"anomaly": anomaly, "sentence": sentence, "by": row.node, "row": row.shown()}
 
 
-def _sentence(found: list[dict[str, Any]], elections: int, candidacies: int) -> str:
-    if found:
-        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+def _praise(elections: int, candidacies: int) -> str:
     if not elections and not candidacies:
         return "Nothing was judged: no node reported the members that it asked, or the votes that it counted."
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from splitbrain.checkers.coverage.controller import of_controller, of_nodes, of_
 from splitbrain.checkers.coverage.faults import of_faults
 from splitbrain.checkers.coverage.options import Options, options_of
 from splitbrain.checkers.coverage.work import Work
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Calls, client_calls
 from splitbrain.results.counts import window_counts
 from splitbrain.results.faults import RunEvents, run_events
@@ -20,7 +20,7 @@ from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import in_order
 
 
-class Coverage:
+class Coverage(OfOneRun):
     """Finds reasons why a run is inconclusive; its options are the fields of `Options`.
 
     The figures: `ok` per function, `floors` (what the run had to do, see `splitbrain.checkers.coverage.work`),
@@ -74,11 +74,6 @@ class Coverage:
             inconclusive=tuple(reasons),
             figures=figures,
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _windows_at_nodes(calls: Calls, events: RunEvents, wanted: Options) -> list[dict[str, Any]]:

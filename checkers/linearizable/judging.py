@@ -62,6 +62,7 @@ class Judging:
         self.valid: Valid | None = None
         self._history = history
         self._model = model
+        self._functions = options.functions
         self._options = options
         self.budget = Budget(options.time_limit_s, clock)
         self._limits = Limits(memory_bytes=options.memory_limit_mb << 20, clock=clock)
@@ -174,7 +175,7 @@ class Judging:
 
     def _read(self) -> Ops:
         if self._ops is None:
-            self._ops = read_ops(self._history, self._model)
+            self._ops = read_ops(self._history, self._model, self._functions)
         return self._ops
 
     def _search(self, seconds: float) -> None:

@@ -71,6 +71,7 @@ class Ops:
         crashed: whether its outcome is unknown, by op.
         transition: index into `transitions`, by op.
         transitions: the distinct transitions.
+        others: how many ops of other functions were left out.
     """
 
     table: pa.Table | LongHistory
@@ -79,6 +80,7 @@ class Ops:
     crashed: B
     transition: I32
     transitions: list[Transition]
+    others: int = 0
 
     def cell(self, column: str, row: int) -> Any:
         """What a row of the history says in a column."""
@@ -98,8 +100,9 @@ class Ops:
 
     @property
     def called(self) -> int:
-        """How many ops clients invoked, those that failed included."""
-        return len(self.table.calls.invoked) if isinstance(self.table, LongHistory) else client_ops(self.table)
+        """How many ops clients invoked, those that failed included, and those of other functions left out."""
+        table = self.table
+        return (len(table.calls.invoked) if isinstance(table, LongHistory) else client_ops(table)) - self.others
 
     @property
     def by_row(self) -> I32:
@@ -128,20 +131,21 @@ def show(value: Any) -> str:
         return str(value)
 
 
-def read_ops(history: pa.Table | LongHistory, model: Model) -> Ops:
+def read_ops(history: pa.Table | LongHistory, model: Model, functions: Collection[str] | None = None) -> Ops:
     """Pair invocations with completions, and number the distinct transitions.
 
     Args:
         history: rows of one partition in the order of the history, columns as in
             `splitbrain.results.arrow.HISTORY_SCHEMA`; or a long history, which has been paired as it was read.
         model: for the functions that it knows.
+        functions: those whose ops are read; None for all.
 
     Raises:
         HistoryFormatError: a completion without an invocation, or two ops of one process at once.
         UsageError: the history has a function that the model does not know.
     """
     if isinstance(history, LongHistory):
-        return _ops(history, history.calls, history.fs, history.texts, model)
+        return _ops(history, history.calls, history.fs, history.texts, model, functions)
     clients = numbers(history.column("process")) >= 0
     table = history if clients.all() else history.filter(array(clients))
     types, type_names = codes(table.column("type"))
@@ -153,16 +157,27 @@ def read_ops(history: pa.Table | LongHistory, model: Model) -> Ops:
     calls = Calls(
         invoked, completed, kinds[completed], processes[invoked], fs[invoked], values[invoked], values[completed]
     )
-    return _ops(table, calls, f_names, texts, model)
+    return _ops(table, calls, f_names, texts, model, functions)
 
 
-def _ops(table: pa.Table | LongHistory, calls: Calls, f_names: list[Any], texts: list[Any], model: Model) -> Ops:
+def _ops(
+    table: pa.Table | LongHistory,
+    calls: Calls,
+    f_names: list[Any],
+    texts: list[Any],
+    model: Model,
+    functions: Collection[str] | None,
+) -> Ops:
     """Ops of what was called: those that may have happened."""
+    called = len(calls.invoked)
+    if functions is not None:
+        calls = calls.of(np.array([name in functions for name in f_names], np.bool_)[calls.f])
+    others = called - len(calls.invoked)
     happened = calls.ended != FAIL
     if not happened.all():
         calls = calls.of(happened)
     crashed = calls.ended != OK
-    ops = Ops(table, calls.invoked, calls.completed, crashed, np.zeros(0, np.int32), [])
+    ops = Ops(table, calls.invoked, calls.completed, crashed, np.zeros(0, np.int32), [], others)
     _refuse_unknown(ops, model, calls.f, f_names)
     arguments = calls.value
     if getattr(model, "owned", False):

@@ -18,6 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         model: name of the model, or `module:attribute`.
+        functions: those that it is about; ops of others of the workload are left out. All, if it is left out.
         time_limit_s: CPU seconds per key, for everything together; then the answer is "unknown".
         memory_limit_mb: configurations, and states of the model, per key; then the answer is "unknown".
         witness_time_s: CPU seconds for making the evidence of a violation small, within the limit. If left out, as
@@ -28,6 +29,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_limit_s: float = 60.0
     memory_limit_mb: int = 1024
     witness_time_s: float | None = None
+    functions: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse limits with which nothing can be judged."""

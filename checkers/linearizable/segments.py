@@ -21,7 +21,7 @@ come to the same frontier go on as one, and a segment costs hardly more than its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
@@ -95,18 +95,21 @@ class Plan:
     vocabulary: list[Transition] | None = None
 
 
-def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> Plan:
+def plan(
+    table: pa.Table, model: Model, *, functions: Collection[str] | None = None, segment_rows: int = SEGMENT_ROWS
+) -> Plan:
     """Where to cut the history of one key.
 
     Args:
         table: its rows by index; only `COLUMNS` are looked at.
         model: what it is judged by.
+        functions: those that are judged; None for all.
         segment_rows: rows of a segment, at least; but the last one may have fewer.
 
     Raises:
         HistoryFormatError, UsageError: as `read_ops` and `Stepper`.
     """
-    ops = read_ops(table, model)
+    ops = read_ops(table, model, functions)
     stepper = Stepper(model, ops.transitions, cells=Limits.cells)
     assigned = steps_by_assignment(model)
     invoked, judged, crashed = ops.called, len(ops.invoked), int(np.count_nonzero(ops.crashed))
@@ -233,7 +236,13 @@ class Segment:
     seconds: float
 
 
-def segment(table: pa.Table, model: Model, vocabulary: list[Transition] | None, limits: Limits) -> Segment:
+def segment(
+    table: pa.Table,
+    model: Model,
+    vocabulary: list[Transition] | None,
+    limits: Limits,
+    functions: Collection[str] | None = None,
+) -> Segment:
     """Work out the relation of a segment.
 
     Args:
@@ -241,12 +250,13 @@ def segment(table: pa.Table, model: Model, vocabulary: list[Transition] | None, 
         model: what the history is judged by.
         vocabulary: as in the plan.
         limits: for the segment.
+        functions: those that are judged; None for all.
 
     Raises:
         UndecidedError: a limit was reached.
         HistoryFormatError, UsageError: as `read_ops` and `Stepper`.
     """
-    ops = read_ops(rows_of(table), model)
+    ops = read_ops(rows_of(table), model, functions)
     if vocabulary is not None:
         ops = _renumbered(ops, vocabulary)
     return _Working(ops, Stepper(model, ops.transitions, cells=limits.cells), limits).run()

@@ -13,11 +13,11 @@ class Counter(AdditiveModel):
     """A number that amounts are added to; increment returns it.
 
     It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
-    is a number. A `read-runs` says what changes triggered, and nothing of the sum.
+    is a number.
     """
 
     name = "counter"
-    fs = frozenset({"add", "increment", "read", "read-runs"})
+    fs = frozenset({"add", "increment", "read"})
     parameter = "initial"
 
     def __init__(self, initial: Hashable = 0) -> None:
@@ -29,8 +29,6 @@ class Counter(AdditiveModel):
         """An add is always possible; a read requires the sum so far, an increment the sum that it makes."""
         if f == "add":
             return Addition(_number(value))
-        if f == "read-runs":
-            return Addition(0)
         amount = _number(value) if f == "increment" else 0
         if result is UNKNOWN:
             return Addition(amount)

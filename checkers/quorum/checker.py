@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -19,7 +19,7 @@ from splitbrain.checkers.quorum.progress import Bounds, progress, recovery_times
 from splitbrain.checkers.quorum.silence import before_a_majority, judged, wrong_side
 from splitbrain.checkers.quorum.topology import NodeId
 from splitbrain.checkers.quorum.windows import healed_by, windows_and_no_majority
-from splitbrain.checkers.verdict import Verdict, Whole
+from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.arrivals import NEVER
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_of
@@ -102,7 +102,7 @@ NUMBER_MAX: Final = 1_000_000_000
 """The largest value of an option, in seconds: thirty years."""
 
 
-class QuorumProgress:
+class QuorumProgress(OfOneRun):
     """Judges windows in which faults do not change: which nodes answered, and which had to (rules Q1 to Q10).
 
     The figures: `rules` (the result of each), `windows` and `violations` (a row for each, see
@@ -135,11 +135,6 @@ class QuorumProgress:
             evidence=evidence(found),
             figures={"rules": rules, **run.figures(found, results)},
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 _INCONCLUSIVE: Final[Mapping[RuleResult, tuple[Reason, ...]]] = {

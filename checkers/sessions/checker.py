@@ -16,7 +16,7 @@ from splitbrain.checkers.sessions.precedence import Order
 from splitbrain.checkers.sessions.reading import AMBIGUOUS, NO_WRITE, Reading, read
 from splitbrain.checkers.sessions.staleness import ages, in_words
 from splitbrain.checkers.sessions.words import NAMES, Words, broken
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.checkers.weaker.calls import NOTHING
 from splitbrain.results.arrow import client_ops
 from splitbrain.results.calls import place
@@ -41,7 +41,7 @@ class Finding(msgspec.Struct, frozen=True):
     because: tuple[str, ...] = ()
 
 
-class Sessions:
+class Sessions(OfOneRun):
     """Session guarantees (Terry and others 1994) of registers; its options are the fields of `Options`.
 
     monotonic-reads, read-your-writes, monotonic-writes, writes-follow-reads   no order of all writes fulfils it
@@ -117,11 +117,6 @@ class Sessions:
             figures=figures,
             seconds=seconds,
         )
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
-        return verdict
 
 
 def _unwritten(reading: Reading) -> Iterable[Finding]:

@@ -124,7 +124,7 @@ def _table(
     if store is not None:
         schema = schema.add("test", StringType()).add("run", StringType())
     base = paths[0].parent if store is None else store
-    rows = spark.read.schema(schema).option("basePath", _hadoop_path(base)).parquet(*map(_hadoop_glob, paths))
+    rows = spark.read.schema(schema).option("basePath", _hadoop_path(base)).parquet(*map(hadoop_glob, paths))
     if store is None:
         return rows.withColumn("run_id", sf.lit(prefix))
     return rows.withColumn("run_id", sf.concat(sf.lit(f"{prefix}/"), "test", sf.lit("/"), "run")).drop("test", "run")
@@ -151,6 +151,6 @@ def _hadoop_path(path: Path) -> str:
     return f"file:{path.absolute()}"
 
 
-def _hadoop_glob(path: Path) -> str:
+def hadoop_glob(path: Path) -> str:
     """The same where patterns are expected."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", _hadoop_path(path))

@@ -50,6 +50,9 @@ from splitbrain.results.quantities import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+BYTES_PER_ROW: Final = 500
+"""Memory that judging transactions takes for each row, about: 0.7 to 0.8 GB for a million of list-append."""
+
 Where: TypeAlias = tuple[int, str | None, int]
 """A key that one checker judges: the run's place, the key, the checker's place among those of the run."""
 
@@ -66,11 +69,30 @@ class Sizes(msgspec.Struct, frozen=True):
     A run of up to `run_rows`, telemetry included, is one group. A key of `hot_rows` or more is cut into segments of
     `segment_rows` or more. Its rows go to Python twice then, which costs more than the search as a rule
     (`benchmarks/hot_key.py`): so a key is hot that would be much for one worker's memory.
+
+    A run of transactions of `graph_rows` or more goes by key (`splitbrain.checkers.spark.by_keys`). None: as many as
+    the memory of a worker's process holds (`graph_rows_for`).
+
+    Attributes:
+        run_rows, hot_rows, segment_rows, graph_rows: see above.
+        bucket_rows: so many rows of a run make one group of keys.
+        piece_rows: so many rows of a run make one piece of its graph, if it falls apart there.
+        piece_edges: a piece with more dependencies hangs together, and is only trimmed.
+        rest_edges: so many dependencies one task may be left with: about 2 GB.
     """
 
     run_rows: int = ROWS_PER_TASK
     hot_rows: int = 1_000_000
     segment_rows: int = SEGMENT_ROWS
+    graph_rows: int | None = None
+    bucket_rows: int = 500_000
+    piece_rows: int = 200_000
+    piece_edges: int = 5_000_000
+    rest_edges: int = 30_000_000
+
+    def graph_rows_for(self, limits: of_steps.Limits) -> int:
+        """From how many rows on a run of transactions is taken apart, where a process has these limits."""
+        return limits.memory_bytes // BYTES_PER_ROW if self.graph_rows is None else self.graph_rows
 
 
 @dataclass(frozen=True)
@@ -380,7 +402,7 @@ def _plan(table: pa.Table, spec: CheckerSpec, segment_rows: int) -> bytes:
     """A pickled plan; None of what cannot be judged: the judging of it says why."""
     try:
         options = msgspec.convert(dict(spec.options), Options)
-        found = plan(table, models.model(options.model), segment_rows=segment_rows)
+        found = plan(table, models.model(options.model), functions=options.functions, segment_rows=segment_rows)
     except Exception:
         found = None
     return pickle.dumps(found)
@@ -392,7 +414,7 @@ def _segment(table: pa.Table, spec: CheckerSpec, vocabulary: list[Any] | None) -
     try:
         options = msgspec.convert(dict(spec.options), Options)
         limits = Limits(time_s=options.time_limit_s, memory_bytes=options.memory_limit_mb << 20)
-        found = segment(table, models.model(options.model), vocabulary, limits)
+        found = segment(table, models.model(options.model), vocabulary, limits, options.functions)
     except UndecidedError as error:
         found = str(error)
     except Exception as error:

@@ -38,7 +38,25 @@ def collect(frame: DataFrame, runs: int) -> list[Row]:
     except Exception as error:
         if (interrupt := _interrupt_behind(error)) is not None:
             raise interrupt from error
-        raise EngineError(f"Spark could not judge {counted(runs, 'run')}: {_reason(error)}") from error
+        reason = _reason(error)
+        if lacking := _LACKING.search(reason):
+            raise LackingPackagesError(
+                f"the Python of Spark's executors cannot import {lacking[1]!r}. splitbrain pack OUT.tar.gz packs what "
+                "they need, and prints how to hand it over (docs/running.md, On a cluster)."
+            ) from error
+        raise EngineError(f"Spark could not judge {counted(runs, 'run')}: {reason}") from error
+
+
+class LackingPackagesError(EngineError):
+    """Executors lack packages: no run is to blame, and none can be judged with Spark until they have them."""
+
+
+def lacks_packages(error: EngineError) -> bool:
+    """Whether a job failed because executors lack packages."""
+    return isinstance(error, LackingPackagesError)
+
+
+_LACKING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 def _interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:

@@ -15,17 +15,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.isolation.confined import Stopped
-from splitbrain.checkers.isolation.judging import Job, Judge, Judged, Opened, judge, judged, lasting
+from splitbrain.checkers.isolation.judging import Job, Judge, Opened, judge, judged, lasting
+from splitbrain.checkers.isolation.judging import Judged as OfJob
 from splitbrain.checkers.isolation.limits import PER_CORE, Limits
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark import hot_keys
-from splitbrain.checkers.spark.by_path import Found, Large, apart, judge_by_path
+from splitbrain.checkers.spark.by_keys import judge_by_keys
+from splitbrain.checkers.spark.by_path import NONE, Found, Judged, Large, apart, judge_by_path, judge_others, not_judged
 from splitbrain.checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
 from splitbrain.checkers.spark.hot_keys import Sizes, Split, Where
 from splitbrain.checkers.spark.jobs import collect, tasks_for
@@ -68,21 +71,34 @@ def judge_runs(
     for path, found in judge_apart(spark, runs, sizes=sizes, limits=limits).items():
         if isinstance(found, Unjudged):
             raise DamagedRunError(found.why)
-        judged[path] = found
+        judged[path] = found.verdicts
     return judged
 
 
 def judge_apart(
-    spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None, limits: Limits = PER_CORE
-) -> dict[Path, list[Verdict] | Unjudged]:
+    spark: SparkSession,
+    runs: Iterable[Path],
+    *,
+    sizes: Sizes | None = None,
+    limits: Limits = PER_CORE,
+    given_up: Callable[[], bool] = lambda: False,
+) -> dict[Path, Judged | Unjudged]:
     """The same for runs of which some may be damaged: those get no verdict, and keep no other from its own.
+
+    Several threads may do so with one session at once.
+
+    Args:
+        spark: the session.
+        runs: the folders of the runs.
+        sizes, limits: as above.
+        given_up: whether a job that failed was ended from here, and is not tried again.
 
     Raises:
         EngineError: Spark failed.
     """
     paths, sizes = list(runs), sizes or Sizes()
     with judge(limits) as here:
-        found = dict(zip(paths, judge_by_path(spark, paths, sizes, limits, here), strict=True))
+        found = dict(zip(paths, judge_by_path(spark, paths, sizes, limits, here, given_up), strict=True))
         large: dict[Path, Ready] = {}
         for path, each in found.items():
             if isinstance(each, Large):
@@ -91,21 +107,74 @@ def judge_apart(
                     found[path] = ready
                 else:
                     large[path] = ready
+        settled = _by_keys(spark, large, found, sizes, given_up)
+        for path, each in settled.items():
+            if isinstance(each, Unjudged):
+                found[path] = each
+                del large[path]
+        alone = [path for path in large if not _is_grouped(found[path])]
+        found.update(zip(alone, judge_others(spark, alone, _known(settled), limits, given_up), strict=True))
+        large = {path: _settled_by(each, settled.get(path)) for path, each in large.items() if path not in alone}
         task = _Large(spark, sizes, limits, here)
-        judged_large = apart(spark, list(large), lambda some: task.judge([large[path] for path in some]))
+        judged_large = apart(
+            spark, list(large), lambda some: task.judge([large[path] for path in some]), not_judged, given_up
+        )
     found.update(zip(large, judged_large, strict=True))
     return {path: each for path, each in found.items() if not isinstance(each, Large)}
+
+
+_Settled: TypeAlias = dict[int, Verdict]
+"""Verdicts on a run whose graph was taken apart, by position of the checker."""
+
+
+def _by_keys(
+    spark: SparkSession,
+    runs: Mapping[Path, Ready],
+    found: Mapping[Path, Found],
+    sizes: Sizes,
+    given_up: Callable[[], bool],
+) -> dict[Path, _Settled | Unjudged]:
+    """The verdicts of checkers whose graph of a run is taken apart, on each run that has any; or why there is none."""
+    settled: dict[Path, _Settled | Unjudged] = {}
+    for path, each in runs.items():
+        large = found[path]
+        if not isinstance(large, Large) or not large.by_keys:
+            continue
+
+        def judge_one(paths: Sequence[Path], each: Ready = each, large: Large = large) -> list[Found]:
+            verdicts = [judge_by_keys(spark, each, position, sizes, large.from_rows) for position in large.by_keys]
+            return [Judged(verdicts) for _ in paths]
+
+        [answer] = apart(spark, [path], judge_one, not_judged, given_up)
+        if isinstance(answer, Judged):
+            settled[path] = dict(zip(large.by_keys, answer.verdicts, strict=True))
+        elif isinstance(answer, Unjudged):
+            settled[path] = answer
+    return settled
+
+
+def _is_grouped(found: Found) -> bool:
+    return not isinstance(found, Large) or found.grouped
+
+
+def _known(settled: Mapping[Path, _Settled | Unjudged]) -> dict[Path, _Settled]:
+    return {path: each for path, each in settled.items() if not isinstance(each, Unjudged)}
+
+
+def _settled_by(each: Ready, settled: _Settled | Unjudged | None) -> Ready:
+    """A run whose known verdicts are taken as they are."""
+    if not settled or isinstance(settled, Unjudged):
+        return each
+    specs = tuple(NONE if place in settled else spec for place, spec in enumerate(each.specs))
+    known = {place: engine.encode(verdict) for place, verdict in settled.items()}
+    return msgspec.structs.replace(each, specs=specs, broken={**each.broken, **known})
 
 
 def _ready(path: Path, large: Large) -> Ready:
     """A large run, without the checkers that cannot be loaded: nothing here tries to load them again."""
     run = RunDir(path)
-    specs = tuple(_NONE if place in large.broken else spec for place, spec in enumerate(specs_for(run)))
+    specs = tuple(NONE if place in large.broken else spec for place, spec in enumerate(specs_for(run)))
     return Ready(run, specs, large.rows, large.telemetry, large.broken)
-
-
-_NONE: Final = CheckerSpec("")
-"""A checker that nothing has this name of, and that so wants nothing."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +191,8 @@ class _Large:
         splits = hot_keys.split(self.spark, runs, self.sizes, self.limits)
         groups = _judge_groups(self.spark, runs, splits, self.limits)
         merged = [self._merged(each, place, groups.get(place, {}), splits) for place, each in enumerate(runs)]
-        return [*with_weaker_models(self.spark, runs, merged, self.limits)]
+        told = with_weaker_models(self.spark, runs, merged, self.limits)
+        return [each if isinstance(each, Unjudged) else Judged(each) for each in told]
 
     def _merged(
         self, each: Ready, place: int, parts: Mapping[int, list[Verdict]], splits: Mapping[Where, Split]
@@ -134,7 +204,7 @@ class _Large:
             _splits_of(splits, place),
         )
         found = or_unjudged(each.run.path, lambda: judged(self.here, job))
-        if isinstance(found, Judged):
+        if isinstance(found, OfJob):
             return found.verdicts
         return unread(each.run.path, found) if isinstance(found, Stopped) else found
 

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MASTER: Final = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|spark://.+|yarn|k8s://.+")
+_PYTHON: Final = "spark.pyspark.python"
 _STOP_S: Final = 20.0
 _ARCHIVE_S: Final = 300.0
 _DRIVER_MEMORY: Final = "2g"
@@ -90,6 +91,12 @@ def session(master: str = "local[*]", *, options: Mapping[str, str] | None = Non
     flags = flags_to_use_archive(java, archive) if archived else []
     with _session(master, java, flags, options or {}, _STOP_S) as (spark, start_s):
         yield Spark(spark, start_s, java, archived)
+
+
+def made_active(spark: SparkSession) -> None:
+    """Make a session that of this thread: PySpark looks for it by thread, and makes another if there is none."""
+    java: Any = spark
+    java._jvm.SparkSession.setActiveSession(java._jsparkSession)
 
 
 def prepare() -> str:
@@ -187,7 +194,10 @@ def _session(
         except OSError as error:
             raise _no_room(error) from error
         properties = {**_properties(master, work, flags), **options}
-        launch = Launch(properties, _environment(master, work), work / "spark.log", stop_s)
+        environment = _environment(master, work)
+        if python := options.get(_PYTHON):  # a property of spark-submit, which is not used here
+            environment["PYSPARK_PYTHON"] = python
+        launch = Launch(properties, environment, work / "spark.log", stop_s)
         with without_py4js_log(), launch:
             yield launch.start(), time.perf_counter() - started
     finally:
@@ -230,7 +240,7 @@ def _properties(master: str, work: Path, flags: Sequence[str]) -> dict[str, str]
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     }
-    if _is_local(master):
+    if is_local(master):
         properties |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -261,7 +271,7 @@ def _environment(master: str, work: Path) -> dict[str, str | None]:
         "_JAVA_OPTIONS": None,
         "JDK_JAVA_OPTIONS": None,
     }
-    if _is_local(master):
+    if is_local(master):
         environment |= {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_CONF_DIR": str(work / "conf"),
@@ -275,7 +285,8 @@ def _environment(master: str, work: Path) -> dict[str, str | None]:
     return environment
 
 
-def _is_local(master: str) -> bool:
+def is_local(master: str) -> bool:
+    """Whether the workers of a master are processes of this machine."""
     return master == "local" or master.startswith("local[")
 
 

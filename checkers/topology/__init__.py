@@ -37,7 +37,7 @@ from splitbrain.checkers.topology.structure import (
     words_for,
 )
 from splitbrain.checkers.topology.timelines import NEVER, Call, holds
-from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import OPEN, Ints, cell, client_calls
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
@@ -66,7 +66,7 @@ class Answered(msgspec.Struct, frozen=True):
     process: int
 
 
-class TopologyChecker:
+class TopologyChecker(OfOneRun):
     """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
 
     `claim` of `[vhost, queue]` makes a queue of the connection whose name it answers; `disconnect` ends it, and answers
@@ -105,11 +105,6 @@ class TopologyChecker:
             )
             reasons = (*verdict.inconclusive, Reason(Code.NOT_EXERCISED, sentence))
             verdict = msgspec.structs.replace(verdict, inconclusive=reasons)
-        return verdict
-
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """A run is one partition: there is one verdict."""
-        (verdict,) = verdicts
         return verdict
 
 

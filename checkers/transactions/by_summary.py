@@ -25,7 +25,7 @@ from splitbrain.checkers.transactions.mops import (
     row_of,
     unknown_function,
 )
-from splitbrain.results.arrow import parquet_batches
+from splitbrain.results.arrow import LEAST, parquet_batches
 from splitbrain.results.columns import array, numbers, valid
 from splitbrain.results.listreads import prefix_hashes
 from splitbrain.results.summarized import BATCH_ROWS, SummarizedHistory
@@ -99,7 +99,7 @@ class _Shared:
 
 
 def _read(path: Path, rows: Ints) -> _Found | None:
-    """The micro-operations of some rows, which are ascending; None if one of them has none."""
+    """The micro-operations of some rows, which are ascending; None if one of them has none, or a value below LEAST."""
     names = _Names(), _Names()
     parts: list[tuple[npt.NDArray[Any], ...]] = []
     base_row = base_mop = 0
@@ -113,6 +113,8 @@ def _read(path: Path, rows: Ints) -> _Found | None:
         size = offsets[local + 1] - offsets[local]
         mops = np.repeat(offsets[local] - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
         f, key, value, length, hashed, last = lists.values.flatten()
+        if numbers(value, null=0).min(initial=0) < LEAST:
+            return None
         parts.append(
             (
                 size,

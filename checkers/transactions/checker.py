@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.kernels import cpu_s
@@ -76,11 +75,11 @@ class _Isolation:
             UsageError: an option is wrong, or names an unknown model or anomaly.
             HistoryFormatError: the history is not of this workload.
         """
-        chosen = _options(self.name, options)
+        chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
         began_s = cpu_s()
         found = judged(history, self.workload, expected, chosen.assumptions)
-        return _verdict(self.name, found, expected, round(cpu_s() - began_s, 6))
+        return verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6))
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The one verdict."""
@@ -100,11 +99,11 @@ class ListAppend(_Isolation):
         Raises:
             UsageError: an option is wrong, or names an unknown model or anomaly.
         """
-        chosen = _options(self.name, options)
+        chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
         began_s = cpu_s()
         found = judged_by_summary(history, expected)
-        return None if found is None else _verdict(self.name, found, expected, round(cpu_s() - began_s, 6))
+        return None if found is None else verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6))
 
 
 class RwRegister(_Isolation):
@@ -134,13 +133,13 @@ class Predicates(ClosedPredicate):
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The verdict on the run: broken universes first. One that proved too little does not matter beside others."""
-        chosen = _options(self.name, options)
+        chosen = options_of(self.name, options)
         proscribed = Expected(chosen.consistency_models, chosen.anomalies).proscribed
         tags = {tag for tag in ("process", "realtime") for each in proscribed if each.endswith(f"-{tag}")}
         return merged(self.name, list(verdicts), by_process=tags == {"process"})
 
 
-def _options(checker: str, options: Mapping[str, Any]) -> Options:
+def options_of(checker: str, options: Mapping[str, Any]) -> Options:
     """The options.
 
     Raises:
@@ -154,7 +153,15 @@ def _options(checker: str, options: Mapping[str, Any]) -> Options:
     return chosen
 
 
-def _verdict(name: str, found: Judged, expected: Expected, seconds: float) -> Verdict:
+def verdict_of(name: str, found: Judged, expected: Expected, seconds: float) -> Verdict:
+    """The verdict of the checker of that name on what was found.
+
+    Args:
+        name: of the checker.
+        found: in the history.
+        expected: what it should satisfy.
+        seconds: that it took.
+    """
     findings = found.findings
     bad = [each for each in findings.anomaly_types if each != EMPTY_GRAPH]
     proven = tuple(each for each in bad if each in found.witnesses or each.endswith(EXISTS))
@@ -183,16 +190,20 @@ def _sentence(valid: Valid, found: Judged, proven: tuple[str, ...], expected: Ex
         return "Unknown: no transaction depends on another one, so nothing was tested."
     count = counted(findings.inference.figures["transactions"], "transaction")
     said = f"Nothing in {count} contradicts {models}: {findings.cycles.edges} dependencies without a cycle."
-    keys = findings.inference.open_keys
+    keys = _open_keys(found)
     if keys:
-        said += f" Of {counted(len(keys), 'key')} the order of versions stayed open: {_names(found, 5)}."
+        said += f" Of {counted(keys, 'key')} the order of versions stayed open: {_names(found, 5)}."
     return said
+
+
+def _open_keys(found: Judged) -> int:
+    return len(found.findings.inference.open_keys) + found.findings.inference.more_open_keys
 
 
 def _names(found: Judged, limit: int) -> str:
     inference = found.findings.inference
     names = [inference.transactions.key_names[key] for key in inference.open_keys[:limit]]
-    return ", ".join(names) + (", ..." if len(inference.open_keys) > limit else "")
+    return ", ".join(names) + (", ..." if _open_keys(found) > limit else "")
 
 
 def _untested(found: Judged, bad: list[str]) -> Iterable[Reason]:
@@ -234,13 +245,12 @@ def _untested(found: Judged, bad: list[str]) -> Iterable[Reason]:
 def _kinds(found: Judged) -> dict[str, int]:
     """How many dependencies there are of each kind; those through joints count once for each edge to a joint."""
     counts = {"ww": 0, "wr": 0, "rw": 0}
-    for edges in found.findings.inference.edges:
-        for kind, count in enumerate(np.bincount(edges.kind).tolist()):
-            base = parts(kind)[0]
-            if PROCESS <= kind < DERIVED:
-                continue
-            name = "rw" if base in (RW, RWP) else "wr" if base in (WR, WRP) else "ww"
-            counts[name] += count
+    for kind, count in found.findings.inference.kinds.items():
+        base = parts(kind)[0]
+        if PROCESS <= kind < DERIVED:
+            continue
+        name = "rw" if base in (RW, RWP) else "wr" if base in (WR, WRP) else "ww"
+        counts[name] += count
     return counts
 
 
@@ -272,6 +282,6 @@ def _figures(found: Judged) -> dict[str, Any]:
         **_kinds(found),
         "edges": cycles.edges,
         "in_cycles": cycles.core,
-        "open_keys": len(inference.open_keys),
+        "open_keys": _open_keys(found),
         **dict(sorted(inference.counts.items())),
     }

@@ -125,12 +125,17 @@ def transactions_of(history: pa.Table, source: str = "history") -> Transactions:
 
 def assembled(pairs: Pairs, flat: Flat) -> Transactions:
     """Transactions, of the pairs of a history and the micro-operations in their rows."""
-    unread = np.repeat(pairs.status != COMMITTED, np.diff(flat.start))
+    return with_mops(pairs.process[pairs.invoke], pairs.invoke, pairs.complete, pairs.status, flat)
+
+
+def with_mops(process: Ints, invoked: Ints, completed: Ints, status: Bytes, flat: Flat) -> Transactions:
+    """Transactions, of what is known of each and their micro-operations: reads say nothing unless they committed."""
+    unread = np.repeat(status != COMMITTED, np.diff(flat.start))
     return Transactions(
-        process=pairs.process[pairs.invoke],
-        invoked=pairs.invoke,
-        completed=pairs.complete,
-        status=pairs.status,
+        process=process,
+        invoked=invoked,
+        completed=completed,
+        status=status,
         mop_start=flat.start,
         mop_kind=flat.kind,
         mop_key=flat.key,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.graph import Bools, Edges
 from splitbrain.checkers.transactions.saturation import Key
@@ -92,6 +94,8 @@ class Inference:
         figures: counts, for the verdict.
         keys: gives the versions of the open keys, of registers.
         undecided: what was not looked at, in a sentence each.
+        more_open_keys: how many further keys there are like `open_keys`.
+        by_kind: how many edges there are of each kind by data, if `edges` has not all of them.
     """
 
     transactions: Transactions
@@ -105,3 +109,17 @@ class Inference:
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
     keys: Callable[[], Sequence[Key]] = tuple[Key, ...]
     undecided: tuple[str, ...] = ()
+    more_open_keys: int = 0
+    by_kind: Mapping[int, int] | None = None
+
+    @property
+    def kinds(self) -> dict[int, int]:
+        """How many edges by data there are of each kind."""
+        if self.by_kind is not None:
+            return dict(self.by_kind)
+        found: dict[int, int] = {}
+        for edges in self.edges:
+            for kind, count in enumerate(np.bincount(edges.kind).tolist()):
+                if count:
+                    found[kind] = found.get(kind, 0) + count
+        return found

@@ -11,11 +11,12 @@ from splitbrain.checkers.transactions.anomalies import BY_NAME
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.cycles import Cycles, cycles_of
+from splitbrain.checkers.transactions.graph import Bools
 from splitbrain.checkers.transactions.inference import Inference
 from splitbrain.checkers.transactions.lists import infer_lists
 from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
-from splitbrain.checkers.transactions.saturation import Derivation, saturate
+from splitbrain.checkers.transactions.saturation import Derivation, Derived, saturate
 from splitbrain.checkers.verdict import Valid
 from splitbrain.results.errors import UsageError
 
@@ -69,7 +70,7 @@ class Findings:
     also_ruled_out: tuple[str, ...]
     inference: Inference
     cycles: Cycles
-    derivation: Derivation
+    derivation: Derived
     lacks_realtime: bool = False
 
 
@@ -117,7 +118,7 @@ def judge_inference(inference: Inference, expected: Expected, *, realtime: bool 
         UnknownNameError: a model or an anomaly has an unknown name.
     """
     proscribed, transactions = expected.proscribed, inference.transactions
-    asked = _tag(proscribed)
+    asked = tag_of(proscribed)
     tag = asked if realtime else min(asked, 1)
     edges, nodes = list(inference.edges), inference.nodes
     if tag == 2:
@@ -126,47 +127,70 @@ def judge_inference(inference: Inference, expected: Expected, *, realtime: bool 
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
     observed = tuple(edges)
-    keys = inference.keys() if _uses_derived(proscribed) else ()
+    keys = inference.keys() if uses_derived(proscribed) else ()
     saturated = saturate(len(transactions), nodes, observed, keys, tag)
     if saturated.premises:
         edges.append(saturated.edges)
     found = cycles_of(len(transactions), nodes, edges, tag)
     closed = frozenset(saturated.closed)
     inference = replace(inference, open_keys=tuple(key for key in inference.open_keys if key not in closed))
-    findings = _findings(inference, found, proscribed, Derivation(observed, nodes, saturated))
+    findings = findings_of(inference, found, proscribed, Derivation(observed, nodes, saturated))
     return replace(findings, lacks_realtime=asked > tag)
 
 
 def with_further(findings: Findings, anomalies: Sequence[str], expected: Expected) -> Findings:
     """Findings with anomalies that were found in another way."""
-    judged = _findings(findings.inference, findings.cycles, expected.proscribed, findings.derivation, anomalies)
+    judged = findings_of(findings.inference, findings.cycles, expected.proscribed, findings.derivation, anomalies)
     return replace(judged, lacks_realtime=findings.lacks_realtime)
 
 
-def infer(transactions: Transactions, workload: Workload, assumptions: Assumptions, source: str) -> Inference:
-    """The dependencies of a history of lists or registers."""
+def infer(
+    transactions: Transactions,
+    workload: Workload,
+    assumptions: Assumptions,
+    source: str,
+    proven: Bools | None = None,
+) -> Inference:
+    """The dependencies of a history of lists or registers.
+
+    Args:
+        transactions: of the history, or what they did to some of its keys.
+        workload: of the history.
+        assumptions: of registers.
+        source: names the history in errors.
+        proven: those of unknown outcome that committed, as reads of other keys show.
+    """
     if workload == "list-append":
-        return infer_lists(transactions, source)
-    return infer_registers(transactions, assumptions, source)
+        return infer_lists(transactions, source, proven)
+    return infer_registers(transactions, assumptions, source, proven)
 
 
-def _uses_derived(proscribed: frozenset[str]) -> bool:
+def uses_derived(proscribed: frozenset[str]) -> bool:
     """Whether an anomaly that is looked for may have edges that only saturation finds."""
     return any(BY_NAME[each].level for each in proscribed if each in BY_NAME)
 
 
-def _tag(proscribed: frozenset[str]) -> int:
+def tag_of(proscribed: frozenset[str]) -> int:
     """Which order matters: 2 real time, 1 that of processes, 0 none. Real time includes that of processes."""
     return max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
 
 
-def _findings(
+def findings_of(
     inference: Inference,
     cycles: Cycles,
     proscribed: frozenset[str],
-    derivation: Derivation,
+    derivation: Derived,
     further: Sequence[str] = (),
 ) -> Findings:
+    """What a history shows, of what was inferred and the cycles that were found.
+
+    Args:
+        inference: of the history.
+        cycles: of its graph.
+        proscribed: anomalies that it should not have.
+        derivation: what derived edges follow from.
+        further: anomalies that were found in another way.
+    """
     shown = list(dict.fromkeys([*inference.counts, *cycles.named, *further]))
     impossible = models.impossible(shown)
     shown += [f"{model}{models.EXISTS}" for model in cycles.ruled_out if model not in impossible]

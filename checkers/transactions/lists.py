@@ -25,8 +25,13 @@ from splitbrain.results.errors import HistoryFormatError
 _BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
 
 
-def infer_lists(transactions: Transactions, source: str = "history") -> Inference:
+def infer_lists(transactions: Transactions, source: str = "history", proven: Bools | None = None) -> Inference:
     """The dependencies of a history of list-append.
+
+    Args:
+        transactions: of the history, or what they did to some of its keys.
+        source: names the history in errors.
+        proven: those of unknown outcome that committed, as reads of other keys show.
 
     Raises:
         HistoryFormatError: there is a write that is no append, or a read of something that is no list.
@@ -34,8 +39,9 @@ def infer_lists(transactions: Transactions, source: str = "history") -> Inferenc
     _refuse_registers(transactions, source)
     writes = writes_of(transactions)
     order, odd = _order(transactions, writes)
-    committed = transactions.status == COMMITTED
-    kernels.mark_committed(writes.mops, writes.table, order, committed)
+    committed = _committed(transactions, writes, order)
+    if proven is not None:
+        committed |= proven
     lists = _Lists(transactions, writes, order, committed)
     edges, nodes = lists.edges()
     cases, counts = lists.cases()
@@ -59,6 +65,23 @@ def infer_lists(transactions: Transactions, source: str = "history") -> Inferenc
         open_keys=tuple(np.flatnonzero(order.crooked).tolist()),
         figures=figures,
     )
+
+
+def committed_by_lists(transactions: Transactions, source: str = "history") -> Bools:
+    """Which transactions committed: also those of unknown outcome whose appends a committed one has read.
+
+    Raises:
+        HistoryFormatError: as `infer_lists`.
+    """
+    _refuse_registers(transactions, source)
+    writes = writes_of(transactions)
+    return _committed(transactions, writes, _order(transactions, writes)[0])
+
+
+def _committed(transactions: Transactions, writes: Writes, order: Order) -> Bools:
+    committed = transactions.status == COMMITTED
+    kernels.mark_committed(writes.mops, writes.table, order, committed)
+    return committed
 
 
 def _refuse_registers(transactions: Transactions, source: str) -> None:
@@ -251,7 +274,7 @@ class _Lists:
         return mops.elements[begin : begin + length].tolist()
 
     def _write(self, key: int, value: int) -> int:
-        return int(plainly(write_of, self.writes.mops, self.writes.table, key, value))
+        return int(plainly(write_of, self.writes.mops, self.writes.table, key, np.int64(value)))
 
     def _odd(self, found: Found) -> None:
         odd = np.flatnonzero(self.order.odd)

@@ -186,6 +186,20 @@ IMPLIED_ANOMALIES: Final = _table(
 )
 """Each anomaly is one of the others too."""
 
+IN_PART: Final = MappingProxyType(
+    {
+        "cursor-stability": ("G-cursor", "consistent-view"),
+        "monotonic-view": ("G-monotonic", "consistent-view"),
+        "monotonic-snapshot-read": ("G-MSR", "snapshot-isolation"),
+        "update-serializable": ("G-update", "serializable"),
+        "update-atomic": ("a lost update that no two reads of one version show", "snapshot-isolation"),
+        "parallel-snapshot-isolation": ("a lost update that no two reads of one version show", "snapshot-isolation"),
+        "prefix": ("a long fork", "snapshot-isolation"),
+    }
+)
+"""Models of whose violations some are not looked for, as in Elle: one of these, and a model that implies the first one
+and has no such gap."""
+
 EMPTY_GRAPH: Final = "empty-transaction-graph"
 """Nothing depends on anything: nothing was tested."""
 
@@ -259,6 +273,17 @@ def proscribed_by(models: Iterable[str], anomalies: Iterable[str] = ()) -> froze
     implied = _reached(IMPLIED_MODELS, map(canonical, models))
     direct = [each for model in implied for each in _proscribed(model)]
     return frozenset(_reached(_IMPLYING_ANOMALIES, [*direct, *further]))
+
+
+def judged_in_part(models: Collection[str]) -> list[str]:
+    """Those of some models that have a gap (`IN_PART`) which none of the others closes, by their canonical names.
+
+    Raises:
+        UnknownNameError: there is no such model.
+    """
+    names = [*map(canonical, models)]
+    closed = _reached(IMPLIED_MODELS, [name for name in names if name not in IN_PART])
+    return [name for name in names if name in IN_PART and name not in closed]
 
 
 def refuse_untestable(models: Collection[str], anomalies: Collection[str] = ()) -> None:

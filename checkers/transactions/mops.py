@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from splitbrain.results.arrow import LEAST
 from splitbrain.results.columns import array, codes, numbers, valid
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.keys import key_names
@@ -44,8 +45,14 @@ class Flat:
     value_names: tuple[Any, ...] | None
 
 
-def flat_mops(column: Any, rows: Ints, source: str) -> Flat:
+def flat_mops(column: Any, rows: Ints, source: str, first: int = 0) -> Flat:
     """The micro-operations in some rows of a column of type `splitbrain.results.arrow.MOPS`.
+
+    Args:
+        column: of a history, or of rows of it that follow each other.
+        rows: which ones, from 0.
+        source: names the history in errors.
+        first: the history's row that is the first of the column.
 
     Raises:
         HistoryFormatError: one is of an unknown function, or writes nothing.
@@ -66,10 +73,13 @@ def flat_mops(column: Any, rows: Ints, source: str) -> Flat:
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
     mops = np.repeat(begin - start[:-1], size) + np.arange(int(start[-1]))
     f, key, value, values = ([each[place] for each in fields] for place in range(4))
-    kind = _kinds(_concat(f).take(array(mops)), start, rows, source)
+    said = rows + first
+    kind = _kinds(_concat(f).take(array(mops)), start, said, source)
     key_code, key_names = codes(_concat(key).take(array(mops)))
+    if any(numbers(each, null=0).min(initial=0) < LEAST for each in value):
+        raise HistoryFormatError(source, f"a value is below {LEAST}, which a column of micro-operations cannot have.")
     written = _joined([numbers(each, null=_NIL) for each in value])[mops]
-    refuse_empty_writes(kind, written, start, rows, source)
+    refuse_empty_writes(kind, written, start, said, source)
     list_start, list_length, elements = _lists(values, mops)
     return Flat(
         start=start,

@@ -16,16 +16,20 @@ from splitbrain.results.columns import ranked
 
 
 def process_edges(transactions: Transactions, committed: Bools) -> Edges:
-    """An edge from each committed transaction to the next one of its process."""
+    """An edge from the last committed transaction of a process to the next one, and to each that may have between them.
+
+    From the latter there is none: they may take effect later than what their process did next. Elle gives their process
+    a new name, and orders only those that certainly committed.
+    """
     processes, actor = ranked(transactions.process)
     last = np.full(len(processes), -1, np.int32)
     source, target = np.empty(len(transactions), np.int32), np.empty(len(transactions), np.int32)
-    count = link_processes(actor, committed, last, source, target)
+    count = link_processes(actor, committed, transactions.status == COMMITTED, last, source, target)
     return Edges(source[:count], target[:count], np.full(count, PROCESS, np.uint8))
 
 
 @kernel
-def link_processes(actor: I32, committed: Bools, last: I32, source: I32, target: I32) -> int:
+def link_processes(actor: I32, committed: Bools, certain: Bools, last: I32, source: I32, target: I32) -> int:
     """Fill in the edges; how many there are."""
     count = 0
     for transaction in range(len(actor)):
@@ -36,7 +40,8 @@ def link_processes(actor: I32, committed: Bools, last: I32, source: I32, target:
             source[count] = before
             target[count] = transaction
             count += 1
-        last[actor[transaction]] = transaction
+        if certain[transaction]:
+            last[actor[transaction]] = transaction
     return count
 
 

@@ -31,16 +31,25 @@ from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
 
 
-def infer_registers(transactions: Transactions, assumptions: Assumptions, source: str = "history") -> Inference:
+def infer_registers(
+    transactions: Transactions, assumptions: Assumptions, source: str = "history", proven: Bools | None = None
+) -> Inference:
     """The dependencies of a history of rw-register.
+
+    Args:
+        transactions: of the history, or what they did to some of its keys.
+        assumptions: what may be assumed.
+        source: names the history in errors.
+        proven: those of unknown outcome that committed, as reads of other keys show.
 
     Raises:
         HistoryFormatError: there is an append, or a read of a list.
     """
     _refuse_lists(transactions, source)
     writes = writes_of(transactions)
-    committed = transactions.status == COMMITTED
-    kernels.mark_read_from(writes.mops, writes.table, committed)
+    committed = _committed(transactions, writes)
+    if proven is not None:
+        committed |= proven
     registers, edges, nodes = _inferred(transactions, writes, committed)
     found = registers.cases()
     extra: list[Edges] = []
@@ -75,6 +84,22 @@ def infer_registers(transactions: Transactions, assumptions: Assumptions, source
         undecided=undecided,
         figures=figures,
     )
+
+
+def committed_by_registers(transactions: Transactions, source: str = "history") -> Bools:
+    """Which transactions committed: also those of unknown outcome whose writes a committed one has read.
+
+    Raises:
+        HistoryFormatError: as `infer_registers`.
+    """
+    _refuse_lists(transactions, source)
+    return _committed(transactions, writes_of(transactions))
+
+
+def _committed(transactions: Transactions, writes: Writes) -> Bools:
+    committed = transactions.status == COMMITTED
+    kernels.mark_read_from(writes.mops, writes.table, committed)
+    return committed
 
 
 def _refuse_lists(transactions: Transactions, source: str) -> None:
@@ -186,8 +211,8 @@ class _Registers:
         if not self.writes.final[after]:
             return None
         if base == RW and self.version[before] >= 0:
-            if level == 0 and self.version[before] < len(self.transactions.key_names):
-                return Because(RW, key, before, after, rule="initial")
+            if self.version[before] < len(self.transactions.key_names):  # nil: another key may explain it at this level
+                return Because(RW, key, before, after, rule="initial") if level == 0 else None
             first = self._first(after)
             if level == NO_G1C and first != after and self.version[first] == self.version[before]:
                 written = int(self.version[before]) - len(self.transactions.key_names)
@@ -228,7 +253,7 @@ class _Registers:
             return Case(anomaly, (reader,), key, (read, int(self.writes.previous[read])))
         if anomaly == "garbage-read":
             return Case(anomaly, (reader,), key, (read,), (value,))
-        write = int(plainly(write_of, mops, self.writes.table, key, value))
+        write = int(plainly(write_of, mops, self.writes.table, key, np.int64(value)))
         owners = (reader,) if anomaly == "future-read" else (reader, int(mops.owner[write]))
         return Case(anomaly, owners, key, (read, write), (value,))
 

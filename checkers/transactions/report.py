@@ -21,6 +21,7 @@ from splitbrain.checkers.transactions.judging import (
     judge_transactions,
     with_further,
 )
+from splitbrain.checkers.transactions.models import IN_PART, judged_in_part
 from splitbrain.checkers.transactions.predicates import (
     PredicateWitnesses,
     infer_predicates,
@@ -76,30 +77,39 @@ def judged(
         return _of_predicates(history, expected, source, realtime=realtime)
     transactions = transactions_of(history, source)
     findings = judge_transactions(transactions, workload, expected, assumptions, source, realtime=realtime)
-    make = Witnesses(findings.inference, findings.derivation, _index(history))
-    witnesses, unverified = _verified(_shown(findings, make), history, problems_of)
+    make = Witnesses(findings.inference, findings.derivation, index_of(history))
+    witnesses, unverified = verified(shown_by(findings, make), history, problems_of)
     if workload == "list-append":
-        return Judged(findings, witnesses, tuple(unverified), _not_of_lists(expected))
+        return Judged(findings, witnesses, tuple(unverified), not_of_lists(expected))
     weak = weak_shown(history, transactions, expected.models, source)
     for each in weak.witnesses:
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
-    undecided = (*weak.undecided, *_left_open(findings), *findings.inference.undecided)
+    undecided = (*weak.undecided, *left_open(findings), *findings.inference.undecided, *_in_part(expected))
     return Judged(findings, witnesses, (*unverified, *weak.unverified), undecided)
 
 
-def _not_of_lists(expected: Expected) -> tuple[str, ...]:
-    """What of weak models is not looked for in lists and predicates."""
+def not_of_lists(expected: Expected) -> tuple[str, ...]:
+    """What of some models is not looked for in lists and predicates."""
     if not is_weak(expected.models):
-        return ()
+        return _in_part(expected)
     return (f"{' and '.join(expected.models)} by sessions and reads, which is done for registers (rw-register) only.",)
 
 
-def _left_open(findings: Findings) -> tuple[str, ...]:
+def _in_part(expected: Expected) -> tuple[str, ...]:
+    """What of some models is not looked for in any history."""
+    return tuple(
+        f"{model} as a whole: {IN_PART[model][0]} is not looked for. Ask for {IN_PART[model][1]}, which implies it."
+        for model in judged_in_part(expected.models)
+    )
+
+
+def left_open(findings: Findings) -> tuple[str, ...]:
     """That the order of versions was not worked out as far as it follows."""
     if not findings.derivation.saturated.spent:
         return ()
-    keys = counted(len(findings.inference.open_keys), "key")
+    inference = findings.inference
+    keys = counted(len(inference.open_keys) + inference.more_open_keys, "key")
     left = f"the order of versions of {keys}, which may follow from more than was looked at: the allowance was spent. "
     return (left + "Use shorter histories, or more keys with fewer writes of each.",)
 
@@ -122,36 +132,43 @@ def judged_by_summary(history: SummarizedHistory, expected: Expected) -> Judged 
             return None
         realtime = knows_realtime(history.frame)
         findings = judge_transactions(transactions, "list-append", expected, realtime=realtime)
-        shown = _shown(findings, Witnesses(findings.inference, findings.derivation, _index(history.frame)))
+        shown = shown_by(findings, Witnesses(findings.inference, findings.derivation, index_of(history.frame)))
         cited = [each.get(end, -1) for one in shown for each in one["transactions"] for end in ("invoked", "completed")]
-        witnesses, unverified = _verified(shown, history.with_ops(cited) if cited else history.frame, problems_of)
+        witnesses, unverified = verified(shown, history.with_ops(cited) if cited else history.frame, problems_of)
     except (HistoryFormatError, UnicodeDecodeError):
         return None
-    return None if unverified else Judged(findings, witnesses, (), _not_of_lists(expected))
+    return None if unverified else Judged(findings, witnesses, (), not_of_lists(expected))
 
 
 def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realtime: bool) -> Judged:
     universe = universe_of(history, source)
     findings = judge_inference(infer_predicates(universe), expected, realtime=realtime)
-    make = PredicateWitnesses(universe, findings.inference, findings.derivation, _index(history))
-    witnesses, unverified = _verified(_shown(findings, make), history, predicate_problems)
-    return Judged(findings, witnesses, tuple(unverified), _not_of_lists(expected))
+    make = PredicateWitnesses(universe, findings.inference, findings.derivation, index_of(history))
+    witnesses, unverified = verified(shown_by(findings, make), history, predicate_problems)
+    return Judged(findings, witnesses, tuple(unverified), not_of_lists(expected))
 
 
-def _index(history: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def index_of(history: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each row of a history the index of its op."""
     return numbers(history.column("index")).astype(np.int64)
 
 
-def _shown(findings: Findings, make: Witnesses) -> list[dict[str, Any]]:
+def shown_by(findings: Findings, make: Witnesses) -> list[dict[str, Any]]:
     """All witnesses of what was found."""
     shown = [make.of_case(case) for case in findings.inference.cases]
     return shown + [make.of_cycle(anomaly, cycle) for anomaly, cycle in findings.cycles.named.items()]
 
 
-def _verified(
+def verified(
     shown: list[dict[str, Any]], history: pa.Table, problems_of: Callable[[dict[str, Any], pa.Table], list[str]]
 ) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """Witnesses by type that prove what they say, and what is wrong with others."""
+    """Witnesses by type that prove what they say, and what is wrong with others.
+
+    Args:
+        shown: witnesses.
+        history: rows of `splitbrain.results.arrow.HISTORY_SCHEMA`, sorted by index.
+        problems_of: verifies one.
+    """
     witnesses: dict[str, list[dict[str, Any]]] = {}
     unverified: list[str] = []
     for witness in shown:

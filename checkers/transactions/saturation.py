@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -273,6 +273,23 @@ def sort(start: I64, target: I32, edge: I64, path: I32, state: I8, order: I32) -
             depth -= 1
             end -= 1
             order[end] = node
+
+
+class Derived(Protocol):
+    """Says what derived edges follow from; as `Derivation`."""
+
+    @property
+    def saturated(self) -> Saturated:
+        """The derived edges, or at least what became of the work."""
+        ...
+
+    def premise(self, edge: Edge) -> Premise | None:
+        """Why there is an edge; None if it is not one of these."""
+        ...
+
+    def way(self, transactions: int, premise: Premise, ends: tuple[int, int], rests: tuple[int, int]) -> list[Edge]:
+        """A shortest way between two transactions along edges that were known then, without joints."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ class _Check:
         return bool(way) and at == last["name"] and weak and all(each == step.get("order") for each in tagged)
 
     def _process(self, step: Said, one: Said, other: Said) -> bool:
-        return one["process"] == other["process"] and one["invoked"] < other["invoked"]
+        return one["type"] == "ok" and one["process"] == other["process"] and one["invoked"] < other["invoked"]
 
     def _realtime(self, step: Said, one: Said, other: Said) -> bool:
         return one["type"] == "ok" and one["completed"] < other["invoked"]

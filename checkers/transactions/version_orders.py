@@ -148,7 +148,8 @@ def _assumed(
             process = int(transactions.process[each.transaction])
             if process in last:
                 pairs.append((_last(writes, last[process]), _first(writes, each)))
-            last[process] = each
+            if transactions.status[each.transaction] == COMMITTED:
+                last[process] = each
         yield "sequential-keys", [(one, other) for one, other in pairs if one != other]
     if assumptions.linearizable_keys:
         both = islice(_in_real_time(transactions, accesses), PAIRS + 1)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.kernels import use_compiled
 from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.by_key.parts import time_joints
+from splitbrain.checkers.transactions.graph import no_edges
 from splitbrain.checkers.transactions.judging import Expected, Workload
 from splitbrain.checkers.transactions.report import judged
 from splitbrain.results.arrow import to_table
@@ -54,6 +57,8 @@ def warm_up() -> None:
         history = _history(_SKEWED if workload == "list-append" else _FORKED)
         for model in asked:
             judged(history, workload, Expected((model,)), Assumptions())
+    none = no_edges()
+    time_joints(none.source, none.target, 0, np.zeros(0, np.int64))
 
 
 def _history(transactions: Iterable[Sequence[str]]) -> pa.Table:

@@ -10,7 +10,7 @@ session. A crashed op comes after what its process did before, and before nothin
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,12 +90,13 @@ class Calls:
         return chain[place] if place < len(chain) else NOTHING
 
 
-def read_calls(history: pa.Table, model: Model) -> Calls:
+def read_calls(history: pa.Table, model: Model, functions: Collection[str] | None = None) -> Calls:
     """The calls of a run; crashed ops that no other op can have seen are left out.
 
     Args:
         history: all rows, in order, columns as in `splitbrain.results.arrow.HISTORY_SCHEMA`.
         model: of every key.
+        functions: those that are judged; None for all.
 
     Raises:
         HistoryFormatError: completions do not fit invocations, or a process has two ops under way.
@@ -103,7 +104,7 @@ def read_calls(history: pa.Table, model: Model) -> Calls:
     """
     clients = numbers(history.column("process")) >= 0
     table = history if clients.all() else history.filter(array(clients))
-    ops = read_ops(table, model)
+    ops = read_ops(table, model, functions)
     of_row, names = codes(table.column("key"))
     crashed: list[bool] = ops.crashed.tolist()
     transition: list[int] = ops.transition.tolist()

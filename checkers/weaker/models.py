@@ -107,12 +107,13 @@ def with_models(verdict: Verdict, history: pa.Table, options: Mapping[str, Any],
     """
     if history.num_rows > ROWS_MAX:
         return too_large(verdict)
-    model = models.model(read_options(options).model)
+    chosen = read_options(options)
+    model = models.model(chosen.model)
     budget = Budget(TIME_S, clock)
     work = Work(budget, STEPS)
     with budget:
         try:
-            calls = read_calls(history, model)
+            calls = read_calls(history, model, chosen.functions)
         except HistoryFormatError as error:
             return _with(verdict, None, Answer(why_not=f"the processes of the run are no sessions ({error})"), work)
         return _with(verdict, calls, decide(calls, model, work), work)

@@ -13,6 +13,7 @@ from typing import Final
 from splitbrain.cluster.log import segment
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.segment import SegmentName
+from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.messages import Entry
 from splitbrain.cluster.runtime import Disk
 
@@ -66,6 +67,9 @@ class Segments:
         for name in self._names[: len(self._names) - len(kept)]:
             self._disk.remove(str(segment.parse_name(name)))
         self._names = kept
+        # By their names, as `_behind`: a start does not look at them more closely unless it needs them.
+        if kept and kept[0][-2 * _DIGITS - 1 : -_DIGITS - 1] <= f"{upto:0{_DIGITS}x}":
+            reached("segment kept for later entries")
 
     def require(self, base: int, first: int) -> None:
         """Refuse to go on without a segment that has entries from `first` on.

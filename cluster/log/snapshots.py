@@ -85,6 +85,8 @@ class Snapshots:
             chosen = middle[self._rng.between(0, len(middle) - 1)]
             self.checkpoints.remove(chosen)
             self._disk.remove(str(chosen))
+            if self.base in self.checkpoints[1:-1]:
+                reached("checkpoint kept for followers")
 
     def promotable(self, upto: int) -> SnapshotName | None:
         """The newest checkpoint of an index of at most `upto` that may become the snapshot, None if there is none.

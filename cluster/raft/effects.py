@@ -146,8 +146,9 @@ class Rejected(msgspec.Struct, frozen=True):
             and of a Change: "change_not_permitted": the change before it, or the no-op of the term, is not committed;
             "already_member"; "was_member": a member that left never comes back; "not_member"; "last_member";
             and of a Transfer: "not_member"; "non_voter"; "not_up_to_date": it was not sent all entries yet;
-            "version_not_supported": it does not understand the version of the state machine that is in force, which is
-            also the reason for which a ForceShrink is refused.
+            "transfer_under_way": another one was asked, and may still be elected; "version_not_supported": it does not
+            understand the version of the state machine that is in force, which is also the reason for which a
+            ForceShrink is refused.
     """
 
     ref: Ref
@@ -155,7 +156,9 @@ class Rejected(msgspec.Struct, frozen=True):
     reason: Literal["not_leader", "busy"] | ChangeRefusal | TransferRefusal
 
 
-TransferRefusal: TypeAlias = Literal["not_member", "non_voter", "not_up_to_date", "version_not_supported"]
+TransferRefusal: TypeAlias = Literal[
+    "not_member", "non_voter", "not_up_to_date", "transfer_under_way", "version_not_supported"
+]
 
 
 class TransferBegun(msgspec.Struct, frozen=True):

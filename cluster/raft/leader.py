@@ -72,6 +72,7 @@ class Leadership:
         "_refs",
         "_state",
         "_stays",
+        "_successor",
         "_tick",
         "_transfer_tick",
         "_voting",
@@ -90,6 +91,7 @@ class Leadership:
         self._now_ns = 0  # of the last event that had it: never later than now
         self._tick = 0
         self._transfer_tick: int | None = None  # when another member was asked to lead
+        self._successor: NodeId | None = None  # who was asked
         self._last_sent: Append | None = None
         self._last_sent_to = 0  # index of its last entry
         self._noop_index = state.log.last_index + 1
@@ -139,12 +141,20 @@ class Leadership:
             self._state.out.append(Rejected(event.ref, self._state.node, refusal))
 
     def on_transfer(self, event: Transfer) -> None:
-        """Have another member stand for election at once, without asking whether it would win (RA-31)."""
+        """Have another member stand for election at once, without asking whether it would win (RA-31).
+
+        While one may still be elected a second one is not asked: nothing takes back what the first was asked, and both
+        would stand in the same term. To ask the same one again is no more than what is under way.
+        """
         state = self._state
         refusal = self._transfer_refusal(event.member)
         if refusal is not None:
             state.out.append(Rejected(event.ref, state.node, refusal))
             return
+        if self._waits_for_successor():
+            state.out.append(TransferBegun(event.ref))
+            return
+        self._successor = event.member
         if event.member != state.node:
             reached("leadership handed over")
             self._transfer_tick = self._tick
@@ -303,6 +313,8 @@ class Leadership:
                 reached("learner became a voter")
 
     def _transfer_refusal(self, member: NodeId) -> TransferRefusal | None:
+        if self._waits_for_successor():
+            return None if member == self._successor else "transfer_under_way"
         if member == self._state.node:
             return None
         follower = self._followers.get(member)

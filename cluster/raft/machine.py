@@ -334,9 +334,17 @@ class Raft:
             return
         if self._can_lead() and self._state.configurations.lets_stand(self._state.node, self._state.commit):
             self._stand_before_election()
+            self._note_candidacy()
         else:
             self._leader = None
             self._leader_is_silent = True
+
+    def _note_candidacy(self) -> None:
+        state = self._state
+        if state.node not in state.configurations.current.voters:
+            reached("removed member stood")
+        if any(peer not in state.voters for peer in state.peers):
+            reached("candidate beside a learner")
 
     def _can_lead(self) -> bool:
         """Whether it understands all of its log: what it could not apply, it could not answer (RA-43)."""
@@ -435,6 +443,8 @@ class Raft:
     def _note_late_reply(self, message: Message) -> None:
         if isinstance(message, VoteReply) and self._role == "candidate":
             reached("vote of an old term ignored")
+            if message.granted:
+                reached("vote came too late")
         elif isinstance(message, AppendReply) and self._role == "leader":
             reached("reply of an old term ignored")
 

@@ -154,7 +154,7 @@ def too_deep(value: Any) -> bool:
 
 def _inner(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             yield from value
         elif isinstance(value, dict):
             yield from value.values()  # keys are hashable, hence not nested

@@ -7,9 +7,15 @@ what is wrong and where, if it, or a function that it calls, uses
   other functions, constants that cannot change, and frozen structs; of Python's built-in functions those of `ALLOWED`;
 - the order of a set: no sets and no operators that make sets of the keys of two dicts (`&`, `|`, `^`; views of dicts
   are iterated or passed to `sorted` and the like, nothing else);
-- what differs between processes: hashes and addresses (`hash`, `id`, `repr`);
-- state outside of the tree: globals that can change, variables of an enclosing function, defaults that can change;
+- what differs between processes: hashes and addresses (`hash`, `id`, `repr`, also as `!r`);
+- what differs between Pythons and machines: the text of an exception (none is given a name), what counts as a letter
+  (`upper`, `isalpha`, ...), `**`, which rounds as the C library does, and `assert`, which `python -O` leaves out; `sum`
+  adds one after the other, as not every Python does with floats, and `pow` takes whole numbers alone;
+- state outside of the tree: globals that can change, variables of an enclosing function, defaults that can change,
+  attributes that are set, and structs with code of their own, such as a default that is made anew each time;
 - the depth of the stack: no function calls itself, directly or by others;
+- what ends it from outside: no bare `except` and no `finally`, which could keep an abort from being one, and no
+  `except Exception`, which would catch that memory was short on this member;
 - back doors: names that begin with an underscore, `str.format`, and coroutines.
 
 Then it is made anew with nothing else in reach: its globals hold what was checked, and its built-in functions are the
@@ -21,10 +27,10 @@ from __future__ import annotations
 
 import builtins
 import dis
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import CodeType, FunctionType
-from typing import Any, Final
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -33,12 +39,28 @@ from splitbrain.cluster.errors import FunctionRefusedError
 ALLOWED: Final[tuple[str, ...]] = (
     "abs", "all", "any", "bool", "bytes", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance", "len",
     "list", "map", "max", "min", "next", "pow", "range", "reversed", "round", "slice", "sorted", "str", "sum", "tuple",
-    "zip", "Exception", "ArithmeticError", "AssertionError", "IndexError", "KeyError", "LookupError", "OverflowError",
+    "zip", "ArithmeticError", "AssertionError", "IndexError", "KeyError", "LookupError", "OverflowError",
     "StopIteration", "TypeError", "ValueError", "ZeroDivisionError",
 )  # fmt: skip
 """Built-in functions and exceptions that a registered function may use."""
 
-_BUILTINS: Final = {name: getattr(builtins, name) for name in ALLOWED}
+
+def _sum(values: Iterable[Any], /, start: Any = 0) -> Any:
+    """The sum, added up from the left: since Python 3.12 the built-in one rounds floats in another way."""
+    total = start
+    for value in values:
+        total = total + value
+    return total
+
+
+def _pow(base: int, exponent: int, modulus: int | None = None, /) -> int:
+    """A power of whole numbers: of floats each C library rounds in its own way."""
+    if isinstance(base, float) or isinstance(exponent, float) or exponent < 0:
+        raise TypeError("pow takes whole numbers, and no negative exponent")
+    return pow(base, exponent, modulus)
+
+
+_BUILTINS: Final = {name: getattr(builtins, name) for name in ALLOWED} | {"sum": _sum, "pow": _pow}
 
 _REFUSED_OPERATIONS: Final = {
     "IMPORT_NAME": "it imports a module",
@@ -47,13 +69,26 @@ _REFUSED_OPERATIONS: Final = {
     "BUILD_SET": "it makes a set, whose order differs between processes; use a dict or a sorted list",
     "SET_UPDATE": "it makes a set, whose order differs between processes; use a dict or a sorted list",
     "LOAD_BUILD_CLASS": "it defines a class",
+    "LOAD_ASSERTION_ERROR": "it uses assert, which python -O leaves out; raise an exception",
+    "STORE_ATTR": "it sets an attribute, which would last longer than it runs",
+    "DELETE_ATTR": "it deletes an attribute",
 }
-_SET_OPERATORS: Final = ("&", "|", "^", "&=", "|=", "^=")
+_REFUSED_OPERATORS: Final = {
+    **dict.fromkeys(("&", "|", "^", "&=", "|=", "^="), "which makes sets of the keys of dicts"),
+    **dict.fromkeys(("**", "**="), "which rounds floats as each C library does; use pow with whole numbers"),
+}
 _VIEWS: Final = ("keys", "items", "values")
 _TAKE_VIEWS: Final = ("sorted", "list", "tuple", "len", "dict", "sum", "min", "max", "any", "all", "enumerate", "zip")
-_REFUSED_ATTRIBUTES: Final = ("format", "format_map", "encode_into")
+_REFUSED_ATTRIBUTES: Final = {
+    **dict.fromkeys(("format", "format_map", "encode_into"), "a back door"),
+    **dict.fromkeys(
+        ("upper", "lower", "casefold", "capitalize", "title", "swapcase", "isalpha", "isalnum", "isdigit", "isdecimal",
+         "isnumeric", "isidentifier", "isprintable", "islower", "isupper", "istitle"),
+        "what it takes for a letter follows the interpreter's version",
+    ),
+}  # fmt: skip
 _FLAGS: Final = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_GENERATOR
-_CALLS: Final = ("CALL", "CALL_FUNCTION", "CALL_KW", "CALL_FUNCTION_KW", "PRECALL", "CALL_METHOD")
+_CALLS: Final = ("CALL", "CALL_KW")
 _SKIPPED: Final = ("CACHE", "PRECALL", "NOP", "EXTENDED_ARG", "PUSH_NULL", "RESUME", "NOT_TAKEN")
 
 
@@ -160,29 +195,76 @@ def _check_code(code: CodeType) -> None:
     for at, step in enumerate(instructions):
         if step.opname in _REFUSED_OPERATIONS:
             raise _refused(code, _REFUSED_OPERATIONS[step.opname])
-        if step.opname == "BINARY_OP" and step.argrepr in _SET_OPERATORS:
-            raise _refused(code, f"it uses {step.argrepr}, which makes sets of the keys of dicts")
-        if step.opname == "PUSH_EXC_INFO" and instructions[at + 1].opname == "POP_TOP":
-            raise _refused(code, "it has a bare except, which would catch an abort; name the exceptions")
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR"):
+        if step.opname == "BINARY_OP" and step.argrepr in _REFUSED_OPERATORS:
+            raise _refused(code, f"it uses {step.argrepr}, {_REFUSED_OPERATORS[step.argrepr]}")
+        if _shows(step):
+            raise _refused(code, "it uses !r or !a, which differ between processes and Pythons")
+        if step.opname == "LOAD_COMMON_CONSTANT" and "AssertionError" in step.argrepr:  # since Python 3.14
+            raise _refused(code, _REFUSED_OPERATIONS["LOAD_ASSERTION_ERROR"])
+        if step.opname == "CHECK_EXC_MATCH" and instructions[at + 2].opname.startswith("STORE_"):
+            raise _refused(code, "it gives an exception a name: its text differs between Pythons")
+        if step.opname == "PUSH_EXC_INFO" and not _names_exceptions(instructions[at + 1 :]):
+            raise _refused(code, "it has a bare except or a finally, which may catch an abort; name the exceptions")
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             _check_attribute(code, str(step.argval), instructions, at)
 
 
 def _check_attribute(code: CodeType, name: str, instructions: list[dis.Instruction], at: int) -> None:
     if name.startswith("_") or name in _REFUSED_ATTRIBUTES:
-        raise _refused(code, f"it uses the attribute {name}")
-    if name not in _VIEWS:
+        raise _refused(code, f"it uses the attribute {name}: {_REFUSED_ATTRIBUTES.get(name, 'it is none of its own')}")
+    if name not in _VIEWS or _is_read_at_once(instructions, at):
         return
-    following = [step.opname for step in instructions[at + 1 : at + 3]]
-    if len(following) == 2 and following[0] in _CALLS:
-        if following[1] in ("GET_ITER", "FOR_ITER"):
-            return
-        called = [step.argval for step in instructions[:at] if step.opname == "LOAD_GLOBAL"]
-        if called and called[-1] in _TAKE_VIEWS:
-            return
     raise _refused(
         code, f"it does something else with {name}() than to iterate it, or to pass it to sorted, list or len"
     )
+
+
+def _is_read_at_once(instructions: list[dis.Instruction], at: int) -> bool:
+    """Whether what the method named here gives is iterated, or is an argument of a function that takes views."""
+    if at + 2 >= len(instructions) or instructions[at + 1].opname not in _CALLS:
+        return False
+    above = 0  # values on the stack that came after the view
+    for step in instructions[at + 2 :]:
+        if step.opname == "GET_ITER" and above == 0:
+            return True
+        calls = step.opname in _CALLS
+        arguments = (step.arg or 0) + (step.opname == "CALL_KW")  # with the names of those that have one
+        if calls and above < arguments:
+            called = [before.argval for before in instructions[:at] if before.opname == "LOAD_GLOBAL"]
+            return bool(called) and called[-1] in _TAKE_VIEWS
+        # Of what takes values from the stack, only what certainly leaves the view alone.
+        takes = arguments + 2 if calls else 0 if step.opname in _PUSHES else _TAKES.get(step.opname)
+        if takes is None or takes > above:
+            return False
+        above += 1 - takes if calls else dis.stack_effect(step.opcode, step.arg, jump=False)
+    return False
+
+
+def _names_exceptions(handler: list[dis.Instruction]) -> bool:
+    """Whether a handler begins by comparing with exceptions that are named: not that of `finally`, nor a bare one."""
+    for step in handler:
+        if step.opname not in ("LOAD_GLOBAL", "BUILD_TUPLE"):
+            return step.opname == "CHECK_EXC_MATCH"
+    return False
+
+
+_PUSHES: Final = (
+    "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_SMALL_INT", "KW_NAMES",
+    "LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_FAST_CHECK",
+)  # fmt: skip
+_TAKES: Final = {"LOAD_ATTR": 1, "LOAD_METHOD": 1, "MAKE_FUNCTION": 1, "SET_FUNCTION_ATTRIBUTE": 2, "BINARY_OP": 2,
+                 "BINARY_SUBSCR": 2}  # fmt: skip
+
+
+def _shows(step: dis.Instruction) -> bool:
+    """Whether it makes a text of a value as `repr` and `ascii` do."""
+    if step.opname == "FORMAT_VALUE":  # until Python 3.12
+        return (step.arg or 0) & 3 >= _REPR
+    return step.opname == "CONVERT_VALUE" and (step.arg or 0) >= _REPR
+
+
+_REPR: Final = 2
+"""The number of the conversion `!r`; that of `!a` is higher."""
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
@@ -192,20 +274,38 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+    if type(value) in (type(None), bool, int, float, str, bytes):  # a class of one's own may do anything
         return True
-    if isinstance(value, tuple):
-        return all(map(_is_constant, value))  # pyright: ignore[reportUnknownArgumentType]
-    return isinstance(value, msgspec.Struct) and _is_struct(type(value))
+    if type(value) is tuple:
+        return all(map(_is_constant, cast("tuple[Any, ...]", value)))
+    if not isinstance(value, msgspec.Struct) or not _is_struct(type(value)):
+        return False
+    return all(_is_constant(getattr(value, name)) for name in value.__struct_fields__)
 
 
 def _is_struct(value: Any) -> bool:
     if not (isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__struct_config__.frozen):
         return False
-    return not any(
-        isinstance(member, FunctionType) and not name.startswith("__") for name, member in vars(value).items()
+    if any(default is not msgspec.NODEFAULT and not _is_constant(default) for default in value.__struct_defaults__):
+        return False
+    return all(_is_plain(part) for part in value.__mro__[: value.__mro__.index(msgspec.Struct)])
+
+
+def _is_plain(part: type) -> bool:
+    """Whether a class has fields, constants and what Python and msgspec give it, and no code of its own."""
+    return all(
+        name in _GIVEN or isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) or _is_constant(member)
+        for name, member in vars(part).items()
     )
 
 
+_GIVEN: Final = frozenset({
+    "__annotations__", "__annotations_cache__", "__annotate__", "__annotate_func__", "__conditional_annotations__",
+    "__orig_bases__", "__parameters__", "__struct_config__", "__struct_defaults__", "__struct_encode_fields__",
+    "__struct_fields__", "__type_params__",
+})  # fmt: skip
+"""What Python and msgspec put into the class of a struct, besides constants."""
+
+
 def _is_exception(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Exception) and value.__name__ in _BUILTINS
+    return isinstance(value, type) and issubclass(value, Exception) and _BUILTINS.get(value.__name__) is value

@@ -208,7 +208,11 @@ class Tree:
 
     def look_up(self, query: LookUp) -> Result:
         """Look into a table of a projection, as it is on this member."""
-        return self.projections.look_up(query.table, query.key)
+        return at_once(self.look_up_in_slices(query))
+
+    def look_up_in_slices(self, query: LookUp) -> InSlices[Result]:
+        """The same, with pauses if all records of many are wanted."""
+        return self.projections.look_up_in_slices(query.table, query.key)
 
     # --- to look at it --------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from splitbrain.cluster.tree.paths import Path
 from splitbrain.cluster.tree.patternindex import PatternIndex
 from splitbrain.cluster.tree.patterns import compiled, loosened, matches_path
 from splitbrain.cluster.tree.payloads import Payload, Properties
+from splitbrain.cluster.tree.slices import InSlices, at_once
 from splitbrain.cluster.tree.state import TreeState
 from splitbrain.cluster.tree.tables import Table
 
@@ -267,14 +268,20 @@ class ProjectionTables:
 
     def look_up(self, name: str, key: bytes | None) -> Result:
         """The records of a key, or all records, in a `Value`."""
+        return at_once(self.look_up_in_slices(name, key))
+
+    def look_up_in_slices(self, name: str, key: bytes | None) -> InSlices[Result]:
+        """The same, with pauses if all of many are wanted."""
         found = self._with_table(name)
         if found is None:
             return Refused("unknown_projection", detail=f"there is no projection with a table {name!r}")
         if not found.is_built:
             return Refused("unavailable", detail=f"the projection {found.registration.name!r} is being built")
         table = found.tables[name]
+        if key is None:
+            return Value((yield from table.encoded_in_slices()))
         try:
-            return Value(_encoder.encode(table.all() if key is None else table.lookup(decoded(key))))
+            return Value(_encoder.encode(table.lookup(decoded(key))))
         except DataPatternError as error:
             return Refused("invalid_options", detail=f"the key: {error}")
 

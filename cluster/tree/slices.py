@@ -11,6 +11,7 @@ import msgspec
 from splitbrain.cluster.tree.nodes import Node, dumped
 
 T = TypeVar("T")
+C = TypeVar("C", str, bytes)
 
 InSlices = Generator[None, None, T]
 """Each `next` does a part; the result comes at the end. Nothing may change the tree meanwhile."""
@@ -35,7 +36,7 @@ def at_once(steps: InSlices[T]) -> T:
 
 def dumped_in_slices(root: Node, size: int) -> InSlices[bytes]:
     """A list of all nodes (`dumped`) in msgpack, parents before their children, and these by name; `size` of them."""
-    slices, parts = list[bytes](), [_header_of_list(size)]
+    slices, parts = list[bytes](), [header_of_list(size)]
     for number, node in enumerate(in_order(root)):
         if node is not None:
             parts.append(_encoder.encode(dumped(node)))
@@ -67,14 +68,21 @@ def _children(node: Node) -> Iterator[Node | None]:
     if len(children) <= _NAMES_AT_ONCE:
         yield from (children[name] for name in sorted(children))
         return
-    names, runs = list(children), list[Iterable[str]]()
-    for first in range(0, len(names), _NAMES_AT_ONCE):
-        runs.append(sorted(names[first : first + _NAMES_AT_ONCE]))
+    for name in sorted_in_slices(children):
+        yield None if name is None else children[name]
+
+
+def sorted_in_slices(names: Iterable[C]) -> Iterator[C | None]:
+    """Names in order; first None after each part of them that was sorted."""
+    left, runs = list(names), list[Iterable[C]]()
+    for first in range(0, len(left), _NAMES_AT_ONCE):
+        runs.append(sorted(left[first : first + _NAMES_AT_ONCE]))
         yield None
-    yield from (children[name] for name in heapq.merge(*runs))
+    yield from heapq.merge(*runs)
 
 
-def _header_of_list(length: int) -> bytes:
+def header_of_list(length: int) -> bytes:
+    """What a list of this length begins with in msgpack."""
     if length < 16:
         return bytes([0x90 | length])
     return b"\xdc" + length.to_bytes(2, "big") if length < 65_536 else b"\xdd" + length.to_bytes(4, "big")

@@ -164,7 +164,9 @@ class TreeState:
 
     def next_operation(self) -> None:
         """Another operation of the same transaction begins."""
-        self._earlier = dict(self.changes())
+        # What it was before the first of them that touched it; not copied, as there may be thousands of operations.
+        for path, before in self._changes.items():
+            self._earlier.setdefault(path, before)
         self._forget_operation()
 
     def put(self, path: Path, payload: Payload, keep_while: tuple[KeepWhile, ...] | None = None) -> Node:

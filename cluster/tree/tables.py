@@ -15,6 +15,7 @@ import msgspec
 
 from splitbrain.cluster.tree.messages import TableKind
 from splitbrain.cluster.tree.nodes import HASH_BYTES, HASH_MASK
+from splitbrain.cluster.tree.slices import NODES_PER_SLICE, InSlices, header_of_list, sorted_in_slices
 
 Record: TypeAlias = tuple[Any, ...]
 
@@ -80,6 +81,20 @@ class Table:
     def all(self) -> list[Record]:
         """All records, sorted by the encoding of their keys."""
         return [there[each] for _, there in sorted(self._records.items()) for each in sorted(there)]
+
+    def encoded_in_slices(self) -> InSlices[bytes]:
+        """The same as a list in msgpack."""
+        count, parts = 0, list[bytes]()
+        for key in sorted_in_slices(self._records):
+            if key is None:
+                yield
+                continue
+            records = sorted(self._records[key])
+            parts += records
+            if (count + len(records)) // NODES_PER_SLICE > count // NODES_PER_SLICE:
+                yield
+            count += len(records)
+        return b"".join([header_of_list(count), *parts])
 
     def begin(self) -> None:
         """What follows can be undone."""

@@ -7,6 +7,7 @@ it was applied. Values are what msgpack can carry, encoded with sorted keys: equ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -15,7 +16,7 @@ import msgspec
 from splitbrain.cluster.bugs import M34, M93
 from splitbrain.cluster.errors import InvalidPathError
 from splitbrain.cluster.tree.conditions import Component, IfDataMatches, IfNodeExists
-from splitbrain.cluster.tree.datapattern import DataPatternError, decoded
+from splitbrain.cluster.tree.datapattern import MAX_DATA_DEPTH, DataPatternError, decoded, too_deep
 from splitbrain.cluster.tree.functions import Functions
 from splitbrain.cluster.tree.messages import (
     DEFAULT_PROPERTIES,
@@ -198,7 +199,7 @@ class Transaction:
         returns: Sequence[Property] = DEFAULT_PROPERTIES,
     ) -> Nodes | Refused:
         """Put, if there is such a node and its data match."""
-        condition = IfDataMatches(_encoder.encode(pattern))
+        condition = IfDataMatches(_bytes_of(pattern))
         return self.put(_with(path, condition), value, keep_while=keep_while, returns=returns)
 
     def clear(self, path: Where, *, returns: Sequence[Property] = DEFAULT_PROPERTIES) -> Nodes | Refused:
@@ -333,13 +334,15 @@ def _carry_out(tree: TreeState, functions: Functions, call: Any, data: Sequence[
     transaction = Transaction(tree, functions, may_write=may_write)
     try:
         arguments = [decoded(part) for part in data]
-        return Value(_encoder.encode(call(transaction, *arguments)))
+        return Value(_bytes_of(call(transaction, *arguments)))
     except AbortError as abort:
         answer: Result = Aborted(_encoded(abort.reason))
     except MisuseError as misuse:
         answer = misuse.refused
     except DataPatternError as error:
         answer = Refused("function_failed", detail=f"its data: {error}")
+    except MemoryError:  # of this member alone: it cannot tell what the others come to
+        raise
     except Exception as error:  # what went wrong in it is the same on every member; its text may not be
         answer = Refused("function_failed", detail=type(error).__name__)
     if may_write and M34 not in functions.bugs:
@@ -347,9 +350,30 @@ def _carry_out(tree: TreeState, functions: Functions, call: Any, data: Sequence[
     return answer
 
 
+def _bytes_of(value: Any) -> bytes:
+    """A value that a function made, in msgpack.
+
+    It is looked at first, since how deep msgpack goes depends on the depth of the stack, and looked at afterwards for
+    what `str` gives of a function or an iterator: its address differs between members.
+    """
+    if isinstance(value, (list, tuple, dict)) and too_deep(value):
+        raise _misuse("limit_reached", f"a value is nested at most {MAX_DATA_DEPTH} deep")
+    encoded = _encoder.encode(value)
+    if b" at 0x" in encoded and _ADDRESS.search(encoded):
+        raise _misuse("invalid_options", "a value has the address of an object in it, which differs between members")
+    return encoded
+
+
+_ADDRESS: Final = re.compile(rb"<[^<>]* at 0x[0-9a-f]+>")
+
+
 def _encoded(value: Any) -> bytes:
     try:
-        return _encoder.encode(value)
+        return _bytes_of(value)
+    except MemoryError:
+        raise
+    except MisuseError:
+        return _encoder.encode(None)
     except Exception:  # also what is no value ends the transaction
         return _encoder.encode(None)
 
@@ -379,7 +403,7 @@ def _payload(value: Any) -> Payload:
         return None
     if isinstance(value, Procedure):
         return value
-    payload = value.data if isinstance(value, Value) else _encoder.encode(value)
+    payload = value.data if isinstance(value, Value) else _bytes_of(value)
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise _misuse("limit_reached", f"a payload has at most {MAX_PAYLOAD_BYTES:,} bytes, not {len(payload):,}")
     return payload

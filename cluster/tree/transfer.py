@@ -33,8 +33,8 @@ MAX_RECORD_BYTES: Final = 1024 * 1024
 MAX_EXPORT_BYTES: Final = 7 * 1024 * 1024
 """In the answer to one query."""
 
-_RECORD_BYTES: Final = 64
-"""What a record takes beside its payload, about."""
+_HEAD_BYTES: Final = 8
+"""Length and checksum of a record."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
@@ -113,19 +113,18 @@ def exported_in_slices(tree: TreeState, query: Export) -> InSlices[Result]:
                 yield
             elif isinstance(step, Node):
                 tops.append(step)
-    found: list[Record] = []
-    size = 0
+    found, size = list[bytes](), 0
     for number, node in enumerate(chain.from_iterable(map(in_order, topmost(tops)))):
         if node is None or number % NODES_PER_SLICE == 0:
             yield
         record = None if node is None else record_of(node)
         if record is not None:
-            found.append(record)
-            size += len(record.payload) if isinstance(record.payload, bytes) else 0
-        if size + len(found) * _RECORD_BYTES > MAX_EXPORT_BYTES:
+            found.append(msgspec.msgpack.encode(record))
+            size += len(found[-1]) + _HEAD_BYTES
+        if size > MAX_EXPORT_BYTES:
             detail = f"an export has at most {MAX_EXPORT_BYTES:,} bytes: export parts of the tree by pattern"
             return Refused("too_many_nodes", pattern or (), detail=detail)
-    return Value(msgspec.msgpack.encode(b"".join(encode(found))))
+    return Value(msgspec.msgpack.encode(b"".join(_framed(found))))
 
 
 def topmost(nodes: Iterable[Node]) -> list[Node]:
@@ -157,10 +156,13 @@ def command_of(record: Record) -> PutNodes:
 
 def encode(found: Iterable[Record]) -> Iterator[bytes]:
     """Records as bytes, in parts."""
+    yield from _framed(map(msgspec.msgpack.encode, found))
+
+
+def _framed(encoded: Iterable[bytes]) -> Iterator[bytes]:
     total = crc32(MAGIC)
     yield MAGIC
-    for record in found:
-        data = msgspec.msgpack.encode(record)
+    for data in encoded:
         part = _number(len(data)) + _number(crc32(data)) + data
         total = crc32(part, total)
         yield part

@@ -42,6 +42,7 @@ from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis import catalogue as nemeses
 from splitbrain.nemesis.compose import INTERVAL_S
 from splitbrain.nemesis.requests import needs_of
+from splitbrain.nemesis.schedule import OVERLAP
 from splitbrain.results import quantities
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.results.nodedata import KEEP_DATA
@@ -79,6 +80,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     availability: float = 0.0
     settings: str = ""
     burst: int = 1
+    overlap: float = OVERLAP
     keep_data: str = KEEP_DATA
 
     @staticmethod
@@ -292,6 +294,7 @@ def _package(
     return nemeses.build(
         nemesis_names,
         interval_s=_interval_s(options, len(nemeses.kinds(nemesis_names))),
+        overlap=options.overlap,
         time_limit_s=options.time_limit,
         nodes=nodes,
         support=supported(backend, system) if nemeses.kinds(nemesis_names) else None,
@@ -339,6 +342,7 @@ _DEFAULTS = {
     "rate": 100.0,
     "burst": 1,
     "interval": None,
+    "overlap": OVERLAP,
     "op_timeout": 2.0,
     "recovery": 20.0,
     "world": "lan",

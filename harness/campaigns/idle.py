@@ -31,8 +31,9 @@ def idle(options: Mapping[str, Any]) -> dict[str, str]:
         if not _brings_kinds(str(options["nemesis"])):
             found["nemesis"] = "--schedule already says which faults there are: remove --nemesis."
         found["interval"] = "--schedule already says when faults begin: remove --interval."
+        found["overlap"] = "--schedule already says when faults begin: remove --overlap."
     elif str(options["nemesis"]).strip() == "none":
-        found["interval"] = "it has no effect with --nemesis none: remove it."
+        found |= dict.fromkeys(("interval", "overlap"), "it has no effect with --nemesis none: remove it.")
     return found
 
 

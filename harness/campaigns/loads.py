@@ -14,8 +14,16 @@ import msgspec
 
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE
 from splitbrain.harness.campaigns.compose import client_count
-from splitbrain.harness.campaigns.themes import BURSTS, INTERVALS_S, OP_TIMEOUTS_S, RATES_HZ, TIME_LIMITS_S, Theme
+from splitbrain.harness.campaigns.themes import (
+    BURSTS,
+    INTERVALS_S,
+    OP_TIMEOUTS_S,
+    RATES_HZ,
+    TIME_LIMITS_S,
+    Theme,
+)
 from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.worlds import World
 from splitbrain.nemesis.catalogue import entry
 
 LEAST_INTERVALS_S: Final = {
@@ -29,13 +37,30 @@ runs are inconclusive.
 INTERVAL_IS_LONG_S: Final = 4.0
 """Longer than an election and a recovery: no faults need more."""
 
+TIMES_EACH: Final = 2.0
+"""How many faults of a kind there is time for: an op may be refused, and take its time nevertheless."""
+
 MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 2}
 """By kind of fault, how many more turns it needs: a large share of a CPU is enough for most nodes, many moments do not
 come, and a transfer may be refused.
 """
 
-LEAST_RATES_HZ: Final = {"cpu": 200.0, "restart": 100.0}
-"""By kind of fault: at lower rates nodes need less of a CPU than they have, and a restart meets no client."""
+MESSAGES: Final = 4
+SYNCS: Final = 2
+"""How many of each an op takes that is passed on to a leader and stored by a majority; an election takes as many."""
+
+PACES: Final = 10.0
+"""So many ops one after the other are as long as an interval, or an op timeout, at least: in shorter ones a slow world
+would have no leader most of the time, or the number of ops that are possible would be that of a quick one.
+"""
+
+LEAST_OP_TIMEOUTS_S: Final = {"lock": 2.0, "lease-lock": 2.0, "create-once": 2.0}
+"""By workload: it has few clients, of which one at a time gets what all want."""
+
+LEAST_RATES_HZ: Final = {"cpu": 200.0, "restart": 200.0, "bounce-at-moments": 50.0}
+"""By kind of fault: at lower rates nodes need less of a CPU than they have, a restart of milliseconds meets no client,
+and nodes pass few marks while a fault waits for one.
+"""
 
 OPS_MIN: Final = 400.0
 """The least number of ops that are possible in a run, if the workload has enough clients for them."""
@@ -93,7 +118,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drawn(
-    rng: Rng, theme: Theme, workload: str, nemeses: Sequence[str], nodes: int, time_limit_s: float | None
+    rng: Rng,
+    theme: Theme,
+    workload: str,
+    nemeses: Sequence[str],
+    nodes: int,
+    time_limit_s: float | None,
+    pace_s: float = 0.0,
 ) -> Figures:
     """Figures of the theme, as far as the faults allow.
 
@@ -104,6 +135,7 @@ def drawn(
         nemeses: the names of the test's nemeses.
         nodes: how many nodes it has.
         time_limit_s: length of the faults phase that was asked for; None: drawn.
+        pace_s: how long an op takes while nothing is wrong (`pace_s_of`).
     """
     kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
     concurrency, rate_hz, limit_s, op_timeout_s = (
@@ -113,7 +145,8 @@ def drawn(
         rng.choice(theme.op_timeouts_s),
     )
     least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
-    takes_s = sum(kind.takes_s for kind in kinds.values())
+    least_s = max(least_s, paced_interval_s(pace_s))
+    takes_s = TIMES_EACH * sum(kind.takes_s for kind in kinds.values())
     turns = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
     silenced = not SILENCING.isdisjoint(nemeses)
     if silenced:
@@ -122,6 +155,10 @@ def drawn(
     limit_s = min([each for each in TIME_LIMITS_S if each >= shortest_s], default=TIME_LIMITS_S[-1])
     if time_limit_s is not None:
         limit_s = time_limit_s
+    slowest_s = max(LEAST_OP_TIMEOUTS_S.get(workload, 0.0), PACES * pace_s)
+    op_timeout_s = max(
+        op_timeout_s, min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1])
+    )
     op_timeout_s = max(
         [each for each in OP_TIMEOUTS_S if each <= min(op_timeout_s, limit_s / OPS_EACH)], default=OP_TIMEOUTS_S[0]
     )
@@ -136,6 +173,24 @@ def drawn(
         interval_s=_interval_s(rng, theme, least_s, (limit_s - takes_s) / turns),
         op_timeout_s=op_timeout_s,
     )
+
+
+def pace_s_of(world: World) -> float:
+    """How long an op takes in a world on average, in seconds, as long as nothing is wrong with it."""
+    link, disk = world.link, world.disk
+    message_ns = link.min_ns + (link.max_ns - link.min_ns) / 5  # the mean of a fourth power
+    sync_ns = disk.sync_ns_min + (disk.sync_ns_max - disk.sync_ns_min) / 5
+    return (MESSAGES * message_ns + SYNCS * sync_ns) / 1e9
+
+
+def paced_interval_s(pace_s: float) -> float:
+    """The shortest mean time between nemesis ops where an op of a client takes so many seconds."""
+    return min([each for each in INTERVALS_S if each >= PACES * pace_s], default=INTERVALS_S[-1])
+
+
+def kinds_at_most(pace_s: float) -> int:
+    """How many kinds of fault can have their turns in the longest test where an op of a client takes so long."""
+    return max(2, int(TIME_LIMITS_S[-1] / (TURN_INTERVALS * paced_interval_s(pace_s))))
 
 
 def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float) -> int:

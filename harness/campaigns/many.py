@@ -1,18 +1,24 @@
-"""Judging any number of stored runs: batch by batch, so that what this process holds does not grow with the store.
+"""Judging any number of stored runs: some at a time, so that what this process holds does not grow with the store.
 
-All verdicts are stored first: the page of a run shows the outcomes of other runs of its test. Then the pages are
-written that do not show what is known now, with Spark by as many processes as there are cores, since one alone would
-take longer than the judging.
+Each run is told as soon as it is judged. All verdicts are stored first: the page of a run shows the outcomes of other
+runs of its test. Then the pages are written that do not show what is known now, with Spark by as many processes as
+there are cores, since one alone would take longer than the judging. Runs that pass have no pages unless they are asked
+for: nobody looks at most of them, and a page costs as much as judging a small run (`splitbrain report` and
+`splitbrain serve` make it when somebody does).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -27,20 +33,27 @@ from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
 from splitbrain.results.errors import EngineError
+from splitbrain.results.figures import keep_figures, write_figures
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis, MadeFrom, record_of, seal
 from splitbrain.results.quantities import counted
-from splitbrain.results.report import mark_in
+from splitbrain.results.report import REPORT, mark_in
+from splitbrain.results.report.counterexample import COUNTEREXAMPLE
 from splitbrain.results.report.past import Past, Siblings, mark_of
 from splitbrain.results.store import Judgement, RunDir
 
 if TYPE_CHECKING:
+    from splitbrain.checkers.spark.by_path import Judged as JudgedBySpark
     from splitbrain.checkers.spark.session import Spark
 
-BATCH_RUNS: Final = 250
-"""Runs in one pass of the pipeline. A pass costs some seconds for any number of runs; the verdicts of a run are tens of
-kilobytes, and those of a batch are in memory at once.
-"""
+    OfSpark: TypeAlias = JudgedBySpark | Unjudged
+
+RUNS_PER_CORE: Final = 16
+"""Runs that a job of Spark has for each core. The verdicts of a run are tens of kilobytes: those of a job are in memory
+at once, and told together."""
+
+JOBS_AT_ONCE: Final = 2
+"""Jobs that are with Spark: while the last tasks of one end, the next has work for the cores that are free."""
 
 ALONE_RUNS: Final = 16
 """The pages of up to this number of runs are written here: another process takes as long to start."""
@@ -53,6 +66,12 @@ _Task: TypeAlias = tuple[Path, Past]
 
 Warn: TypeAlias = Callable[[str], None]
 """Takes a line on what keeps a run from its verdict or its page."""
+
+Told: TypeAlias = Callable[["Judged"], None]
+"""Takes each run as soon as it is judged."""
+
+Paged: TypeAlias = Literal["failing", "all", "none"]
+"""Which runs get pages: all but those that pass; all; none."""
 
 Pages: TypeAlias = Workers[_Task, None]
 
@@ -68,6 +87,7 @@ class Judged(msgspec.Struct, frozen=True):
         damaged: whether no checker could judge it; `said` has the file and the cause, and its folder is as it was.
         since: when it was judged, if that was before and nothing has changed; None if it was judged now.
         seal: of its verdict (`splitbrain.results.madefrom.seal`).
+        problem: why what is made from its verdict, such as its page, could not be written; None if it was.
     """
 
     run: RunDir
@@ -77,6 +97,7 @@ class Judged(msgspec.Struct, frozen=True):
     damaged: bool = False
     since: str | None = None
     seal: str = ""
+    problem: str | None = None
 
 
 @contextlib.contextmanager
@@ -98,6 +119,8 @@ def judge_in_batches(
     unchanged: Sequence[Judged] = (),
     *,
     limits: Limits = PER_CORE,
+    told: Told = lambda _: None,
+    paged: Paged = "all",
 ) -> list[Judged]:
     """Judge runs with the Spark pipeline, in their order. The answer begins with those that are unchanged.
 
@@ -109,39 +132,69 @@ def judge_in_batches(
         runs: what to judge.
         spark: the session.
         pages: who writes the pages.
-        show: called after each batch with how many runs are judged.
+        show: called after each job with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
         unchanged: runs that need not be judged. Their pages may have to be written, since others are.
         limits: of reading a run and of each of its checkers.
+        told: called with each run as soon as it is judged.
+        paged: which runs get pages.
+
+    Raises:
+        LackingPackagesError: the executors of the cluster lack packages.
     """
-    from splitbrain.checkers.spark.pipeline import judge_apart
+    from splitbrain.checkers.spark.jobs import lacks_packages
 
     done: list[Judged] = []
     with judge(alone_with(limits)) as by:
-        for begin in range(0, len(runs), BATCH_RUNS):
-            batch = runs[begin : begin + BATCH_RUNS]
-            bases = {run.path: _basis(by, run, limits) for run in batch}
-            try:
-                found = judge_apart(spark.session, [run.path for run in batch], limits=limits)
-            except EngineError as error:
-                rest = runs[begin:]
-                warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
-                more, before = partial(_show_more, show, begin), [*unchanged, *done]
-                return judge_one_by_one(rest, more, warn, before, limits=alone_with(limits))
-            kept = [_keep(run, found[run.path], "spark", bases[run.path]) for run in batch]
-            done += [_warned(each, warn) if each.damaged else each for each in kept]
-            show(len(done))
-        return with_pages([*unchanged, *done], pages, by, warn)
+        try:
+            for batch, found in _found_by_spark(runs, spark, limits):
+                for run in batch:
+                    kept = _keep_spark(run, found[run.path], limits, paged, warn)
+                    done.append(_warned(kept, warn) if kept.damaged else kept)
+                    told(done[-1])
+                show(len(done))
+        except EngineError as error:
+            if lacks_packages(error):
+                raise
+            rest = runs[len(done) :]
+            warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
+            more, before = partial(_show_more, show, len(done)), [*unchanged, *done]
+            alone = alone_with(limits)
+            return judge_one_by_one(rest, more, warn, before, limits=alone, told=told, paged=paged)
+        return with_pages([*unchanged, *done], pages, by, warn, paged)
 
 
-def _basis(by: Judge, run: RunDir, limits: Limits) -> Basis | None:
-    """Finish a run, and say what verdicts on it will be made from; why it cannot be finished is found once more."""
-    from splitbrain.checkers.spark.by_path import finished
+def _found_by_spark(
+    runs: Sequence[RunDir], spark: Spark, limits: Limits
+) -> Iterator[tuple[Sequence[RunDir], Mapping[Path, OfSpark]]]:
+    """What became of runs, some at a time, in their order; the next ones are with Spark meanwhile.
 
-    if finished(by, run.path) is not None:
-        return None
-    found = or_unjudged(run.path, lambda: stored.basis_of(run, limits, run.read_test()))
-    return None if isinstance(found, Unjudged) else found
+    Raises:
+        EngineError: Spark failed.
+    """
+    from splitbrain.checkers.spark.pipeline import judge_apart
+    from splitbrain.checkers.spark.session import made_active
+
+    given_up = threading.Event()
+    size = max(1, RUNS_PER_CORE * spark.session.sparkContext.defaultParallelism)
+    batches = deque(runs[begin : begin + size] for begin in range(0, len(runs), size))
+    jobs: deque[tuple[Sequence[RunDir], Future[dict[Path, OfSpark]]]] = deque()
+    prepare = partial(made_active, spark.session)
+    with ThreadPoolExecutor(JOBS_AT_ONCE, "spark-job", prepare) as pool:
+        try:
+            while batches or jobs:
+                while batches and len(jobs) < JOBS_AT_ONCE:
+                    batch = batches.popleft()
+                    paths = [run.path for run in batch]
+                    work = partial(judge_apart, spark.session, paths, limits=limits, given_up=given_up.is_set)
+                    jobs.append((batch, pool.submit(work)))
+                batch, job = jobs.popleft()
+                yield batch, job.result()
+        finally:
+            given_up.set()
+            if jobs:
+                with contextlib.suppress(Exception):  # Java may be gone
+                    spark.session.sparkContext.cancelAllJobs()
 
 
 def _show_more(show: Callable[[int], None], before: int, more: int) -> None:
@@ -160,6 +213,8 @@ def judge_one_by_one(
     unchanged: Sequence[Judged] = (),
     *,
     limits: Limits = DEFAULT,
+    told: Told = lambda _: None,
+    paged: Paged = "all",
 ) -> list[Judged]:
     """Judge runs one by one in a process that is forked from this one, as `judge_in_batches` does.
 
@@ -169,26 +224,53 @@ def judge_one_by_one(
         warn: called with the reason why a run has no verdict or no page.
         unchanged: runs that need not be judged. Their pages may have to be written, since others are.
         limits: of reading a run, of each of its checkers, and of its page.
+        told: called with each run as soon as it is judged.
+        paged: which runs get pages.
     """
     done: list[Judged] = []
     with judge(limits) as by:
         for run in runs:
-            done.append(_judge_one(by, run, warn, limits))
+            done.append(judge_one(by, run, warn, limits, paged=paged))
+            told(done[-1])
             show(len(done))
-        return with_pages([*unchanged, *done], None, by, warn)
+        return with_pages([*unchanged, *done], None, by, warn, paged)
 
 
-def _judge_one(by: Judge, run: RunDir, warn: Warn, limits: Limits = DEFAULT) -> Judged:
+def judge_one(
+    by: Judge,
+    run: RunDir,
+    warn: Warn,
+    limits: Limits = DEFAULT,
+    engine_name: str = "inline",
+    *,
+    paged: Paged = "all",
+) -> Judged:
+    """Judge a run in a process; its verdict is in its folder then, and its figures if it gets no page.
+
+    Args:
+        by: the process.
+        run: the run.
+        warn: called with the reason why it has no verdict.
+        limits: of reading it and of each of its checkers.
+        engine_name: who judges, as the verdict says.
+        paged: which runs get pages; these are not written here.
+    """
     kept: list[Judgement | Unjudged] = []
-    found = or_unjudged(run.path, lambda: judged(by, _Stored(run.path, limits), found=kept.append))
+    job = _Stored(run.path, limits, engine_name, paged)
+    found = or_unjudged(run.path, lambda: judged(by, job, found=kept.append))
     if isinstance(found, Stopped):
         found = stored.unread(run.path, found)
     if isinstance(found, Unjudged):
-        return _warned(_damaged(run, found), warn)
-    keeping = kept[0] if kept else _kept(run, found.verdicts, "inline", None)
+        return _warned(damaged(run, found), warn)
+    keeping = kept[0] if kept else _kept(run, found.verdicts, engine_name, None)
     if isinstance(keeping, Unjudged):
-        return _warned(_damaged(run, keeping), warn)
-    return _judged(run, found.verdicts, keeping)
+        return _warned(damaged(run, keeping), warn)
+    remembered = _judged(run, found.verdicts, keeping)
+    return (
+        remembered
+        if found.problem is None
+        else _without_figures(remembered, f"the process that wrote them {found.problem}", warn)
+    )
 
 
 def _warned(judged: Judged, warn: Warn) -> Judged:
@@ -206,6 +288,8 @@ class _Stored(Job):
 
     path: Path
     limits: Limits
+    engine_name: str
+    paged: Paged
 
     def open(self, step: Callable[[str], None]) -> Opened | Unjudged:
         _opened_last.clear()
@@ -216,20 +300,25 @@ class _Stored(Job):
         loaded, basis = stored.loaded_on_basis(run, self.limits, step)
         step(f"reading {self.path / 'verdict.json'}")
         run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
-        return _OpenedStored(loaded, basis)
+        return _OpenedStored(loaded, basis, self)
 
 
 class _OpenedStored(stored.OpenedRun):
-    def __init__(self, loaded: LoadedRun, basis: Basis | None) -> None:
+    def __init__(self, loaded: LoadedRun, basis: Basis | None, asked: _Stored) -> None:
         recorded = engine.Recorded(stored.as_judged(loaded), loaded.telemetry)
         super().__init__(loaded.folder.path, recorded, stored.specs_of(loaded))
         self._loaded = loaded
         self._basis = basis
+        self._asked = asked
 
     def conclude(self, verdicts: Sequence[Verdict], say: Say) -> None:
-        """Write the verdict."""
-        say.found(_kept(self._loaded.folder, verdicts, "inline", self._basis, self._loaded.document))
+        """Write the verdict; and the figures, where no page is to be written with which they are."""
+        kept = _kept(self._loaded.folder, verdicts, self._asked.engine_name, self._basis, self._loaded.document)
+        say.found(kept)
         _opened_last.append(self._loaded)
+        if isinstance(kept, Judgement) and not has_page(kept.outcome, self._asked.paged):
+            write_figures(self._loaded, kept)
+            remove_pages(self._loaded.folder.path)
 
 
 def _kept(
@@ -244,11 +333,27 @@ def _kept(
     return or_unjudged(run.path, keep)
 
 
-def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str, basis: Basis | None) -> Judged:
-    if isinstance(verdicts, Unjudged):
-        return _damaged(run, verdicts)
-    kept = _kept(run, verdicts, by, basis)
-    return _damaged(run, kept) if isinstance(kept, Unjudged) else _judged(run, verdicts, kept)
+def _keep_spark(run: RunDir, found: OfSpark, limits: Limits, paged: Paged, warn: Warn) -> Judged:
+    """Put what a worker found into the folder of its run."""
+    if isinstance(found, Unjudged):
+        return damaged(run, found)
+    basis = _basis(run, limits) if found.beside is None else found.beside.basis
+    kept = _kept(run, found.verdicts, "spark", basis)
+    if isinstance(kept, Unjudged):
+        return damaged(run, kept)
+    remembered = _judged(run, found.verdicts, kept)
+    if has_page(kept.outcome, paged):
+        return remembered
+    remove_pages(run.path)
+    figures = None if found.beside is None else found.beside.figures
+    problem = None if figures is None else or_unjudged(run.path, lambda: keep_figures(run, figures))
+    return remembered if problem is None else _without_figures(remembered, problem.why, warn)
+
+
+def _basis(run: RunDir, limits: Limits) -> Basis | None:
+    """What verdicts on a large run were made from."""
+    found = or_unjudged(run.path, lambda: stored.basis_of(run, limits, run.read_test()))
+    return None if isinstance(found, Unjudged) else found
 
 
 def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement, before: MadeFrom | None = None) -> Judged:
@@ -264,7 +369,8 @@ def _lost(run: RunDir) -> str | None:
     return None if note is None else f"a part of the history is lost: {note.decode(errors='replace')}"
 
 
-def _damaged(run: RunDir, found: Unjudged) -> Judged:
+def damaged(run: RunDir, found: Unjudged) -> Judged:
+    """What is remembered of a run that cannot be judged."""
     return Judged(run, Outcome.HARNESS_ERROR, f"this run cannot be judged: {found.why}", damaged=True)
 
 
@@ -272,10 +378,20 @@ def _without_page(judged: Judged, problem: str | None, warn: Warn) -> Judged:
     """A run whose page could not be written. What it was judged to be stands first where that is as severe."""
     if problem is None:
         return judged
-    said = f"the page of {judged.run.path} could not be written: {problem}"
+    return _with_problem(judged, f"the page of {judged.run.path} could not be written: {problem}", warn)
+
+
+def _without_figures(judged: Judged, problem: str, warn: Warn) -> Judged:
+    said = f"the figures of {judged.run.path} could not be written: {problem}"
+    return _with_problem(judged, said, warn)
+
+
+def _with_problem(judged: Judged, said: str, warn: Warn) -> Judged:
     warn(said)
     outcome = worst([judged.outcome, Outcome.HARNESS_ERROR])
-    return msgspec.structs.replace(judged, outcome=outcome, said=judged.said if outcome is judged.outcome else said)
+    return msgspec.structs.replace(
+        judged, outcome=outcome, said=judged.said if outcome is judged.outcome else said, problem=said
+    )
 
 
 # --- what is unchanged ------------------------------------------------------------------------------------------------
@@ -291,9 +407,18 @@ def unchanged(run: RunDir, limits: Limits) -> Judged | None:
 
 
 def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
+    return judged_before(run, lambda made: stored.is_basis(run, run.read_test(), made, limits))
+
+
+def judged_before(run: RunDir, is_same: Callable[[MadeFrom], bool]) -> Judged | None:
+    """What a run was judged to be, if its verdict has a record, of what is still the same.
+
+    Raises:
+        SplitbrainError: its files cannot be read.
+    """
     judgement = run.read_verdicts()
     made = None if judgement is None else record_of(judgement)
-    if judgement is None or made is None or not stored.is_basis(run, run.read_test(), made, limits):
+    if judgement is None or made is None or not is_same(made):
         return None
     return _judged(run, verdicts_of(judgement), judgement, made)
 
@@ -301,7 +426,22 @@ def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def with_pages(done: Sequence[Judged], pages: Pages | None, by: Judge, warn: Warn) -> list[Judged]:
+def has_page(outcome: str, paged: Paged) -> bool:
+    """Whether a run of this outcome gets a page that nobody has asked for."""
+    return paged == "all" or (paged == "failing" and outcome != Outcome.PASS.value)
+
+
+def remove_pages(run: Path) -> None:
+    """Remove the pages of a verdict that is no more."""
+    for name in (REPORT, COUNTEREXAMPLE):
+        with contextlib.suppress(OSError):  # what takes the place of a page is none of ours
+            (run / name).unlink()
+    shutil.rmtree(run / "plots", ignore_errors=True)
+
+
+def with_pages(
+    done: Sequence[Judged], pages: Pages | None, by: Judge, warn: Warn, paged: Paged = "all"
+) -> list[Judged]:
     """Write the pages that do not show what is known of these runs now; what is remembered of the runs then.
 
     Args:
@@ -309,8 +449,9 @@ def with_pages(done: Sequence[Judged], pages: Pages | None, by: Judge, warn: War
         pages: who writes the pages; None: `by` does.
         by: a process for it, within limits.
         warn: called with the reason why a run has no page.
+        paged: which runs get pages.
     """
-    tasks = _outdated([each for each in done if not each.damaged])
+    tasks = _outdated([each for each in done if not each.damaged and has_page(each.outcome.value, paged)])
     problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
     return [_without_page(each, problems.get(each.run.path), warn) for each in done]
 

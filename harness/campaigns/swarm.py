@@ -17,11 +17,12 @@ import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
-from splitbrain.harness.campaigns.loads import burst, drawn, patient
+from splitbrain.harness.campaigns.loads import burst, drawn, kinds_at_most, pace_s_of, patient
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.simulation import worlds
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import UNFAIR, entry, names_for
 from splitbrain.results.errors import UsageError
@@ -31,7 +32,7 @@ from splitbrain.workloads.catalogue import check as check_workload
 NODES: Final = (3, 4, 5, 6, 7)
 """Even numbers too: with them a majority is not what it is with the odd number below."""
 
-THEMED: Final = 0.5
+THEMED: Final = 0.6
 """The share of seeds that draw from a theme."""
 
 MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topology", "projections"})
@@ -55,9 +56,6 @@ LASTING: Final = ("partition-one-way", "partition", "kill", "pause")
 """The faults of a patient test: faults whose targets are certain."""
 
 RECOVERY_S: Final = 20.0
-
-KINDS_MAX: Final = 4
-"""The largest number of kinds of fault in one test: with more, none occurs often."""
 
 NAMES_CHARS_MAX: Final = 80
 """The names of a test's nemeses are part of its folder's name."""
@@ -90,6 +88,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     burst: int | None = None
     time_limit: float | None = None
     interval: float | None = None
+    overlap: float | None = None
     op_timeout: float | None = None
 
 
@@ -217,9 +216,11 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     theme = theme_of(seed, asked)
     workload = _workload(rng, _favoured(theme.workloads, asked.workloads))
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
-    nodes = rng.choice(_node_counts(nemeses, asked.nodes))
-    nemesis = _faults(rng, nemeses, nodes)
-    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit)
+    nodes = rng.choice(_favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
+    world = Streams(seed)["world of the test"].choice(theme.worlds) if asked.world == WORLD else asked.world
+    pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
+    nemesis = _faults(rng, nemeses, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
+    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     if rng.random() < PATIENT and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
@@ -238,13 +239,19 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         burst=at_once if asked.burst is None else asked.burst,
         time_limit=load.time_limit_s,
         interval=interval_s,
+        overlap=_given(asked.overlap, overlap_of(seed, theme)),
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
         recovery=RECOVERY_S,
         seed=seed,
-        world=rng.choice(theme.worlds) if asked.world == WORLD else asked.world,
+        world=world,
         settings=_settings(seed, theme, asked),
         consistency_model=asked.consistency_model,
     )
+
+
+def overlap_of(seed: int, theme: Theme) -> float:
+    """How likely a second fault begins before the first is healed; apart from all other draws, as settings are."""
+    return Streams(seed)["overlap"].choice(theme.overlaps)
 
 
 def _given(given: float | None, drawn: float) -> float:
@@ -274,13 +281,15 @@ def _settings(seed: int, theme: Theme, asked: Asked) -> str:
 def theme_of(seed: int, asked: Asked) -> Theme:
     """The theme of a seed: one of which something was asked for, or the open draw."""
     rng = Streams(seed)["theme"]
-    able = [theme for theme in THEMES if _concerns(theme, asked)]
+    able = [theme for theme in THEMES if _concerns(theme, asked) for _ in range(theme.weight)]
     themed = rng.random() < THEMED
     return rng.choice(able) if themed and able else OPEN
 
 
 def _concerns(theme: Theme, asked: Asked) -> bool:
     nemeses = [name for name in theme.nemeses if name in asked.nemeses]
+    if theme.core and not set(theme.core) & set(nemeses):
+        return False
     return bool(
         any(entry(name).fewest_nodes <= max(asked.nodes) for name in nemeses)
         and (not theme.workloads or set(theme.workloads) & set(asked.workloads))
@@ -308,10 +317,11 @@ def _workload(rng: Rng, able: Sequence[str]) -> str:
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
-def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> list[str]:
+def _faults(rng: Rng, asked: Sequence[str], nodes: int, theme: Theme, kinds_max: int) -> list[str]:
     """Draw some of the requested nemeses that are possible with this number of nodes; ["none"] if none is.
 
-    Kinds are drawn first: a kind that has ten names is drawn no more often than one that has two.
+    Kinds are drawn first: a kind that has ten names is drawn no more often than one that has two. If there is a core,
+    one of it is drawn, and at least one other kind if there is one.
     """
     by_kind: dict[str, list[str]] = {}
     for name in dict.fromkeys(asked):
@@ -319,8 +329,15 @@ def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> list[str]:
             by_kind.setdefault(entry(name).kind.name, []).append(name)
     if not by_kind:
         return ["none"]
-    kinds = rng.sample(list(by_kind), rng.between(1, min(KINDS_MAX, len(by_kind))))
     drawn: list[list[str]] = []
+    core = [name for name in theme.core if name in by_kind.get(entry(name).kind.name, ())]
+    if core:
+        drawn.append([rng.choice(core)])
+        del by_kind[entry(drawn[0][0]).kind.name]
+        most = min(kinds_max - 1, len(by_kind))
+        kinds = rng.sample(list(by_kind), rng.between(min(1, most), most))
+    else:
+        kinds = rng.sample(list(by_kind), rng.between(1, min(kinds_max, len(by_kind))))
     for kind in kinds:
         every_way = kind in by_kind[kind] and rng.random() < 0.5
         some = rng.sample(by_kind[kind], rng.between(1, min(2, len(by_kind[kind]))))
@@ -336,6 +353,11 @@ def _short(drawn: Sequence[Sequence[str]]) -> list[str]:
         if len("+".join([*chosen, name])) <= NAMES_CHARS_MAX or not chosen:
             chosen.append(name)
     return chosen
+
+
+def _favoured_counts(theme: Theme, counts: Sequence[int]) -> Sequence[int]:
+    """Those of the numbers of nodes that a theme favours; all if it favours none of them."""
+    return [count for count in counts if count in theme.nodes] or counts
 
 
 def _node_counts(nemeses: Sequence[str], counts: Sequence[int]) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from splitbrain.harness.simulation.worlds import DRAWN
+from splitbrain.nemesis.schedule import OVERLAP
 
 RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
 TIME_LIMITS_S: Final = (12.0, 20.0, 30.0, 60.0)
@@ -26,7 +27,16 @@ CONCURRENCY: Final = ("1n", "2n", "2n", "3n", "3n", "5n", "10n", "20n", "30n")
 """Most clusters have few clients; with many, long tails of the log are uncommitted when a leader is lost."""
 
 OP_TIMEOUTS_S: Final = (1.0, 2.0, 2.0, 5.0)
+
+OVERLAPS: Final = (OVERLAP, 0.6, 0.9)
+"""The probability that a second fault begins in another one: some states exist only between the begin and the end of a
+fault (a learner, a node that is out, a cluster with no more nodes than a majority), and show only by a second one.
+"""
+
 WORLD: Final = DRAWN
+
+KINDS_MAX: Final = 4
+"""The largest number of kinds of fault in one test: with more, none occurs often."""
 
 
 class Theme(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +44,12 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: what it is called.
+        weight: how many times as often it is drawn as one of weight 1.
         workloads: drawn from those of them that were asked for; all that were if none are listed here.
         nemeses: likewise.
+        core: those of the nemeses of which each test has one; none if it does not matter.
+        kinds_max: how many kinds of fault a test has at most: of few, each meets each other more often.
+        nodes: how many; any number that was asked for if none are listed here.
         settings: values that are drawn for settings of the system, if it has them.
         worlds: where the request leaves the world to the seed.
         recovers_fast: elections are so short that nodes may be stopped at the shortest intervals.
@@ -45,11 +59,16 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
         intervals_s: mean time between nemesis ops.
         op_timeouts_s: how long a client waits.
         bursts: how many ops come at once.
+        overlaps: how likely a second fault begins before the first is healed.
     """
 
     name: str
+    weight: int = 1
     workloads: tuple[str, ...] = ()
     nemeses: tuple[str, ...] = ()
+    core: tuple[str, ...] = ()
+    kinds_max: int = KINDS_MAX
+    nodes: tuple[int, ...] = ()
     settings: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict[str, tuple[int, ...]])
     worlds: tuple[str, ...] = (WORLD,)
     recovers_fast: bool = False
@@ -59,9 +78,10 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
     intervals_s: tuple[float, ...] = INTERVALS_S
     op_timeouts_s: tuple[float, ...] = OP_TIMEOUTS_S
     bursts: tuple[int, ...] = BURSTS[:1]
+    overlaps: tuple[float, ...] = OVERLAPS[:1]
 
 
-OPEN: Final = Theme(name="open", bursts=(1, 1, 1, 1, 1, *BURSTS[1:]))
+OPEN: Final = Theme(name="open", bursts=(1, 1, 1, 1, 1, *BURSTS[1:]), overlaps=(OVERLAP, OVERLAP, *OVERLAPS))
 """Everything that was asked for."""
 
 ELECTIONS: Final = Theme(
@@ -107,6 +127,7 @@ MEMBERSHIP: Final = Theme(
     settings={"learners-first": (0, 1), "snapshot-interval": (16, 64, 512), "chunk-bytes": (2_000, 16_000)},
     time_limits_s=(20.0, 30.0, 60.0),
     intervals_s=(1.0, 2.0, 4.0),
+    overlaps=OVERLAPS[:2],
 )
 
 SLOW_NETWORKS: Final = Theme(
@@ -215,7 +236,114 @@ CLIENT_LINKS: Final = Theme(
 )
 """Requests that come twice or late: so few clients, and so small a window, that each gets far beyond its window."""
 
+CHANGING_MEMBERS: Final = Theme(
+    name="changing-members",
+    weight=2,
+    nemeses=(
+        *("membership-learner", "membership-replace", "membership-leave"),
+        *("kill-all", "kill-minority", "kill-leader", "power-all", "power-leader", "pause-leader", "bounce-election"),
+        *("partition-leader", "partition-minority-leader", "transfer-often", "restart-at-once", "restart-any-order"),
+    ),
+    core=("membership-learner", "membership-learner", "membership-replace", "membership-leave"),
+    kinds_max=2,
+    settings={
+        "learners-first": (0, 1),
+        "checkpoint-interval": (4, 4, 32),
+        "snapshot-interval": (64, 16_384, 16_384),
+        "wal-bytes": (1_000, 20_000),
+    },
+    worlds=("lan", "lan", WORLD),
+    concurrency=("1n", "2n", "3n", "10n"),
+    rates_hz=(100.0,),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(1.0, 2.0),
+    overlaps=OVERLAPS[1:],
+)
+"""Elections while a member must not vote; and members with nothing on their disks, fed by leaders that went on from
+checkpoints which are thinned out since.
+"""
+
+BARE_MAJORITIES: Final = Theme(
+    name="bare-majorities",
+    weight=2,
+    workloads=("register", "set", "records", "counter", "create-once", "declare"),
+    nemeses=(
+        *("kill-minority", "pause-minority", "power-minority", "kill-follower", "pause-follower", "membership-leave"),
+        *("partition-leader", "partition-minority-leader", "partition-mute-leader", "pause-leader"),
+    ),
+    kinds_max=2,
+    core=("partition-leader", "partition-minority-leader", "partition-mute-leader", "pause-leader"),
+    nodes=(3, 4),
+    settings={"snapshot-interval": (16, 64, 512)},
+    worlds=("lan", "lan", WORLD),
+    concurrency=("3n", "5n", "10n"),
+    rates_hz=(50.0,),
+    time_limits_s=(60.0,),
+    intervals_s=(8.0,),
+    op_timeouts_s=(2.0,),
+    overlaps=OVERLAPS[2:],
+)
+"""A leader is cut off and comes back while no other majority is there than one with it: who can be elected is one."""
+
+FORMER_GROUPS: Final = Theme(
+    name="former-groups",
+    weight=2,
+    nemeses=(
+        *("groups", "groups-all", "groups-some", "pause-one", "pause-minority", "kill-one", "kill-minority"),
+        *("power-minority", "partition-one", "clog-out"),
+    ),
+    kinds_max=2,
+    core=("groups", "groups-all", "groups-some"),
+    worlds=("lan", WORLD),
+    concurrency=("1n", "2n"),
+    rates_hz=(50.0,),
+    time_limits_s=(30.0,),
+    intervals_s=(1.0, 2.0),
+    overlaps=OVERLAPS[1:],
+)
+"""Nodes that are away while a group is made again, and speak for the former one when they are back."""
+
+SHORT_LIVES: Final = Theme(
+    name="short-lives",
+    workloads=("counter", "register", "set", "records", "declare", "create-once"),
+    nemeses=(
+        *("bounce", "bounce-random", "bounce-at-moments", "bounce-at-moments-kill", "restart-at-once"),
+        *("pause-leader", "packet-delay", "clog-out", "disk-slow", "partition-leader"),
+    ),
+    kinds_max=3,
+    core=("bounce", "bounce-random", "bounce-at-moments", "bounce-at-moments-kill"),
+    worlds=("slow-disks", "wan", "globe"),
+    concurrency=("5n", "10n", "20n"),
+    rates_hz=(200.0,),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(2.0, 4.0),
+    op_timeouts_s=(5.0,),
+    bursts=(1, 10, 50),
+    overlaps=OVERLAPS[1:],
+)
+"""Nodes that restart while answers to what they asked in their former lives are still on their way."""
+
+SLOW_ELECTIONS: Final = Theme(
+    name="slow-elections",
+    weight=2,
+    workloads=("register", "read-modes", "set", "records", "create-once"),
+    nemeses=(
+        *("kill-leader", "pause-leader", "power-leader", "partition-leader", "partition-minority-leader"),
+        *("transfer-often", "packet-delay", "packet-reorder", "disk-slow"),
+    ),
+    kinds_max=3,
+    worlds=("slow-disks", "slow-disks", "globe", "late"),
+    concurrency=("3n", "5n", "10n"),
+    rates_hz=(50.0, 100.0),
+    time_limits_s=(30.0, 60.0),
+    intervals_s=(4.0, 8.0),
+    op_timeouts_s=(5.0,),
+    overlaps=OVERLAPS[:2],
+)
+"""Votes that take as long as an election may: some come when their candidate stands in a later term."""
+
 THEMES: Final = (
     *(ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
     *(CROWDS, CLIENT_LINKS),
+    *(CHANGING_MEMBERS, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
 )

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli.analyzed import print_run, print_sums, print_table, summed
 from splitbrain.results.errors import EngineError, RunNotFoundError, UsageError
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.checkers.isolation.limits import Limits
-    from splitbrain.harness.campaigns.many import Judged
+    from splitbrain.harness.campaigns.many import Judged, Paged
     from splitbrain.results.store import RunDir, Store
 
 STARTED: Final = "Spark is up"
@@ -27,11 +29,21 @@ STARTED: Final = "Spark is up"
 
 @click.command("analyze", cls=parsing.Command)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@options.stored
+@options.stored_anywhere
 @options.engine_of_runs
 @options.limits
 @click.option("--again", is_flag=True, help="Judge also the runs of which nothing has changed since they were judged.")
-@options.as_json
+@click.option(
+    "--pages",
+    "paged",
+    type=click.Choice(["failing", "all", "none"]),
+    default=None,
+    help="Which runs get a report page: all but those that pass, all, or none. splitbrain report and splitbrain serve "
+    "make the others.  [default: failing; all of the runs that are named]",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON line for each run as it is judged, and one of sums."
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -42,6 +54,8 @@ def command(
     checker_time: float | None,
     checker_memory: int | None,
     again: bool,
+    conf: Mapping[str, str],
+    paged: Paged | None,
     as_json: bool,
 ) -> None:
     """Judge stored runs that are new or changed: of a store, or those named; many of them with the Spark pipeline.
@@ -50,15 +64,18 @@ def command(
     Of other runs the verdict stands, and counts for the exit code as if it was made now; --again makes it again. A
     verdict that could not be made (a checker broke, or met a limit) is tried again each time.
 
-    A RUN is the path of its folder, its name, the beginning of its name, or "latest". If the controller of a run was
-    killed, the run is recovered first: every operation that was flushed is judged. A damaged run is listed with the
-    file and the cause, and counts as a harness error; the other runs are still judged. So is a run with a checker that
-    breaks, ends its process, or needs more than its limits: what the other checkers found is kept. Runs that are still
-    in progress are listed and skipped.
+    --json prints a line for each run as soon as it is judged, and a last one with the sums (docs/formats.md).
+
+    A RUN is the path of its folder, its name, the beginning of its name, or "latest"; or the address of a pushed run.
+    If the controller of a run was killed, the run is recovered first: every operation that was flushed is judged. A
+    damaged run is listed with the file and the cause, and counts as a harness error; the other runs are still judged.
+    So is a run with a checker that breaks, ends its process, or needs more than its limits: what the other checkers
+    found is kept. Runs that are still in progress are listed and skipped.
     """
-    if engine == "auto" and options.given(ctx, "master"):
+    if engine == "auto" and (options.given(ctx, "master") or conf):
         engine = "spark"
     options.check_master(ctx, engine, master)
+    options.check_conf(engine, conf)
     options.limits_of(checker_time, checker_memory)
 
     from splitbrain.checkers.verdict import worst
@@ -67,25 +84,33 @@ def command(
     from splitbrain.results.stores import is_run
 
     parsing.refuse_twice("RUN", runs)
+    there = afar.addressed(ctx, store, runs)
+    if there is not None:
+        from splitbrain.harness.cli.analyze_there import analyze
+
+        ctx.exit(analyze(*there, engine, master, conf, checker_time, checker_memory, again=again, as_json=as_json))
     options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
     may_fall_back = engine == "auto"
     given = ["--again"] if again else []
+    task = _Task(paged or ("all" if runs else "failing"), print_run if as_json else _tell_nobody)
+    began_s = time.monotonic()
     with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where, *given])):
-        unchanged = [] if again else _unchanged(chosen, options.limits_of(checker_time, checker_memory))
+        unchanged = [] if again else _unchanged(chosen, options.limits_of(checker_time, checker_memory), task.told)
         known = {each.run.path for each in unchanged}
         rest = [run for run in chosen if run.path not in known]
         engine = options.engine_for(engine, len(rest)) if rest else "inline"
         limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
-        judged = _judge(rest, unchanged, engine, master, limits, may_fall_back=may_fall_back)
+        spark = None if engine == "inline" else _Spark(master, conf, may_fall_back)
+        judged = _judge(rest, unchanged, task, limits, spark)
     order = {run.path: place for place, run in enumerate(chosen)}
     judged.sort(key=lambda each: order[each.run.path])
     if as_json:
-        _print_json(judged)
+        print_sums(judged, time.monotonic() - began_s)
     else:
-        _print(judged)
-    click.echo(_sum(judged), err=as_json)
+        print_table(judged)
+    click.echo(summed(judged), err=as_json)
     ctx.exit(worst(each.outcome for each in judged).exit_code)
 
 
@@ -97,7 +122,7 @@ def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
         UsageError: a named run is in progress.
     """
     if not references:
-        found = [run for run in store.folders() if _is_over(run)]
+        found = [run for run in store.folders() if is_over(run)]
         if not found:
             raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
         return found
@@ -114,7 +139,7 @@ def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
     return list(named.values())
 
 
-def _is_over(run: RunDir) -> bool:
+def is_over(run: RunDir) -> bool:
     """Whether there is something to judge; if not, a line says so. Damage is found later."""
     standing = _standing(run)
     if standing in ("running", "empty"):
@@ -134,7 +159,26 @@ def _standing(run: RunDir) -> str:
     return "empty" if began is False else "over"
 
 
-def _unchanged(runs: list[RunDir], limits: Limits) -> list[Judged]:
+class _Task(msgspec.Struct, frozen=True):
+    """What is done with the runs beside judging them: which get pages, and who is told of each."""
+
+    paged: Paged
+    told: Callable[[Judged], None]
+
+
+class _Spark(msgspec.Struct, frozen=True):
+    """The Spark that was asked for; `may_be_left`: it was not by name, and can be done without."""
+
+    master: str
+    conf: Mapping[str, str]
+    may_be_left: bool
+
+
+def _tell_nobody(_: Judged) -> None:
+    """Say nothing before all runs are judged."""
+
+
+def _unchanged(runs: list[RunDir], limits: Limits, told: Callable[[Judged], None]) -> list[Judged]:
     """What those of the runs were judged to be of which nothing has changed since."""
     from splitbrain.harness.campaigns.many import unchanged
     from splitbrain.harness.cli.steps import Steps
@@ -144,30 +188,19 @@ def _unchanged(runs: list[RunDir], limits: Limits) -> list[Judged]:
         found: list[Judged] = []
         for number, run in enumerate(runs, 1):
             known = unchanged(run, limits)
-            found += [] if known is None else [known]
+            if known is not None:
+                found.append(known)
+                told(known)
             steps.reach(number)
     return found
-
-
-def _sum(judged: list[Judged]) -> str:
-    """How many runs were judged, and since when nothing has changed of the others."""
-    since = [each.since for each in judged if each.since is not None]
-    said = f"{counted(len(judged) - len(since), 'run')} judged"
-    return f"{said}, {len(since)} unchanged since {_date(max(since))}" if since else said
-
-
-def _date(iso: str) -> str:
-    return iso.replace("T", " ").replace("+00:00", " UTC")
 
 
 def _judge(
     runs: list[RunDir],
     unchanged: list[Judged],
-    engine: str,
-    master: str,
+    task: _Task,
     limits: Limits,
-    *,
-    may_fall_back: bool = False,
+    wanted: _Spark | None,
 ) -> list[Judged]:
     """Judge runs; if Spark does not start, and was not asked for, without it."""
     from splitbrain.harness.campaigns.many import alone_with, judge_in_batches, judge_one_by_one, page_writers
@@ -179,66 +212,37 @@ def _judge(
 
         def show(done: int) -> None:
             steps.reach(done)
-            if done == len(runs) or engine != "inline":
+            if done == len(runs) or wanted is not None:
                 with steps.aside():
                     click.echo(
                         f"judged {done} of {counted(len(runs), 'run')} in {time.monotonic() - began_s:.0f} s", err=True
                     )
 
-        if engine == "inline":
+        one_by_one = partial(
+            judge_one_by_one, runs, show, _warn, unchanged, limits=limits, told=task.told, paged=task.paged
+        )
+        if wanted is None:
             stack.enter_context(steps).describe("judging runs" if runs else "looking at pages")
-            return judge_one_by_one(runs, show, _warn, unchanged, limits=limits)
+            return one_by_one()
         from splitbrain.checkers.spark.session import session
         from splitbrain.harness.campaigns.planned import cores
 
-        click.echo(f"starting Spark ({master}) for {counted(len(runs), 'run')}", err=True)
+        click.echo(f"starting Spark ({wanted.master}) for {counted(len(runs), 'run')}", err=True)
         stack.enter_context(steps).describe("starting Spark")
         pages = stack.enter_context(page_writers(len(runs), cores(None)))
         try:
-            spark = stack.enter_context(session(master))
+            spark = stack.enter_context(session(wanted.master, options=wanted.conf))
         except EngineError as error:
-            if not may_fall_back:
+            if not wanted.may_be_left:
                 raise
             _warn(f"{error} The runs are judged one by one, without Spark.")
-            return judge_one_by_one(runs, show, _warn, unchanged, limits=alone_with(limits))
+            return one_by_one(limits=alone_with(limits))
         with steps.aside():
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         steps.describe("judging runs")
         began_s = time.monotonic()
-        return judge_in_batches(runs, spark, pages, show, _warn, unchanged, limits=limits)
-
-
-def _print_json(judged: list[Judged]) -> None:
-    """Print an array with a document per run, one at a time: all of them may not fit into memory."""
-    from splitbrain.harness.campaigns.judging import damaged_document, stored_document
-
-    click.echo("[")
-    for number, each in enumerate(judged, 1):
-        found = damaged_document(each.run, each.said) if each.damaged else stored_document(each.run)
-        found |= {"judged": each.since is None, "unchanged_since": each.since}
-        document = msgspec.json.format(msgspec.json.encode(found))
-        click.echo(f"{document.decode()}{',' if number < len(judged) else ''}")
-    click.echo("]")
-
-
-def _print(judged: list[Judged]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from splitbrain.harness.campaigns.words import COLOURS
-    from splitbrain.harness.cli.tables import print_whole
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("outcome", "test", "run", "why"):
-        table.add_column(column, overflow="fold")
-    for each in judged:
-        colour = COLOURS[each.outcome]
-        names = (escape(each.run.test_name), escape(each.run.name), escape(each.said))
-        table.add_row(f"[{colour}]{each.outcome.value}[/]", *names)
-    print_whole(table)
-    for each in judged:
-        for how in each.hot_keys:
-            click.echo(f"{each.run.test_name}/{each.run.name}: {how}")
+        told, paged = task.told, task.paged
+        return judge_in_batches(runs, spark, pages, show, _warn, unchanged, limits=limits, told=told, paged=paged)
 
 
 def _warn(line: str) -> None:

@@ -144,8 +144,8 @@ def command(
 ) -> None:
     """Judge history files: is what clients saw allowed?
 
-    A FILE is a history in one of the formats, the folder of a stored run, or - for standard input. If a file cannot be
-    judged, or its checker breaks or needs more than its limits, the others still are judged.
+    A FILE is a history in one of the formats, the folder of a stored run or its address, or - for standard input. If a
+    file cannot be judged, or its checker breaks or needs more than its limits, the others still are judged.
 
     \b
     Examples:
@@ -509,6 +509,10 @@ def _ops(history: History) -> int:
 
 def _telemetry(file: str) -> pa.Table | None:
     """The nodes' telemetry, if the file is the folder of a stored run."""
+    from splitbrain.harness.cli.afar import named
+    from splitbrain.harness.cli.histories import path_of
     from splitbrain.results.store import RunDir
 
-    return RunDir(Path(file)).telemetry() if Path(file).is_dir() else None
+    path = Path(path_of(file))
+    with named(file):
+        return RunDir(path).telemetry() if path.is_dir() else None

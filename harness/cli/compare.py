@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import afar, options, parsing
 from splitbrain.results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
 @click.command("compare", cls=parsing.Command)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@options.stored
+@options.stored_anywhere
 @click.option(
     "--page",
     default=None,
@@ -70,11 +70,16 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
 
     if page is not None:
         check_target("--page", page)
+    there = afar.addressed(ctx, store)
+    copies = None if there is None else ctx.with_resource(afar.sketched(there[0]))
+    store = store if copies is None else str(copies.root)
     selected = [_selected(each, store) for each in (a, b)]
     if {run.path.resolve() for run in selected[0]} == {run.path.resolve() for run in selected[1]}:
         raise UsageError(f"A {a!r} and B {b!r} are the same: give other runs as B.")
     if all(Path(each).is_dir() for each in (a, b)) and options.given(ctx, "store"):
         raise UsageError(f"--store {store}: A and B are both given as folders: remove --store.")
+    if copies is not None:
+        afar.fetch_selected(copies, [run for runs in selected for run in runs])
     (side_a, runs_a), (side_b, runs_b) = (_side(each, runs) for each, runs in zip((a, b), selected, strict=True))
     found = compare(side_a, side_b)
     if page is not None:

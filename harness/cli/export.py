@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def command(file: str, target: str, output: str | None, format_name: str | None, independent: Independent) -> None:
     """Write a history for other tools, one op per line.
 
-    RUN is the folder of a stored run, FILE a history in one of the formats. The output can be read back as the same
-    history, for example by splitbrain check.
+    RUN is the folder of a stored run or its address, FILE a history in one of the formats. The output
+    can be read back as the same history, for example by splitbrain check.
 
     \b
     Examples:

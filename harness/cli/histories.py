@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from splitbrain.harness.cli import afar
 from splitbrain.harness.cli.parsing import refuse_twice
 from splitbrain.results.errors import UsageError
 
@@ -26,16 +27,18 @@ def refuse_missing(
     files: Sequence[str], format_name: str | None, independent: Independent, option: str = "--format"
 ) -> None:
     """Refuse missing files and files given twice, before any is read; and options on the format of a stored run, which
-    records its own.
+    records its own. Runs behind an address are copied.
 
     Raises:
         UsageError: there is such a file or option.
+        RemoteStoreError: a store cannot be read.
     """
     refuse_twice("FILE", files)
+    afar.fetch_for(click.get_current_context(), files)
     for file in files:
-        if not Path(_path(file)).exists():
+        if not Path(path_of(file)).exists():
             raise UsageError(f"{file}: there is no such file.")
-        if not Path(_path(file)).is_dir():
+        if not Path(path_of(file)).is_dir():
             continue
         if format_name is not None:
             raise UsageError(f"{file}: {option} {format_name} is for files, and this is a folder: remove it.")
@@ -55,9 +58,10 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
     from splitbrain.results.formats import read_table
     from splitbrain.results.store import RunDir
 
-    path = Path(_path(file))
+    path = Path(path_of(file))
     if path.is_dir():
-        return RunDir(path).history()
+        with afar.named(file):
+            return RunDir(path).history()
     table: pa.Table = read_table(path, format_name, independent=independent)
     from splitbrain.results.formats.rows import IGNORED_KEY
 
@@ -92,11 +96,12 @@ def read_summarized_of(file: str, format_name: str | None, independent: Independ
     from splitbrain.results.store import RunDir
     from splitbrain.results.summarized import summarized
 
-    path = Path(file)
+    path = Path(path_of(file))
     if path.is_dir():
-        run = RunDir(path)
-        run.read_test()
-        return summarized(run.history_path) if run.history_path.is_file() else None
+        with afar.named(file):
+            run = RunDir(path)
+            run.read_test()
+            return summarized(run.history_path) if run.history_path.is_file() else None
     return summarized(path) if _is_parquet(path, format_name, independent) else None
 
 
@@ -110,5 +115,6 @@ def _is_parquet(path: Path, format_name: str | None, independent: Independent) -
         return False  # reading it as a table then raises an error that says what is wrong
 
 
-def _path(file: str) -> str:
-    return "/dev/stdin" if file == "-" else file
+def path_of(file: str) -> str:
+    """Where to read what an argument names: standard input, the copy of a run behind an address, or the file itself."""
+    return "/dev/stdin" if file == "-" else afar.path_of(file)

@@ -82,6 +82,7 @@ SEED_END = 2**62
 @click.option(
     "--interval", type=float, metavar="SECONDS", help="Mean time between nemesis operations. [default: drawn]"
 )
+@click.option("--overlap", type=float, metavar="P", help="As in splitbrain run, in every run.  [default: drawn]")
 @click.option("--op-timeout", type=float, metavar="SECONDS", help="As in splitbrain run.  [default: drawn]")
 @click.option(
     "--seed", type=int, metavar="N", help="The first seed; each next seed is one higher.  [default: drawn, printed]"
@@ -146,8 +147,9 @@ def command(
     _check(seed, budget, runs)
     if keep_going and runs == 1:
         raise UsageError("--keep-going has no effect with --runs 1: remove one of them.")
-    if given["nemesis"] is not None and given["nemesis"].strip() == "none" and given["interval"] is not None:
-        raise UsageError(f"--interval {given['interval']:g}: it has no effect with --nemesis none: remove it.")
+    for name in ("interval", "overlap"):
+        if given["nemesis"] is not None and given["nemesis"].strip() == "none" and given[name] is not None:
+            raise UsageError(f"--{name} {given[name]:g}: it has no effect with --nemesis none: remove it.")
     asked = asked_for(**given)
     first = secrets.randbelow(2**31) if seed is None else seed
 

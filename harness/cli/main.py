@@ -44,7 +44,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("splitbrain.harness.cli.report", "Build the report page of a run again."),
     "serve": ("splitbrain.harness.cli.serve", "Serve the store as a web site: runs, verdicts, figures, files; live."),
     "compare": ("splitbrain.harness.cli.compare", "Compare two runs, or two sets of runs."),
+    "push": ("splitbrain.harness.cli.push", "Bring runs into a store that other machines read: S3, GCS, HDFS."),
+    "pull": ("splitbrain.harness.cli.pull", "Bring runs from such a store to this machine."),
     "prune": ("splitbrain.harness.cli.prune", "Remove runs from a store, by age, number and size."),
+    "compact": ("splitbrain.harness.cli.compact", "Make a store smaller; no run and no verdict is lost."),
+    "manifest": ("splitbrain.harness.cli.manifest", "Write the table of a store: a row for each run, as Parquet."),
+    "pack": ("splitbrain.harness.cli.pack", "Pack what the executors of a Spark cluster need."),
     "clean": ("splitbrain.harness.cli.clean", "Remove what killed controllers left behind, here or on hosts."),
     "list": (
         "splitbrain.harness.cli.listing",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ import click
 
 from splitbrain.harness.campaigns.idle import HOST_OPTIONS
 from splitbrain.harness.cli import parsing
-from splitbrain.results import stores
+from splitbrain.results import places, stores
 from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,21 +43,34 @@ def given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
-def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
-    """The option `--store`; `check` gets the folder, and whether the user gave it."""
+def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[F], F]:
+    """The option `--store`.
+
+    Args:
+        check: gets the folder, and whether the user gave it.
+        instead: what to do instead of naming the address of a pushed store, with {address} for it, and {run} for that
+            of a run in it; "" if a command takes one.
+    """
 
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-        folder = Path(value)
-        stores.check_path(value)
-        check(folder, given(ctx, str(parameter.name)))
+        asked = given(ctx, str(parameter.name))
+        if not asked or not places.is_address(value):
+            stores.check_path(str(places.folder_of(value)) if value.strip() else value)
+            folder = places.folder_of(value)
+            check(folder, asked)
+            return value if value == str(folder) or "://" not in value else str(folder)
+        if instead:
+            place = places.place_of(value)
+            advice = instead.format(address=shlex.quote(value), run=place and place.below("test=.../run=..."))
+            raise UsageError(f"--store {place}: this command needs a folder of this machine: {advice}")
         return value
 
     return click.option(
         "--store",
         default=stores.STORE,
         show_default=True,
-        metavar="DIR",
-        help="The folder of stored runs.",
+        metavar="DIR" if instead else "DIR|URL",
+        help="The folder of stored runs." if instead else "The folder of stored runs, or the address of pushed ones.",
         callback=checked,
     )
 
@@ -70,13 +84,21 @@ def _take(folder: Path, asked: bool) -> None:
     """Accept any folder."""
 
 
-store = _store(lambda folder, _: stores.check_writable(folder))
+store = _store(
+    lambda folder, _: stores.check_writable(folder),
+    "record runs in one, then splitbrain push --to {address}",
+)
 """For a command that writes runs: the folder is created if it is missing."""
 
-stored = _store(_refuse_missing)
-"""For a command that reads runs: a folder that is given must exist."""
+_PULL = "splitbrain pull --from {address} brings runs into one"
 
-store_or_none = _store(_take)
+stored = _store(_refuse_missing, _PULL)
+"""For a command that reads runs of this machine: a folder that is given must exist."""
+
+stored_anywhere = _store(_refuse_missing)
+"""For a command that reads runs, also pushed ones."""
+
+store_or_none = _store(_take, "name the run by its address, {run}, and leave --store out")
 """For a command that may read or write runs."""
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 history_format = click.option(
@@ -98,6 +120,31 @@ independent = click.option(
     "them are pairs, reads included.",
 )
 _master = click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master.")
+
+
+def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Spark's properties, from `KEY=VALUE` each."""
+    found: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise UsageError(f"--conf {text!r} is no property of Spark: give spark.NAME=VALUE.")
+        if key in found:
+            raise UsageError(f"--conf {key} is given twice: give it once.")
+        if key == "spark.master":
+            raise UsageError(f"--conf {text}: give it as --master {value}.")
+        found[key] = value
+    return found
+
+
+conf = click.option(
+    "--conf",
+    multiple=True,
+    callback=_properties,
+    metavar="KEY=VALUE",
+    help="A property of Spark, such as spark.executor.memory=4g or spark.archives=packed.tar.gz#splitbrain; any number "
+    "of times.",
+)
 engine = _apply(
     [
         click.option(
@@ -120,6 +167,7 @@ engine_of_runs = _apply(
             "on, or with --master.",
         ),
         _master,
+        conf,
     ]
 )
 """The same for a command that judges any number of runs."""
@@ -190,6 +238,16 @@ def check_master(ctx: click.Context, engine: str, master: str) -> None:
         check_installed()
     elif given(ctx, "master"):
         raise UsageError(f"--master is for Spark, and the engine is {engine}: add --engine spark, or remove --master.")
+
+
+def check_conf(engine: str, conf: Mapping[str, str]) -> None:
+    """Refuse properties of Spark for another engine.
+
+    Raises:
+        UsageError: some were given.
+    """
+    if conf and engine == "inline":
+        raise UsageError("--conf is for Spark, and the engine is inline: add --engine spark, or remove --conf.")
 
 
 def check_hosts(ctx: click.Context, why: str) -> None:
@@ -396,6 +454,14 @@ test = _apply(
             default=None,
             metavar="SECONDS",
             help="Mean time between nemesis operations.  [default: the nemesis's own]",
+        ),
+        click.option(
+            "--overlap",
+            type=float,
+            default=0.3,
+            show_default=True,
+            metavar="P",
+            help="The probability that a second fault begins before the first is healed.",
         ),
         click.option(
             "--op-timeout",

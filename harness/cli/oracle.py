@@ -1,8 +1,9 @@
 """elle-cli beside our own checker: the same history, exported as EDN, and where the two verdicts differ.
 
-elle-cli (github.com/ligurio/elle-cli, 0.1.9) is a jar that the user has. With `--verbose` it prints Elle's analysis as
-JSON: `valid?`, `anomaly-types`, `not`, `also-not`, and before it what libraries log. Its exit code is 0, 1 for an
-invalid history, 255 with a stack trace if it failed.
+elle-cli (github.com/ligurio/elle-cli) is a jar that the user has. With `--output json`, which is `--verbose` up to
+version 0.1.9, it prints Elle's analysis as JSON: `valid?`, `anomaly-types`, `not`, `also-not`, and before it what
+libraries log. Its exit code is 0, 1 for an invalid history or if it refuses what it is asked, 255 with a stack trace if
+it failed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ JAR_VARIABLE: Final = "SPLITBRAIN_ELLE_CLI"
 """The environment variable that names the jar."""
 
 _LIMIT_S: Final = 600.0
+
+_AS_JSON: Final = ("--output", "json")
+_AS_JSON_ONCE: Final = ("--verbose",)
+"""How versions up to 0.1.9 are asked for JSON; later ones take this for an option of another name."""
+
+_UNKNOWN: Final = ("Unknown option", "File not found: json")
+"""What an older version says of a newer option."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -74,15 +82,24 @@ def ask(command: Sequence[str], history: pa.Table, workload: str, model: str) ->
     with tempfile.TemporaryDirectory(prefix="splitbrain-oracle-") as folder:
         file = Path(folder) / "history.edn"
         file.write_text("".join(text for _, text in pieces(history, "edn")), encoding="utf-8")
-        arguments = [*command, "--model", workload, "--consistency-models", model, "--verbose", str(file)]
-        try:
-            done = subprocess.run(arguments, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise HarnessError(f"elle-cli did not answer: {error}.") from error
+        asked = [*command, "--model", workload, "--consistency-models", model]
+        done = _run([*asked, *_AS_JSON, str(file)])
+        if any(text in done.stdout + done.stderr for text in _UNKNOWN):
+            done = _run([*asked, *_AS_JSON_ONCE, str(file)])
+    problem = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[0]
     if done.returncode not in (0, 1):
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise HarnessError(f"elle-cli failed with exit code {done.returncode}: {lines[0] if lines else 'no output'}.")
-    return answer_of(done.stdout)
+        raise HarnessError(f"elle-cli failed with exit code {done.returncode}: {problem}.")
+    try:
+        return answer_of(done.stdout)
+    except HarnessError as error:
+        raise HarnessError(f"{error} It says: {problem[:200]}") from None
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"elle-cli did not answer: {error}.") from error
 
 
 def answer_of(output: str) -> Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import afar, options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ TIMES_MAX = 100_000
 @options.store_or_none
 @options.as_json
 @click.pass_context
+@afar.copied("what")
 def command(
     ctx: click.Context,
     what: str,
@@ -50,8 +51,8 @@ def command(
     the plan is repeated: the same operations and the same faults at the same times. Races of threads and packets are
     not repeatable, so give --times: each replay is kept, and the number of failed ones is printed.
 
-    A RUN is named as in splitbrain analyze. A PLAN is a file: the output of splitbrain shrink, or the plan.json of a
-    run. A kept replay does not become the "latest" run.
+    A RUN is named as in splitbrain analyze; one of a pushed store by its address. A PLAN is a file: the
+    output of splitbrain shrink, or the plan.json of a run. A kept replay does not become the "latest" run.
 
     \b
     Examples:

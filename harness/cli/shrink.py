@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import afar, options, parsing
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 
@@ -55,6 +55,7 @@ _PLAIN_S = 10.0
 @options.store_or_none
 @options.as_json
 @click.pass_context
+@afar.copied("what")
 def command(
     ctx: click.Context, what: str, output: str | None, budget: float, jobs: int | None, store: str, as_json: bool
 ) -> None:
@@ -64,8 +65,8 @@ def command(
     more can be removed. The result is run once more and stored with its report. Its plan is a file that `splitbrain
     replay` runs again, byte for byte.
 
-    A RUN is named as in splitbrain analyze; its plan is what clients and nemesis did. A run on real nodes is shrunk in
-    simulation, if it fails there too. A PLAN is a file.
+    A RUN is named as in splitbrain analyze, one of a pushed store by its address; its plan is what
+    clients and nemesis did. A run on real nodes is shrunk in simulation, if it fails there too. A PLAN is a file.
 
     \b
     Examples:

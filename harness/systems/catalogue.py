@@ -78,4 +78,6 @@ def build(name: str, read_mode: str = LINEARIZABLE, isolation: str = "") -> Syst
     for mode in modes:
         if mode == read_mode:
             return make(mode, isolation)
-    raise UsageError(f"--read-mode {read_mode}: reads of system {name!r} are {' or '.join(modes)}.")
+    own = ", ".join(system.capabilities.session_reads)
+    mixed = f" One session has {own} side by side: choose --workload read-modes or fenced-reads." if own else ""
+    raise UsageError(f"--read-mode {read_mode}: reads of system {name!r} are {' or '.join(modes)}.{mixed}")

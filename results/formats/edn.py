@@ -41,6 +41,11 @@ from splitbrain.results.values import NotFiniteError, canonical_json
 
 Match: TypeAlias = Callable[[str], re.Match[str] | None]
 
+_Piece: TypeAlias = tuple[Ints, dict[str, Column]]
+"""Lines of one layout, and their fields as EDN texts by name."""
+
+_arrow: Final[Any] = pa
+
 _FIELDS: Final = (
     "type",
     "process",
@@ -59,6 +64,8 @@ _FIELDS: Final = (
 )
 _NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
 _LAYOUTS_LIMIT: Final = 64
+_AT_ONCE: Final = 1 << 16
+"""Lines whose fields are Python objects at the same time."""
 
 _ATOM: Final = r'[^\s,\[\](){}"\\;#]++(?!#)'
 _STRING: Final = r'"[^"\\]*+"'
@@ -100,11 +107,28 @@ def _line_by_line(text: str) -> tuple[Ints, dict[str, Column]] | None:
     if lines is None:
         return None
     layouts: dict[tuple[str, ...], Match] = {}
+    pieces: list[_Piece] = []
+    for start in range(0, len(lines), _AT_ONCE):
+        found = _pieces(lines[start : start + _AT_ONCE], start, layouts)
+        if found is None:
+            return None
+        pieces += found
+    return _columns(pieces)
+
+
+def _pieces(lines: list[str], start: int, layouts: dict[tuple[str, ...], Match]) -> list[_Piece] | None:
+    """The fields of some lines, layout by layout; None if a line is in no layout.
+
+    Args:
+        lines: the lines.
+        start: how many there are before them.
+        layouts: those that are known; what these lines bring is added.
+    """
     rows: dict[tuple[str, ...], tuple[list[int], list[Any]]] = {}
     match = None
     numbers: list[int] = []
     groups: list[Any] = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines, start):
         found = match(line) if match is not None else None
         if found is None:
             if _BLANK.fullmatch(line):
@@ -119,7 +143,10 @@ def _line_by_line(text: str) -> tuple[Ints, dict[str, Column]] | None:
                 return None
         numbers.append(number)
         groups.append(found.groups())
-    return _columns(rows)
+    return [
+        (np.asarray(own, np.int64), dict(zip(layout, map(texts, map(list, zip(*found, strict=True))), strict=True)))
+        for layout, (own, found) in rows.items()
+    ]
 
 
 def _fitting(line: str, layouts: dict[tuple[str, ...], Match]) -> tuple[tuple[str, ...], Match] | None:
@@ -166,23 +193,15 @@ def _layout(line: str) -> tuple[tuple[str, ...], Match] | None:
     return tuple(names), re.compile(rf"[\s,]*+{_OPENING.pattern}{entries}[\s,]*+\}}[\s,]*+").fullmatch
 
 
-def _columns(rows: dict[tuple[str, ...], tuple[list[int], list[Any]]]) -> tuple[Ints, dict[str, Column]]:
-    """Columns of EDN texts in the order of the lines, from the rows of each layout."""
-    lines = np.concatenate([np.asarray(own, np.int64) for own, _ in rows.values()] or [np.zeros(0, np.int64)])
+def _columns(pieces: list[_Piece]) -> tuple[Ints, dict[str, Column]]:
+    """Columns of EDN texts in the order of the lines, null where a line has no such field."""
+    lines = np.concatenate([own for own, _ in pieces] or [np.zeros(0, np.int64)])
     order = np.argsort(lines, kind="stable")
-    straight = len(rows) == 1
-    columns: dict[str, list[Any]] = {}
-    before = 0
-    for layout, (own, groups) in rows.items():
-        for name, column in zip(layout, zip(*groups, strict=True), strict=True):
-            cells = columns.setdefault(name, [])
-            cells.extend([None] * (before - len(cells)))
-            cells.extend(column)
-        before += len(own)
+    straight = bool(np.all(lines[1:] > lines[:-1]))
     found: dict[str, Column] = {}
-    for name, cells in columns.items():
-        cells.extend([None] * (before - len(cells)))
-        column = texts(cells)
+    for name in dict.fromkeys(name for _, columns in pieces for name in columns):
+        cells = [columns.pop(name) if name in columns else nothing(len(own)) for own, columns in pieces]
+        column: Any = _arrow.concat_arrays(cells)
         found[name] = column if straight else column.take(array(order))
     return lines[order] + 1, found
 

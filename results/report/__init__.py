@@ -13,7 +13,7 @@ from splitbrain.results.report.page import render
 from splitbrain.results.report.past import Past
 from splitbrain.results.report.run_view import RunView, load
 
-__all__ = ["REPORT", "mark_in", "write_page", "write_report"]
+__all__ = ["REPORT", "mark_in", "rendered", "write_page", "write_report"]
 
 REPORT: Final = "report.html"
 """The page's name in the folder of a run."""
@@ -30,6 +30,11 @@ def write_report(run_dir: Path) -> Path:
         HistoryFormatError: test.json or verdict.json is damaged.
     """
     return write_page(load(run_dir))
+
+
+def rendered(run_dir: Path) -> str:
+    """The page of a run as `write_report` writes it; writes nothing."""
+    return render(load(run_dir)).html
 
 
 def write_page(view: RunView, past: Past | None = None) -> Path:

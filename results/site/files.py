@@ -48,7 +48,7 @@ def file_response(root: Path, run: Sequence[str], parts: Sequence[str], *, downl
         body = FileChunks(file)
         kind, headers = _presented(parts, head)
         if download or kind == _BINARY:
-            headers["Content-Disposition"] = _attachment(parts[-1])
+            headers["Content-Disposition"] = attachment(parts[-1])
         stack.pop_all()  # the file is the body's from here
         return Response(kind=kind, body=body, length=body.size, headers=headers)
 
@@ -87,7 +87,8 @@ class FileChunks:
         self._file.close()
 
 
-def _attachment(name: str) -> str:
+def attachment(name: str) -> str:
+    """The header that has a browser save an answer under a name."""
     return f"attachment; filename*=UTF-8''{quote(name.encode('utf-8', 'surrogateescape'), safe='')}"
 
 
@@ -98,7 +99,7 @@ def archive_response(root: Path, run: Sequence[str], name: str) -> Response:
         RunNotFoundError: there is no such run.
     """
     found = entries(root, run, LISTED_MAX + 1)
-    headers = {"Content-Disposition": _attachment(f"{name}.zip")}
+    headers = {"Content-Disposition": attachment(f"{name}.zip")}
     return Response(kind="application/zip", body=_archive(root, run, found, name), headers=headers)
 
 

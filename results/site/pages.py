@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from splitbrain.results.comparison import Comparison, Subject
+from splitbrain.results.report import REPORT
 from splitbrain.results.report.overlays import Overlays, what
 from splitbrain.results.report.svg import PLOTS_STYLE
 from splitbrain.results.site.beneath import Entry
@@ -86,7 +87,7 @@ def run_page(row: Row, before: Row | None, subject: Subject | None, files: Seque
         files=files[:most],
         cut=len(files) > most,
         most=most,
-        stored_pages=[page for page in PAGES if page in names],
+        stored_pages=[page for page in PAGES if page in names or (page == REPORT and row.state != "damaged")],
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +14,13 @@ import msgspec
 
 from splitbrain.results.comparison import Comparison, Side, Subject, compare, subject_of
 from splitbrain.results.errors import RunNotFoundError, SplitbrainError, UsageError
+from splitbrain.results.report import REPORT, rendered
 from splitbrain.results.report.overlays import Overlays, overlays
 from splitbrain.results.site import pages
 from splitbrain.results.site.beneath import Entry, entries, is_name
-from splitbrain.results.site.files import LISTED_MAX, archive_response, file_response
+from splitbrain.results.site.files import LISTED_MAX, archive_response, attachment, file_response
 from splitbrain.results.site.matrix import matrix
-from splitbrain.results.site.messages import Request, Response, json_response
+from splitbrain.results.site.messages import STORED_PAGE, Request, Response, json_response
 from splitbrain.results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
 from splitbrain.results.site.selection import choices, choose, parse
 from splitbrain.results.site.trends import trends
@@ -66,6 +69,7 @@ class Site:
         self.root = root
         self.hosts = hosts
         self.index = Index(root)
+        self._rendering = threading.Lock()
         self._subjects: dict[str, tuple[Stamp, Subject]] = {}
         self._overlays: dict[tuple[tuple[str | None, Stamp | None], ...], tuple[Overlays | None]] = {}
         self._routes: dict[str, Callable[[Request], Response]] = {
@@ -127,9 +131,28 @@ class Site:
                 return _page(pages.run_page(row, _before(rows, row), subject, files, SHOWN_MAX))
             case (_, test, run, "files", *parts):
                 download = request.query.get("download", "") == "1"
+                if parts == [REPORT] and (page := self._page_on_demand(test, run, download)) is not None:
+                    return page
                 return file_response(self.root, _folder(test, run), parts, download=download)
             case _:
                 raise _no_page(request)
+
+    def _page_on_demand(self, test: str, run: str, download: bool) -> Response | None:
+        """The page of a run that has none, made for this answer and not kept: a store is read-only here.
+
+        None for a run that has one, and for one of which nothing can be shown.
+        """
+        path = self.root.joinpath(*_folder(test, run))
+        if os.path.lexists(path / REPORT) or self._row(self.index.rows(), test, run).state == "damaged":
+            return None
+        refuse_links(path)
+        with self._rendering:  # one at a time: the page of a long run takes memory
+            html = rendered(path)
+        refuse_links(path)  # as for its figures
+        headers = {"Content-Security-Policy": STORED_PAGE}
+        if download:
+            headers["Content-Disposition"] = attachment(REPORT)
+        return Response(body=html.encode("utf-8", "backslashreplace"), headers=headers)
 
     def _archive(self, request: Request) -> Response:
         match request.parts:

@@ -1,4 +1,4 @@
-"""Faults of all links at once: whoever cannot have its own leaves nobody with one."""
+"""Faults of all links at once: if one cannot have its own, none has one."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_drive_whose_blocks_were_given_back_in_many_places_says_that_it_cannot
 def test_nothing_of_a_drive_is_left_with_its_last_user_but_the_image(drive: Drive, tmp_path: Path) -> None:
     _, descriptor = drive.attach()
     drive.close()
-    assert synced(descriptor, 0) is None, "whoever has the device keeps all that it needs"
+    assert synced(descriptor, 0) is None, "the one that has the device keeps all that it needs"
     os.close(descriptor)
     with open("/proc/self/mounts") as file:
         assert str(tmp_path) not in file.read()

@@ -41,7 +41,7 @@ def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def leave(tmp_path: Path) -> Generator[Callable[[str, str], Path]]:
-    """Leave a volume mounted in a folder of this name, with an image of that name, as whoever is killed does."""
+    """Leave a volume mounted in a folder of this name, with an image of that name, as a killed process does."""
     problem = volumes.problem()
     if problem is not None:
         missing(problem)

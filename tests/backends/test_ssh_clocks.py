@@ -23,7 +23,7 @@ PORT = 2222
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hosts, None, None]:
-    """Three hosts; whoever logs in on the second one finds a monotonic clock that is ahead, in a time namespace."""
+    """Three hosts; a login on the second one finds a monotonic clock that is ahead, in a time namespace."""
     with running_hosts(3, tmp_path_factory.mktemp("hosts"), "SYS_TIME") as found:
         serve = f"/usr/sbin/sshd -f /opt/splitbrain/sshd.conf -p {PORT}"
         found.on(1, f"unshare --time --fork --monotonic {AHEAD_S} {serve}")

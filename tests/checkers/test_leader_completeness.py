@@ -1,4 +1,4 @@
-"""Whoever is elected must have what any node of an earlier term knew to be committed; by hand and by brute force."""
+"""An elected node must have what any node of an earlier term knew to be committed; by hand and by brute force."""
 
 from __future__ import annotations
 

@@ -424,7 +424,7 @@ def analyzed(root: Path, *options: str, before: str = "") -> subprocess.Complete
 def problems(laid: Sequence[Laid], done: subprocess.CompletedProcess[str]) -> list[str]:
     """Where the answer is not as it must be, in words."""
     try:
-        answers = {each["run"]: each for each in json.loads(done.stdout)}
+        answers = {each["run"]: each for line in done.stdout.splitlines()[:-1] if (each := json.loads(line))}
     except ValueError:
         return [f"no answer, exit code {done.returncode}: {done.stdout[-2000:]} {done.stderr[-4000:]}"]
     found = [f"{each.path} ({each.kind or 'sound'}): {why}" for each in laid if (why := _problem(each, answers))]

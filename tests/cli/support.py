@@ -54,6 +54,14 @@ def answer(done: subprocess.CompletedProcess[str]) -> Any:
         raise AssertionError(f"exit {done.returncode}, no JSON: {done.stdout!r} {done.stderr!r}") from error
 
 
+def analyzed(stdout: str) -> list[Any]:
+    """The runs in what `analyze --json` printed: a line each, and a last line of sums."""
+    *runs, sums = [json.loads(line) for line in stdout.splitlines()]
+    assert [each["kind"] for each in runs] == ["run"] * len(runs)
+    assert (sums["kind"], sums["runs"]) == ("sums", len(runs))
+    return runs
+
+
 def only_run(store: Path) -> Path:
     """The folder of the store's only run."""
     [run] = store.glob("test=*/run=*")

@@ -15,7 +15,7 @@ from splitbrain.harness.running.simulate import simulate
 from splitbrain.results.arrow import from_table, recovered_note
 from splitbrain.results.figures import stored_figures
 from splitbrain.results.store import RunDir, Store
-from tests.cli.support import answer, only_run, splitbrain
+from tests.cli.support import analyzed, answer, only_run, splitbrain
 from tests.cli.test_arguments import OPTIONS
 
 CHOSEN: dict[str, Any] = {"backend": "sim", "nemesis": "kill", "time_limit": 4.0, "rate": 25.0, "seed": 3, "nodes": "3"}
@@ -65,8 +65,8 @@ def test_every_command_counts_the_same_ops_in_the_same_history(tmp_path: Path) -
         [checked] = answer(splitbrain("check", "--checker", "stats", str(file), "--json", "--no-picture"))
         assert (checked["ops"], checked["rows"], checked["figures"]["ops"]) == (ops, rows, ops), file
 
-    analyzed = splitbrain("analyze", "--store", str(tmp_path / "killed"), "--engine", "inline", "--json")
-    [of_killed] = answer(analyzed)
+    done = splitbrain("analyze", "--store", str(tmp_path / "killed"), "--engine", "inline", "--json")
+    [of_killed] = analyzed(done.stdout)
     assert told_by(of_killed, "stats")["ops"] == ops
     assert f"recovered {ops} ops ({rows} rows)" in str(recovered_note(left.history()))
     assert (recovered := stored_figures(left.path)) is not None

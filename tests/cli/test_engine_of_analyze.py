@@ -77,7 +77,7 @@ def _no_room(prefix: str = "", **given: Any) -> str:
 def test_the_limits_of_checkers_reach_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Limits] = []
 
-    def judge_one_by_one(*_: Any, limits: Limits) -> list[Any]:
+    def judge_one_by_one(*_: Any, limits: Limits, **__: Any) -> list[Any]:
         asked.append(limits)
         return []
 

@@ -58,6 +58,9 @@ GIVEN: dict[str, list[str]] = {
     "nightly": ["night.toml"],
     "compare": ["metadata-a", "metadata-b"],
     "prune": ["--keep", "1"],
+    "push": ["--to", "file:///nothing/is/here"],
+    "pull": ["latest", "--from", "file:///nothing/is/here"],
+    "pack": ["packed.zip"],
     **{f"cluster ctl {each}": ["/x"] for each in ("get", "children", "delete")},
     **{f"cluster ctl {each}": ["/x", "1"] for each in ("put", "create", "update")},
     "cluster ctl cas": ["/x", "1", "2"],
@@ -196,7 +199,7 @@ TABLE: dict[str, Told] = {
         ],
         "--schedule": "what is in the file happens; an empty one is refused (test_schedules)",
         "--system": "each is another test",
-        "--read-mode": [([*SIM, "--read-mode", "serializable"], "reads of system 'metadata' are linearizable")],
+        "--read-mode": [([*SIM, "--read-mode", "serializable"], "choose --workload read-modes or fenced-reads")],
         "--isolation": [
             ([*SIM, "--isolation", "serializable"], "transactions of system 'metadata' have one level only")
         ],
@@ -234,6 +237,11 @@ TABLE: dict[str, Told] = {
             ([*SIM, "--schedule", "k.schedule", "--interval", "2"], "--interval 2.0: --schedule already says when"),
             ([*SIM, "--nemesis", "none", "--interval", "2"], "--interval 2.0: it has no effect with --nemesis none"),
             ([*SIM, "--interval", "1e-300"], "--interval must be a positive number of seconds"),
+        ],
+        "--overlap": [
+            ([*SIM, "--schedule", "k.schedule", "--overlap", "0.9"], "--overlap 0.9: --schedule already says when"),
+            ([*SIM, "--nemesis", "none", "--overlap", "0.9"], "--overlap 0.9: it has no effect with --nemesis none"),
+            ([*SIM, "--overlap", "1.5"], "--overlap 1.5: give a probability, 0 to 1"),
         ],
         "--op-timeout": [([*SIM, "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
         "--recovery": "0 stands for no bound, every other is one",
@@ -314,6 +322,10 @@ TABLE: dict[str, Told] = {
         "--time-limit": [(["hunt", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
             (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: it has no effect with --nemesis none")
+        ],
+        "--overlap": [
+            (["hunt", "--overlap", "1.5"], "--overlap 1.5: give a probability, 0 to 1"),
+            (["hunt", "--nemesis", "none", "--overlap", "0.9"], "--overlap 0.9: it has no effect with --nemesis none"),
         ],
         "--op-timeout": [(["hunt", "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
         "--seed": [(["hunt", "--seed", str(2**62)], "give a whole number from 0 to")],
@@ -448,6 +460,14 @@ TABLE: dict[str, Told] = {
             (["analyze", "--engine", "inline", "--checker-memory", "1"], "--checker-memory 1: it must be from 64")
         ],
         "--again": "other runs are judged",
+        "--conf": [
+            (["analyze", "--conf", "spark.cores.max"], "--conf 'spark.cores.max' is no property of Spark"),
+            (["analyze", "--conf", "cores=1"], "--conf 'cores=1' is no property of Spark"),
+            (["analyze", "--conf", "spark.master=yarn"], "give it as --master yarn"),
+            (["analyze", "--conf", "spark.a=1", "--conf", "spark.a=2"], "--conf spark.a is given twice"),
+            (["analyze", "--engine", "inline", "--conf", "spark.a=1"], "--conf is for Spark"),
+        ],
+        "--pages": "other runs get pages",
         "--json": "the answer is another",
     },
     "report": {
@@ -476,6 +496,24 @@ TABLE: dict[str, Told] = {
         ],
         "--json": "the answer is another",
     },
+    "push": {
+        "runs": [(["push", "latest", "latest", "--to", "file:///x"], "RUN latest is given twice")],
+        "--to": [
+            (["push", "--to", "store"], "--to 'store' is no address"),
+            (["push", "--to", "s3://b?endpoint=x"], "there is no option 'endpoint'"),
+        ],
+        "--store": [(["push", RUN, "--store", "store", "--to", "file:///x"], "each run is given as a folder")],
+        "--json": "the answer is another",
+    },
+    "pull": {
+        "runs": [(["pull", "latest", "latest", "--from", "file:///x"], "RUN latest is given twice")],
+        "--from": [
+            (["pull", "latest", "--from", "store"], "--from 'store' is no address"),
+            (["pull", "latest", "--from", "file:///nothing/is/here"], "there is no run in the store file:///nothing"),
+        ],
+        "--store": "runs come into it",
+        "--json": "the answer is another",
+    },
     "prune": {
         "--store": "its runs go; one that is not there is refused (test_refusals)",
         "--older-than": [(["prune", "--older-than", "-1d"], "--older-than '-1d' is no age")],
@@ -483,7 +521,27 @@ TABLE: dict[str, Told] = {
         "--max-size": [(["prune", "--max-size", "nan"], "--max-size 'nan' is no size")],
         "--outcome": [(["prune", "--keep", "1", "--outcome", "running"], "there is no outcome 'running'")],
         "--test": [(["prune", "--keep", "1", "--test", "metadata-c"], "'metadata-c' in the store store. Did you")],
+        "--rule": [
+            (["prune", "--rule", "pass"], "has no age"),
+            (["prune", "--rule", "passed=7d"], "there is no outcome 'passed'"),
+            (["prune", "--rule", "pass=7d", "--rule", "pass=8d"], "there are two rules for pass"),
+        ],
         "--dry-run": "nothing is removed",
+        "--json": "the answer is another",
+    },
+    "compact": {
+        "--store": "its runs become smaller; one that is not there is refused (test_refusals)",
+        "--dry-run": "nothing is changed",
+        "--json": "the answer is another",
+    },
+    "manifest": {"--store": "its table is written; one that is not there is refused (test_refusals)"},
+    "pack": {
+        "output": [(["pack", "packed.zip"], "name a file that ends in .tar.gz")],
+        "--module": [
+            (["pack", "packed.tar.gz", "--module", "no_such_module"], "there is no module of this name"),
+            (["pack", "packed.tar.gz", "--module", "json", "--module", "json"], "is given twice"),
+        ],
+        "--only-ours": "libraries are left out",
         "--json": "the answer is another",
     },
     "clean": {

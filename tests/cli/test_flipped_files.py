@@ -67,7 +67,7 @@ class Judged:
     def judged(self, path: Path) -> Any:
         """The verdicts of a run, or why there are none."""
         warned: list[str] = []
-        done = many._judge_one(self._by, RunDir(path), warned.append)  # pyright: ignore[reportPrivateUsage]
+        done = many.judge_one(self._by, RunDir(path), warned.append)
         if done.damaged or warned:
             return [*warned, done.said][0]
         document = json.loads((path / "verdict.json").read_bytes())

@@ -24,7 +24,7 @@ from splitbrain.results.arrow import TELEMETRY_SCHEMA, read_parquet, write_parqu
 from splitbrain.results.madefrom import are_within, digest, hold_with, record_of, seal
 from splitbrain.results.report import past
 from splitbrain.results.store import RunDir, Store
-from tests.cli.support import SPLITBRAIN, answer, environment, only_run, splitbrain
+from tests.cli.support import SPLITBRAIN, analyzed, answer, environment, only_run, splitbrain
 from tests.spark.support import REGISTER, SET, WALL_NS, crashed, register_history, set_history
 from tests.spark.support import stored as lay
 
@@ -33,12 +33,15 @@ LOST = set_history(20, lost=[7])
 
 
 def analyze(root: Path, *given: str) -> Result:
-    return CliRunner().invoke(command, ["analyze", "--engine", "inline", "--json", "--store", str(root), *given])
+    pages = [] if "--pages" in given else ["--pages", "all"]
+    return CliRunner().invoke(
+        command, ["analyze", "--engine", "inline", "--json", "--store", str(root), *pages, *given]
+    )
 
 
 def judged(root: Path, *given: str) -> list[str]:
     """Names of the runs that an analysis judged."""
-    return [Path(each["run"]).name for each in json.loads(analyze(root, *given).stdout) if each["judged"]]
+    return [Path(each["run"]).name for each in analyzed(analyze(root, *given).stdout) if each["judged"]]
 
 
 @pytest.fixture
@@ -192,7 +195,7 @@ def test_another_code_of_a_checker_of_ones_own_judges_again_what_it_judged(tmp_p
         words = [sys.executable, *SPLITBRAIN, "analyze", "--json", "--store", str(store)]
         path = os.pathsep.join([environment()["PYTHONPATH"], str(folder)])
         done = subprocess.run(words, env=environment(PYTHONPATH=path), capture_output=True, text=True, check=True)
-        return [Path(each["run"]).name for each in answer(done) if each["judged"]]
+        return [Path(each["run"]).name for each in analyzed(done.stdout) if each["judged"]]
 
     assert len(now_judged()) == 2
     assert now_judged() == []
@@ -302,7 +305,7 @@ def test_a_record_that_is_damaged_or_of_another_verdict_is_none(
     damage(document)
     path.write_text(json.dumps(document))
     done = analyze(tmp_path)
-    [found] = json.loads(done.stdout)
+    [found] = analyzed(done.stdout)
     assert (found["judged"], found["outcome"], done.exit_code) == (True, "pass", 0)
     assert "forged" not in path.read_text()
     assert judged(tmp_path) == []
@@ -352,7 +355,7 @@ def test_what_is_unchanged_counts_for_the_exit_code_and_nothing_is_written(tmp_p
     assert "0 runs judged, 4 unchanged since 20" in done.stderr
     for run, (code, outcome) in codes.items():
         one = analyze(tmp_path, run.name)
-        [found] = json.loads(one.stdout)
+        [found] = analyzed(one.stdout)
         assert (found["judged"], found["outcome"], one.exit_code) == (False, outcome, code)
         assert found["unchanged_since"].endswith("+00:00")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == written
@@ -370,7 +373,7 @@ def test_a_damaged_run_is_an_error_each_time(run: RunDir, tmp_path: Path) -> Non
     run.history_path.write_bytes(run.history_path.read_bytes()[:-9])
     for _ in range(2):
         done = analyze(tmp_path)
-        [found] = json.loads(done.stdout)
+        [found] = analyzed(done.stdout)
         assert (found["judged"], found["outcome"], done.exit_code) == (True, "harness error", 255)
         assert str(run.history_path) in found["harness_error"]
 
@@ -420,7 +423,7 @@ def test_a_checker_that_breaks_is_tried_again_each_time_until_it_is_well(
         assert judged(store) == [run.path.name]
     well.touch()
     done = analyze(store)
-    [found] = json.loads(done.stdout)
+    [found] = analyzed(done.stdout)
     assert (found["judged"], found["outcome"], done.exit_code) == (True, "pass", 0)
     assert found["harness_error"] is None
     assert judged(store) == []
@@ -436,7 +439,7 @@ def test_what_went_wrong_in_the_run_itself_stays_when_it_is_judged_again(
     run = lay(Store(tmp_path / "store"), "t", 1, FINE, [spec, *SET])
     judge_inline(run, "a fault could not be healed")
     well.touch()
-    [found] = json.loads(analyze(tmp_path / "store").stdout)
+    [found] = analyzed(analyze(tmp_path / "store").stdout)
     assert (found["judged"], found["harness_error"]) == (True, "a fault could not be healed")
 
 
@@ -464,7 +467,7 @@ def test_what_run_has_judged_need_not_be_judged_by_analyze(tmp_path: Path) -> No
     run = only_run(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     done = splitbrain("analyze", "--json", "--store", str(tmp_path))
-    [found] = answer(done)
+    [found] = analyzed(done.stdout)
     assert (found["judged"], found["outcome"], done.returncode) == (False, answer(ran)["outcome"], ran.returncode)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     (run / "telemetry.parquet").unlink()
@@ -479,7 +482,7 @@ def test_without_anything_to_judge_spark_is_not_started(
         raise AssertionError("Spark")
 
     monkeypatch.setattr("splitbrain.checkers.spark.session.session", no_session)
-    words = ["analyze", "--store", str(tmp_path), "--json", "--engine", "spark"]
+    words = ["analyze", "--store", str(tmp_path), "--json", "--engine", "spark", "--pages", "all"]
     done = CliRunner().invoke(command, words)
     assert (done.exit_code, done.exception) == (0, None)
     assert "Spark" not in done.stderr
@@ -505,6 +508,8 @@ def test_two_at_once_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> No
         "analyze",
         "--again",
         "--json",
+        "--pages",
+        "all",
         "--engine",
         "inline",
         "--store",
@@ -517,7 +522,7 @@ def test_two_at_once_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> No
     for each in both:
         out, err = each.communicate(timeout=300)
         assert each.returncode == 1, err
-        outcomes = [found["outcome"] for found in json.loads(out)]
+        outcomes = [found["outcome"] for found in analyzed(out)]
         assert sorted(set(outcomes)) == ["inconclusive", "pass", "violation"], err
         assert outcomes.count("violation") == 1
     for run in store.runs():
@@ -592,7 +597,7 @@ def test_a_page_that_cannot_be_written_is_an_error_each_time_and_no_reason_to_ju
     (run.path / "report.html").mkdir()
     for _ in range(2):
         done = analyze(tmp_path)
-        [found] = json.loads(done.stdout)
+        [found] = analyzed(done.stdout)
         assert (found["judged"], done.exit_code) == (False, 255)
         assert "could not be written" in done.stderr
     (run.path / "report.html").rmdir()

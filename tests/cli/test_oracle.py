@@ -43,11 +43,11 @@ def test_it_is_given_the_history_as_edn(tmp_path: Path) -> None:
     mops = (Mop("append", "x", 1),)
     ops = [Op(index=at, time=at, process=0, type=kind, f="txn", mops=mops) for at, kind in enumerate(("invoke", "ok"))]
     seen_at = tmp_path / "seen"
-    body = f'printf "%s\\n" "$@" > {seen_at}; cat "$6" >> {seen_at}; echo \'{{"valid?":true}}\''
+    body = f'printf "%s\\n" "$@" > {seen_at}; cat "$7" >> {seen_at}; echo \'{{"valid?":true}}\''
     command = script(tmp_path, body)
     assert ask(command, to_table(ops), "list-append", "serializable") == Answer("true")
     seen = seen_at.read_text()
-    assert "--model\nlist-append\n--consistency-models\nserializable\n--verbose\n" in seen
+    assert "--model\nlist-append\n--consistency-models\nserializable\n--output\njson\n" in seen
     assert ':value [[:append "x" 1]]' in seen
     with pytest.raises(HarnessError, match=r"exit code 255: java\.lang\.Error"):
         ask(script(tmp_path, "echo java.lang.Error >&2; exit 255"), to_table(ops), "list-append", "serializable")
@@ -119,3 +119,21 @@ def test_our_verdict_is_told_before_what_keeps_elle_cli_from_its_own(
     assert found.stdout.startswith(verdict)
     assert found.stderr.endswith("skew.json: elle-cli failed with exit code 255: java.lang.Error.\n")
     assert found.exit_code == failed
+
+
+def test_a_version_that_does_not_know_the_new_option_is_asked_with_the_old_one(tmp_path: Path) -> None:
+    table = to_table([])
+    for refusal in ('echo "Unknown option: \\"--output\\""; exit 1', "echo; echo File not found: json >&2; exit 255"):
+        body = f"""case "$*" in
+*--verbose*) echo '{{"valid?":true}}';;
+*) {refusal};;
+esac"""
+        assert ask(script(tmp_path, body), table, "list-append", "serializable") == Answer("true")
+
+
+def test_what_it_refuses_is_said_in_its_words(tmp_path: Path) -> None:
+    body = "echo 'Model list-append does not match this history: op at :index 0' >&2; exit 1"
+    with pytest.raises(HarnessError, match="does not match this history"):
+        ask(script(tmp_path, body), to_table([]), "list-append", "serializable")
+    with pytest.raises(HarnessError, match="It says: no output"):
+        ask(script(tmp_path, "exit 1"), to_table([]), "list-append", "serializable")

@@ -55,6 +55,8 @@ SIM = ["run", "--backend", "sim"]
                 ["report"],
                 ["compare", "a", "b"],
                 ["prune", "--keep", "1"],
+                ["compact"],
+                ["manifest"],
                 ["clean"],
             )
             for store, says in (("nope", "there is no such store"), ("", "names no folder"), ("file", "is no folder"))

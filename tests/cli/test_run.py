@@ -18,7 +18,7 @@ from splitbrain.results.store import RunDir
 from tests import plain_user
 from tests.cli.support import (
     SPLITBRAIN,
-    answer,
+    analyzed,
     comes_out,
     environment,
     kill,
@@ -206,7 +206,7 @@ def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
     kill(process)
     killed_at = time.time_ns()
     done = splitbrain("analyze", "--engine", "inline", "--json", "--store", str(store))
-    [found] = answer(done)
+    [found] = analyzed(done.stdout)
     assert found["outcome"] in ("pass", "inconclusive"), found
     run = RunDir(only_run(store))
     last = run.history().column("time")[-1].as_py() + run.read_test()["began_wall_ns"]
@@ -226,7 +226,7 @@ def test_after_kill_9_the_telemetry_beside_a_volume_is_judged(tmp_path: Path) ->
     process = start("run", *given, cwd=tmp_path)
     wait_for_ops(store, at_least_bytes=15_000)
     kill(process)
-    [found] = answer(splitbrain("analyze", "--engine", "inline", "--json", "--store", str(store)))
+    [found] = analyzed(splitbrain("analyze", "--engine", "inline", "--json", "--store", str(store)).stdout)
     valid = {verdict["checker"]: verdict["valid"] for verdict in found["verdicts"]}
     assert valid["election-safety"] is True, found
     leaders = set(RunDir(only_run(store)).telemetry().column("leader").to_pylist())

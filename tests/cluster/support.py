@@ -365,7 +365,7 @@ class World:
         await eventually(met)
 
     def runtime(self, name: str) -> Runtime:
-        """The world of one process of a node; `start` uses it, and whoever starts nodes otherwise."""
+        """The world of one process of a node; `start` uses it, and so does a test that starts nodes otherwise."""
 
         def log(line: str) -> None:
             self.logs[name].append(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -21,6 +21,7 @@ from splitbrain.cluster.tree import (
     CountNodes,
     Export,
     GetNodes,
+    InSlices,
     Query,
     Tree,
     decode_export,
@@ -28,7 +29,10 @@ from splitbrain.cluster.tree import (
 )
 from splitbrain.cluster.tree import reads as reading
 from splitbrain.cluster.tree.nodes import dumped
+from splitbrain.cluster.tree.tables import Table
 from tests.cluster.support import World, eventually, in_virtual_time
+
+T = TypeVar("T")
 
 MANY = 12_000
 
@@ -52,6 +56,17 @@ class Full(Store):
         super().__init__(*given)
         if not self.tree.size > MANY:
             filled(self.tree, MANY)
+
+
+def drained(steps: InSlices[T]) -> tuple[int, T]:
+    """How many pauses such work makes, and its result."""
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return pauses, end.value
+        pauses += 1
 
 
 def on_one_full_node(check: Callable[[World, Client], Any]) -> None:
@@ -177,7 +192,7 @@ async def _slicing(world: World) -> None:
     """Wait until the store is used in slices; turn by turn, as that takes no virtual time."""
     (group,) = world.nodes["n1"]._groups.values()  # pyright: ignore[reportPrivateUsage]
     for _ in range(1_000):
-        if group._store_work:  # pyright: ignore[reportPrivateUsage]
+        if group._state.work:  # pyright: ignore[reportPrivateUsage]
             return
         await asyncio.sleep(0)
     raise AssertionError("it was not")
@@ -219,6 +234,41 @@ def test_kh14_kh15_a_projection_of_many_nodes_is_built_in_slices_and_answers_not
         assert await eventually(lambda: _records(again, key)) == found
 
     on_one_full_node(check)
+
+
+def test_kh15_all_records_of_a_large_table_are_answered_in_slices_and_are_what_they_were_at_once() -> None:
+    for kind in ("set", "bag"):
+        table = Table(kind)
+        for number in range(MANY):
+            table.insert([number * 7_919 % MANY // (2 if kind == "bag" else 1), number])
+        parts, encoded = drained(table.encoded_in_slices())
+        assert msgspec.msgpack.decode(encoded) == [list(record) for record in table.all()]
+        assert parts >= MANY // NODES_PER_SLICE
+
+
+def test_a_snapshot_with_many_registers_is_loaded_in_slices() -> None:
+    """Their projection is no part of the snapshot, and is built from the tree."""
+    before = Store("n1")
+    for number in range(MANY):
+        before.tree.state.begin()
+        before.tree.state.put(("registers", f"r{number}"), b"x")
+    parts, loaded = drained(Store.load_in_slices(before.dump(), "n2"))
+    assert loaded.projection_hash == loaded.projected_hash
+    assert parts >= 2 * (MANY // NODES_PER_SLICE), "one pass for the nodes, one for their records"
+
+
+def test_kh8_what_a_transaction_costs_grows_with_its_operations_and_not_with_their_square() -> None:
+    """What nodes were before it is noted once, and not copied with each operation."""
+    tree = Tree(version=NEWEST_VERSION)
+    tree.state.begin()
+    noted = None
+    for number in range(100):
+        tree.state.put(("many", f"{number}"), b"x")
+        tree.state.next_operation()
+        known = tree.state._earlier  # pyright: ignore[reportPrivateUsage]
+        assert noted is None or known is noted
+        noted = known
+    assert len(tree.state.changes()) == 102  # the root and the parent, too
 
 
 async def _records(client: Client, key: Any) -> Any:

@@ -209,7 +209,7 @@ def test_ra41_a_disk_that_refuses_the_last_checkpoint_does_not_hold_up_the_stop(
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-def test_ra38_the_snapshot_is_a_checkpoint_that_leaves_the_log_of_one_interval(
+def test_kh17_ra38_the_snapshot_is_a_checkpoint_that_leaves_the_log_of_one_interval(
     is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_large:

@@ -1,4 +1,4 @@
-"""Every mutant can be made of the present code, says what it is, and is in the lists that its name puts it in."""
+"""Every mutant can be made of the present code, says what it is, and is in the lists where the rule puts it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,31 @@ def test_there_are_enough_mutants_for_every_list() -> None:
     assert len(NAMES) >= 62
 
 
-def test_the_unseen_ones_and_the_fixed_ones_follow_from_the_names_alone() -> None:
+def test_the_unseen_ones_and_the_fixed_ones_follow_from_the_names_and_the_exceptions() -> None:
     advice = "a mutant came or went: write the names anew, in this order"
     assert patches.listed("unseen.txt") == patches.unseen(NAMES), advice
     assert patches.listed("fixed.txt") == patches.fixed(NAMES), advice
     assert not set(patches.listed("unseen.txt")) & set(patches.listed("fixed.txt"))
-    assert not set(patches.listed("unseen.txt")) & set(patches.HUNTED_EARLY)
+
+
+def test_the_exceptions_are_mutants_and_those_hunted_early_are_in_no_list() -> None:
+    early, late = set(patches.HUNTED_EARLY), set(patches.WRITTEN_LATE)
+    assert early | late <= set(NAMES)
+    assert not early & late
+    assert not early & {*patches.listed("unseen.txt"), *patches.listed("fixed.txt")}
+    assert early <= set(mutants.chosen("seen", []))
+
+
+def test_those_written_late_stand_first_among_the_unseen_and_others_follow_by_digest() -> None:
+    late = patches.by_digest(patches.WRITTEN_LATE)
+    others = patches.by_digest(set(NAMES) - {*late, *patches.HUNTED_EARLY})
+    wanted = patches.UNSEEN - len(late)
+    assert wanted >= 0
+    assert patches.listed("unseen.txt") == [*late, *others[:wanted]]
+    assert patches.listed("fixed.txt") == others[wanted : wanted + patches.FIXED]
+    without = [name for name in NAMES if name != late[0]]
+    assert patches.unseen(without) == [*late[1:], *others[: wanted + 1]]
+    assert patches.fixed(without) == others[wanted + 1 : wanted + 1 + patches.FIXED]
 
 
 def test_a_patch_that_does_not_apply_is_named_with_what_to_do(tmp_path: Path) -> None:

@@ -381,6 +381,17 @@ def test_faults_overlap_now_and_then_two_at_most_and_end_in_pairs(seed: int) -> 
         assert (START_OF[op.f] in before) if op.f in START_OF else (op.f not in before)
 
 
+def test_the_overlap_is_how_often_a_second_fault_begins_in_a_first_one() -> None:
+    def share(overlap: float) -> float:
+        states = in_force(schedule(build(["partition", "kill", "pause"], overlap=overlap), seconds=3000))
+        alone = [after for before, after in itertools.pairwise(states) if len(before) == 1]
+        return sum(len(after) == 2 for after in alone) / len(alone)
+
+    assert share(0.0) == 0
+    assert share(0.3) == pytest.approx(0.3, abs=0.05)
+    assert share(1.0) == 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_kind_has_its_turn_before_any_has_its_third(seed: int) -> None:
     ops = schedule(build(["partition", "kill", "pause"]), seed, seconds=120)

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+import pytest
+
+from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.marks import counted
+from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.nemesis.groups import GROUP, Regrouping
 from splitbrain.results.history import Op
-from tests.nemesis.support import FIVE, Groups, Nodes, Roles, context, led_by, nemesis_op, run
+from tests.nemesis.support import FIVE, Groups, Leaps, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n4", "n1", "n5", "n2", "n3"]
 
 
 class Cluster:
     """Nodes with groups that are only lists, and a nemesis."""
+
+    clock: Clock
 
     def __init__(self) -> None:
         self.nodes = Nodes()
@@ -31,8 +38,23 @@ class Cluster:
         op = nemesis_op("settle-group", fault="groups", action="stop")
         return run(self.nemesis.invoke(context(self.nodes, self.system), op))
 
-    def heal(self) -> None:
-        run(self.nemesis.heal(context(self.nodes, self.system)))
+    def heal(self) -> float:
+        """The seconds that it took."""
+        around = context(self.nodes, self.system)
+        self.clock = around.runtime.clock
+        run(self.nemesis.heal(around))
+        return self.clock.now_ns() / 1e9
+
+    def refuses_until(self, s: float, *nodes: str) -> None:
+        """Have nodes refuse to delete for so many seconds after healing began."""
+        delete = self.groups.delete
+
+        async def refusing(deployment: Any, node: str, name: str) -> None:
+            if node in nodes and self.clock.now_ns() < s * 1e9:
+                raise DefiniteError(f"{node} is busy")
+            await delete(deployment, node, name)
+
+        self.groups.delete = refusing
 
     def here(self) -> dict[str, int | None]:
         """By node the incarnation of the group that it has."""
@@ -112,6 +134,60 @@ def test_in_the_end_no_node_has_a_group() -> None:
     cluster.regroup("some")
     cluster.heal()
     assert cluster.here() == dict.fromkeys(FIVE)
+
+
+def test_healing_deletes_again_as_long_as_a_recovery_may_take() -> None:
+    cluster = Cluster()
+    cluster.regroup("all")
+    cluster.refuses_until(15.0, "n3")
+    with counted() as marks:
+        assert 15 <= cluster.heal() < 25
+    assert cluster.here() == dict.fromkeys(FIVE)
+    assert marks["group left behind"] == 0
+
+
+def test_healing_waits_longer_for_a_node_that_takes_over_a_snapshot() -> None:
+    cluster = Cluster()
+    cluster.regroup("all")
+    cluster.refuses_until(50.0, "n3", "n4")
+    view = cluster.system.view
+
+    async def catching_up(deployment: Any, node: str) -> Any:
+        said = await view(deployment, node)
+        if said is None or node != "n3":
+            return said
+        return msgspec.structs.replace(said, received_bytes=1 + cluster.clock.now_ns() // 1_000_000)
+
+    cluster.system.view = catching_up  # type: ignore[method-assign]
+    assert 50 <= cluster.heal() < 60
+    assert cluster.here() == dict.fromkeys(FIVE)
+
+
+def test_healing_deletes_on_a_node_that_comes_up_meanwhile() -> None:
+    cluster = Cluster()
+    cluster.regroup("all")
+    cluster.nodes.states["n5"] = "stopped"
+    cluster.refuses_until(5.0, "n3")
+    sleep = Leaps.sleep_ns
+
+    async def comes_up(clock: Leaps, duration_ns: int) -> None:
+        cluster.nodes.states["n5"] = "running"
+        await sleep(clock, duration_ns)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Leaps, "sleep_ns", comes_up)
+        cluster.heal()
+    assert cluster.here() == dict.fromkeys(FIVE)
+
+
+def test_healing_ends_where_a_group_does_not_go_and_says_so() -> None:
+    cluster = Cluster()
+    cluster.regroup("all")
+    cluster.refuses_until(10_000.0, "n3")
+    with counted() as marks:
+        assert 20 <= cluster.heal() <= 31
+    assert marks["group left behind"] == 1
+    assert cluster.here() == {**dict.fromkeys(FIVE), "n3": 1}
 
 
 def test_a_system_without_groups_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Kills and pauses count only if the operating system says so, and are undone on whoever suffers from them."""
+"""Kills and pauses count only if the operating system says so, and are undone on the nodes that suffer from them."""
 
 from __future__ import annotations
 

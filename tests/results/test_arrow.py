@@ -210,14 +210,20 @@ def test_a_file_cut_in_half_a_damaged_one_and_a_newer_one_are_refused(tmp_path: 
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(HistoryFormatError, match=r"history\.parquet: this is not a whole Parquet file"):
         arrow.read_parquet(path)
-    arrow.write_parquet(arrow.to_table(writes(5000)), path)
+    whole, refused = arrow.to_table(writes(5000)), 0
+    arrow.write_parquet(whole, path)
     content = bytearray(path.read_bytes())
-    for position in range(4, len(content) // 2, 97):
+    for position in range(4, len(content) * 3 // 4, 97):
         damaged = bytearray(content)
         damaged[position] ^= 1
         path.write_bytes(damaged)
-        with pytest.raises(HistoryFormatError, match="not a whole Parquet file"):
-            arrow.read_parquet(path)
+        try:  # a bit of a page's head that nobody reads changes nothing
+            found = arrow.read_parquet(path)
+        except HistoryFormatError:
+            refused += 1
+        else:
+            assert found.equals(whole), position
+    assert refused > 50
     newer = arrow.to_table(writes(2)).replace_schema_metadata({arrow.FORMAT_KEY: b"3"})
     pq.write_table(newer, path)
     with pytest.raises(StoreVersionError, match="format 3"):
@@ -253,3 +259,25 @@ def test_what_keeps_a_file_from_being_read_is_not_taken_for_damage(tmp_path: Pat
     ):
         with pytest.raises(HistoryFormatError, match=says):
             arrow.read_parquet(tmp_path / name)
+
+
+def test_numbers_that_rise_are_stored_as_differences_and_read_back_the_same(tmp_path: Path) -> None:
+    ops = [
+        Op(index=n, time=1_000_000 * n + n % 7, process=n % 5, type="invoke", f="read", key=str(n % 3))
+        for n in range(20_000)
+    ]
+    table = arrow.to_table(ops)
+    plain, ours = tmp_path / "plain.parquet", tmp_path / "ours.parquet"
+    pq.write_table(table, plain, compression="zstd")
+    arrow.write_parquet(table, ours)
+    assert arrow.read_parquet(ours).equals(table), "what is read"
+    assert arrow.read_parquet(plain).equals(arrow.read_parquet(ours)), "an older file reads as before"
+    columns = {
+        (column := pq.read_metadata(ours).row_group(0).column(at)).path_in_schema: set(column.encodings)
+        for at in range(pq.read_metadata(ours).num_columns)
+    }
+    for name in ("index", "time", "due"):
+        assert "DELTA_BINARY_PACKED" in columns[name], name
+        assert "RLE_DICTIONARY" not in columns[name], name
+    assert {name for name, kinds in columns.items() if "RLE_DICTIONARY" not in kinds} <= {"index", "time", "due"}
+    assert ours.stat().st_size * 3 < plain.stat().st_size

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.results import counts
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, to_table
 from splitbrain.results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
 from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
@@ -152,3 +154,12 @@ def test_damaged_marks_cost_the_marks_only(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=50.0)
     run.marks_path.write_text("{")
     assert figures_of(run).marks is None
+
+
+def test_quantiles_are_those_of_numpy() -> None:
+    draw = np.random.default_rng(3)
+    for size in [*range(1, 40), 1000, 4097]:
+        latencies = draw.exponential(7.0, size)
+        found = counts._quantiles(latencies)  # pyright: ignore[reportPrivateUsage]
+        expected = np.quantile(latencies, [0.5, 0.95, 0.99, 1.0])
+        assert list(found.values()) == [round(float(value), 3) for value in expected], size

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.checkers.quorum import QuorumProgress
-from splitbrain.cluster.group import Group
+from splitbrain.cluster.groupstore import GroupStore
 from splitbrain.cluster.raft.effects import Apply
 from splitbrain.results.arrow import from_table, to_table
 from splitbrain.results.faults import run_events
@@ -51,22 +51,22 @@ def stopping_to_apply(monkeypatch: pytest.MonkeyPatch, seed: int) -> Judged:
 
     It is the second one that comes to an entry: the first is the leader, which tells the others what is committed.
     """
-    apply = Group._apply  # pyright: ignore[reportPrivateUsage]
+    apply = GroupStore._apply  # pyright: ignore[reportPrivateUsage]
     healed = False
-    begun: dict[int, Group] = {}
-    stuck: list[Group] = []
+    begun: dict[int, GroupStore] = {}
+    stuck: list[GroupStore] = []
 
     def observe(op: Op) -> None:
         nonlocal healed
         healed = healed or (op.f == "stop-partition" and op.type == "ok")
 
-    def applied(group: Group, effect: Apply) -> None:
+    def applied(group: GroupStore, effect: Apply) -> None:
         if healed and not stuck and begun.setdefault(effect.entries[-1].index, group) is not group:
             stuck.append(group)
         if group not in stuck:
             apply(group, effect)
 
-    monkeypatch.setattr(Group, "_apply", applied)
+    monkeypatch.setattr(GroupStore, "_apply", applied)
     return judged(SCRIPT, seed, observe=observe)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from splitbrain.checkers.coverage.options import Load
 from splitbrain.harness.backends.catalogue import build
+from splitbrain.harness.campaigns import swarm
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, command_line, compose
 from splitbrain.harness.campaigns.loads import (
     CLIENTS_MAX,
@@ -19,6 +20,7 @@ from splitbrain.harness.campaigns.loads import (
     MOMENTARY,
     MORE_TURNS,
     OPS_MIN,
+    PACES,
     PASSES_S,
     PATIENT_INTERVAL_S,
     PATIENT_LIMIT_S,
@@ -26,10 +28,10 @@ from splitbrain.harness.campaigns.loads import (
     SILENCED_HZ,
     SILENCING,
     least_interval_s,
+    pace_s_of,
 )
 from splitbrain.harness.campaigns.swarm import (
     GROWING,
-    KINDS_MAX,
     LASTING,
     MORE_OPERATIONS,
     MORE_SHARE,
@@ -43,8 +45,10 @@ from splitbrain.harness.campaigns.swarm import (
 from splitbrain.harness.campaigns.themes import (
     BURSTS,
     INTERVALS_S,
+    KINDS_MAX,
     OP_TIMEOUTS_S,
     OPEN,
+    OVERLAPS,
     RATES_HZ,
     THEMES,
     TIME_LIMITS_S,
@@ -52,7 +56,9 @@ from splitbrain.harness.campaigns.themes import (
 )
 from splitbrain.harness.cli import run
 from splitbrain.harness.contract.listed import names
+from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.running.lifecycle import check_support
+from splitbrain.harness.simulation import worlds
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, kinds
@@ -74,6 +80,7 @@ ASKED = st.builds(
     burst=st.none() | st.sampled_from([1, 7]),
     time_limit=st.none() | st.sampled_from([1.5, 10.0]),
     interval=st.none() | st.sampled_from([0.25, 3.0]),
+    overlap=st.none() | st.sampled_from([0.0, 0.5]),
     op_timeout=st.none() | st.sampled_from([0.5, 2.5]),
     settings=st.none() | st.sampled_from(["", "snapshot-interval=7"]),
 )
@@ -90,7 +97,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     assert chosen
     assert set(chosen) <= set(asked.nemeses)
     assert 1 <= len(kinds(chosen)) <= KINDS_MAX
-    for name in ("concurrency", "rate", "burst", "time_limit", "interval", "op_timeout", "settings"):
+    for name in ("concurrency", "rate", "burst", "time_limit", "interval", "overlap", "op_timeout", "settings"):
         if getattr(asked, name) is not None:
             assert getattr(drawn, name) == getattr(asked, name)
 
@@ -119,14 +126,15 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     assert _parsed(words[2:]) == drawn
 
 
-def test_1500_seeds_reach_everything_that_can_be_drawn() -> None:
-    drawn = [draw(seed, EVERYTHING) for seed in range(1500)]
+def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:
+    drawn = [draw(seed, EVERYTHING) for seed in range(2500)]
     assert {each.workload for each in drawn} == set(SIMULATED)
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
     assert {each.burst for each in drawn} == set(BURSTS)
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
+    assert {each.overlap for each in drawn} == set(OVERLAPS)
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
     assert {each.world for each in drawn} == {world for theme in (OPEN, *THEMES) for world in theme.worlds}
     assert {"1n", "2n", "10n", "30n"} <= {each.concurrency for each in drawn}
@@ -157,11 +165,34 @@ def test_a_theme_favours_what_exists(theme: Theme) -> None:
         assert all(known[name].least <= value <= known[name].most for value in values)
 
 
-def test_half_of_the_seeds_draw_from_themes_and_each_has_its_share() -> None:
-    counts = Counter(theme_of(seed, EVERYTHING).name for seed in range(1400))
-    assert 600 < counts.pop("open") < 800
+def test_three_of_five_seeds_draw_from_themes_and_each_has_its_share() -> None:
+    counts = Counter(theme_of(seed, EVERYTHING).name for seed in range(2000))
+    assert 700 < counts.pop("open") < 900
     assert set(counts) == {theme.name for theme in THEMES}
-    assert min(counts.values()) > 60
+    shares = [counts[theme.name] / theme.weight for theme in THEMES]
+    assert max(shares) < 2 * min(shares)
+
+
+@pytest.mark.parametrize("theme", [theme for theme in THEMES if theme.core], ids=lambda theme: theme.name)
+def test_a_theme_with_a_core_has_one_of_it_beside_something_else(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    def this(_seed: int, _asked: Asked) -> Theme:
+        return theme
+
+    monkeypatch.setattr(swarm, "theme_of", this)
+    for seed in range(60):
+        drawn = draw(seed, EVERYTHING)
+        chosen = names("--nemesis", drawn.nemesis)
+        assert set(theme.core) & set(chosen)
+        assert 2 <= len(kinds(chosen)) <= theme.kinds_max
+        assert int(drawn.nodes) in (theme.nodes or NODES)
+        assert drawn.overlap in theme.overlaps
+
+
+def test_a_theme_whose_core_was_not_asked_for_is_not_drawn() -> None:
+    asked = Asked(workloads=SIMULATED, nemeses=("kill-leader", "kill-minority", "partition-halves", "pause-one"))
+    found = {theme_of(seed, asked).name for seed in range(600)}
+    assert "elections" in found
+    assert not found & {"changing-members", "bare-majorities", "former-groups", "short-lives"}
 
 
 @given(SEEDS)
@@ -172,6 +203,7 @@ def test_a_themed_seed_draws_what_its_theme_favours(seed: int) -> None:
     assert set(names("--nemesis", drawn.nemesis)) <= set(theme.nemeses)
     assert drawn.workload in (theme.workloads or SIMULATED)
     assert drawn.world in theme.worlds
+    assert drawn.overlap in theme.overlaps
     defaults = {name: setting.default for name, setting in systems.build("metadata").capabilities.settings.items()}
     chosen = dict(word.split("=") for word in names("--settings", drawn.settings))
     for name, values in theme.settings.items():
@@ -224,6 +256,21 @@ def test_most_tests_are_of_single_values_and_no_upgrade_is_beside_the_others() -
     assert len(others) == pytest.approx(MORE_SHARE * len(drawn), rel=0.35), "some themes have none of them"
     assert not [each for each in others if "upgrade" in names("--nemesis", each.nemesis)]
     assert [each for each in drawn if "upgrade" in names("--nemesis", each.nemesis)]
+
+
+@given(SEEDS)
+def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) -> None:
+    drawn = draw(seed, EVERYTHING)
+    assert drawn.interval is not None
+    pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+    assert drawn.op_timeout >= min(PACES * pace_s, OP_TIMEOUTS_S[-2])
+    if not set(MORE_TURNS) & set(kinds(names("--nemesis", drawn.nemesis))):
+        assert drawn.interval >= min(PACES * pace_s, INTERVALS_S[-2])
+
+
+@pytest.mark.parametrize(("world", "pace_s"), [("lan", 0.007), ("globe", 0.388), ("slow-disks", 0.723)])
+def test_an_op_takes_four_messages_and_two_syncs(world: str, pace_s: float) -> None:
+    assert pace_s_of(worlds.world(world, Streams(1)["world"])) == pytest.approx(pace_s, abs=0.001)
 
 
 @given(SEEDS)

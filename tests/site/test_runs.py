@@ -43,6 +43,33 @@ def test_a_run_without_stored_figures_shows_them_and_stays_as_it_was(tmp_path: P
     assert sorted(path.name for path in run.path.iterdir()) == before
 
 
+def test_a_run_without_a_page_has_it_made_for_the_answer_and_nothing_is_written(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    assert not (run.path / "report.html").exists()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert f"{address(run)}/files/report.html" in text(get(tmp_path, address(run)))
+    response = get(tmp_path, f"{address(run)}/files/report.html")
+    headers = response.all_headers()
+    assert "sandbox" in headers["Content-Security-Policy"]
+    assert "allow-same-origin" not in headers["Content-Security-Policy"]
+    made = text(response)
+    saved = get(tmp_path, f"{address(run)}/files/report.html", download="1")
+    assert saved.all_headers()["Content-Disposition"].startswith("attachment")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert len(made) > 50_000
+    assert run.name in made
+
+
+def test_a_page_is_not_made_of_what_a_link_leads_to(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    (run.path / "report.html").symlink_to(tmp_path / "nowhere")
+    assert get(tmp_path, f"{address(run)}/files/report.html").status == 404
+    (run.path / "report.html").unlink()
+    run.history_path.rename(tmp_path / "elsewhere.parquet")
+    run.history_path.symlink_to(tmp_path / "elsewhere.parquet")
+    assert get(tmp_path, f"{address(run)}/files/report.html").status == 404
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [("running", "is under way"), ("crashed", "still a write-ahead file"), ("empty", "nothing was recorded")],

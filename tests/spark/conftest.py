@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from splitbrain.checkers.spark.session import Spark, session
+from tests.remote.s3 import CREDENTIALS
 
 from .support import lay_misbehaving
 
@@ -41,6 +42,8 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     lay_misbehaving(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        for name, value in CREDENTIALS.items():  # workers have the variables that the session was started with
+            patch.setenv(name, value)
         patch.setattr(sys, "path", [str(folder), *sys.path])
         yield
 

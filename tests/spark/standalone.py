@@ -31,28 +31,30 @@ appender.out.layout.pattern = %p %c{1}: %m%n
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, workers: int) -> Generator[str]:
+def standalone_cluster(folder: Path, workers: int, *, bare: bool = False) -> Generator[str]:
     """A master and so many workers of one core each; gives the master's URL, and ends every process of theirs.
 
-    All they write goes into `folder`.
+    All they write goes into `folder`. `bare`: their processes are not told where this process finds its packages.
     """
     install_shim(find_java(), folder / "java")
     (folder / "log4j2.properties").write_text(_LOG4J)
     (folder / "tmp").mkdir()
     with contextlib.ExitStack() as stack:
         log = folder / "master.log"
-        master = stack.enter_context(_daemon(folder, log, ["master.Master"]))
+        master = stack.enter_context(_daemon(folder, log, ["master.Master"], bare=bare))
         url = _said(master, log, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             log = folder / f"worker-{number}.log"
             limits = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}")]
-            worker = stack.enter_context(_daemon(folder, log, ["worker.Worker", *limits], url))
+            worker = stack.enter_context(_daemon(folder, log, ["worker.Worker", *limits], url, bare=bare))
             _said(worker, log, r"Successfully registered with master (\S+)")
         yield url
 
 
 @contextlib.contextmanager
-def _daemon(folder: Path, log: Path, command: Sequence[str], *arguments: str) -> Generator[subprocess.Popen[bytes]]:
+def _daemon(
+    folder: Path, log: Path, command: Sequence[str], *arguments: str, bare: bool
+) -> Generator[subprocess.Popen[bytes]]:
     """A process of Spark's own, in a process group that ends with the block, executors included."""
     home = Path(pyspark.__file__).parent
     name, *options = command
@@ -67,7 +69,7 @@ def _daemon(folder: Path, log: Path, command: Sequence[str], *arguments: str) ->
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()} "
         f"-Djava.io.tmpdir={folder / 'tmp'} -XX:-UsePerfData",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": "" if bare else os.pathsep.join(path for path in sys.path if path),
     }
     words = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *listen, *options, *arguments]
     with log.open("wb") as out:

@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.spark.by_path import Judged
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.pipeline import judge_apart, judge_runs
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.stored import Unjudged, specs_for
-from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.results import arrow
 from splitbrain.results.errors import DamagedRunError
 from splitbrain.results.history import Mop, Op
@@ -170,7 +171,7 @@ def test_each_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
     }
     found = judge_apart(spark.session, [good[0].path, *expected, good[1].path], sizes=sizes)
     for run in good:
-        assert timeless(cast("list[Verdict]", found[run.path])) == _inline(run)
+        assert timeless(cast(Judged, found[run.path]).verdicts) == _inline(run)
     for path, why in expected.items():
         each = found[path]
         assert isinstance(each, Unjudged)

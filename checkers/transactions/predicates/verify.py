@@ -96,7 +96,7 @@ class _Check:
     def _follows(self, step: Said) -> bool:
         one, other, kind = self._of[step["from"]], self._of[step["to"]], step["kind"]
         if kind == "process":
-            return one.process == other.process and one.invoked < other.invoked
+            return one.type == "ok" and one.process == other.process and one.invoked < other.invoked
         if kind == "realtime":
             return one.type == "ok" and one.completed is not None and one.completed < other.invoked
         before, after, key = step["before"], step["after"], step["key"]

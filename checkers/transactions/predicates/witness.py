@@ -12,7 +12,7 @@ from splitbrain.checkers.transactions.graph import WR, WRP
 from splitbrain.checkers.transactions.inference import Case, Inference
 from splitbrain.checkers.transactions.predicates.inference import SELECTED, Why
 from splitbrain.checkers.transactions.predicates.universe import INIT, Universe
-from splitbrain.checkers.transactions.saturation import Derivation
+from splitbrain.checkers.transactions.saturation import Derived
 from splitbrain.checkers.transactions.witness import Names, Witnesses, shown
 
 
@@ -30,7 +30,7 @@ class PredicateWitnesses(Witnesses):
         self,
         universe: Universe,
         inference: Inference,
-        derivation: Derivation,
+        derivation: Derived,
         index: np.ndarray[tuple[int], np.dtype[np.int64]],
     ) -> None:
         super().__init__(inference, derivation, index)

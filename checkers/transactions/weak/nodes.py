@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from splitbrain.checkers.transactions.columns import Transactions
+from splitbrain.checkers.transactions.columns import MAYBE, Transactions
 from splitbrain.checkers.transactions.graph import I32, I64, Bools
 from splitbrain.checkers.transactions.weak.sources import Sources
 from splitbrain.results.columns import ranked
@@ -40,7 +40,7 @@ class Nodes(NamedTuple):
 def nodes_of(transactions: Transactions, sources: Sources) -> Nodes:
     """Number the transactions."""
     happened = np.flatnonzero(sources.seen)
-    _, session = ranked(transactions.process[happened])
+    _, session = ranked(_sessions(transactions, happened))
     order = np.argsort(session, kind="stable")
     chosen, session = happened[order].astype(np.int32), session[order]
     node_of = np.full(len(transactions) + 1, -1, np.int32)
@@ -65,6 +65,20 @@ def nodes_of(transactions: Transactions, sources: Sources) -> Nodes:
         writer_start=_starts(counts),
         writer=writers[by_key],
     )
+
+
+def _sessions(transactions: Transactions, happened: I64) -> I64:
+    """The session of each of these, by any number.
+
+    It is the process. But a transaction of unknown outcome may take effect after those that its process made next: if
+    there are any it has a session of its own.
+    """
+    _, process = ranked(transactions.process[happened])
+    places = np.arange(len(happened))
+    last = np.zeros(int(process.max(initial=-1)) + 1, np.int64)
+    last[process] = places
+    apart = (transactions.status[happened] == MAYBE) & (last[process] != places)
+    return np.where(apart, len(last) + places, process)
 
 
 def _starts(counts: I64) -> I64:

@@ -116,7 +116,7 @@ class _Check:
         one, other = self._known[edge.source], self._known[edge.target]
         key = self._key(edge.key)
         if edge.kind == "process":
-            return one.op.process == other.op.process and one.op.index < other.op.index
+            return one.ended == "ok" and one.op.process == other.op.process and one.op.index < other.op.index
         if edge.kind == "wr":
             return bool(other.places_from(one, key))
         return edge.kind == "ww" and any(
@@ -138,7 +138,7 @@ class _Check:
         if self._level == "read-committed":
             return any(first < place for first in cited.places_from(one) for place in places)
         if self._level == "read-atomic":
-            same = one.op.process == cited.op.process and one.op.index < cited.op.index
+            same = one.ended == "ok" and one.op.process == cited.op.process and one.op.index < cited.op.index
             return same or bool(cited.places_from(one))
         return self._leads(name, reader)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.transactions.columns import OPEN, Transactions
 from splitbrain.checkers.transactions.graph import PROCESS, WR, graph_of
+from splitbrain.checkers.transactions.telling import told
 from splitbrain.checkers.transactions.weak.judging import Weak, base_edges, path_between
 from splitbrain.checkers.transactions.witness import shown
 from splitbrain.results.witness import Edge, Transaction, Witness, transaction_of
@@ -58,8 +59,8 @@ class _Telling:
                 self._edge(one, other, kind) for one, other, kind in zip(found.cycle, ring, found.kinds, strict=True)
             ]
             first = self._named(self._transaction(found.cycle[0]))
-            reasons = " ".join(f"{edge.source} < {edge.target}, because {edge.reason}." for edge in edges)
-            sentence = f"{reasons} So {first} would come before itself"
+            reasons = [f"{edge.source} < {edge.target}, because {edge.reason}." for edge in edges]
+            sentence = told(reasons, first).removesuffix(".")
         rows = [self._row(transaction) for transaction in self._names]
         return Witness(found.anomaly, f"{sentence}.", tuple(rows), tuple(edges), tuple(self._premises))
 

@@ -72,11 +72,15 @@ class DeleteRequest(Message, frozen=True):
 
 
 class Compare(Message, frozen=True, kw_only=True):
-    """A condition of a transaction. Revision 0 holds of a key that is missing, `value` of none that is."""
+    """A condition of a transaction. Revision 0 holds of a key that is missing, `value` of none that is.
+
+    With `range_end` it must hold of all keys there that exist: of one that was deleted nothing is asked.
+    """
 
     key: bytes
+    range_end: bytes = b""
     target: Literal["CREATE", "MOD", "VALUE"]
-    result: Literal["EQUAL"] = "EQUAL"
+    result: Literal["EQUAL", "LESS"] = "EQUAL"
     create_revision: int | None = None
     mod_revision: int | None = None
     value: bytes | None = None

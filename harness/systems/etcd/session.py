@@ -52,6 +52,7 @@ from splitbrain.harness.systems.etcd.messages import (
     TxnAnswer,
     TxnRequest,
 )
+from splitbrain.harness.systems.etcd.predicates import EtcdPredicates
 from splitbrain.harness.systems.etcd.transactions import EtcdTransactions
 
 LOCK_LEASE_S: Final = 10_000_000
@@ -83,6 +84,7 @@ class EtcdSession:
         self._clock = clock
         self._serializable = serializable
         self._transactions = EtcdTransactions(gateway, clock, timeout_ms, serializable=serializable)
+        self._predicates = EtcdPredicates(gateway, clock, timeout_ms, serializable=serializable)
         self._lease = 0
         self._kept: KeptLease | None = None
         self._leased: dict[str, KeptLease] = {}
@@ -171,6 +173,10 @@ class EtcdSession:
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         """Read keys, and write what follows from them, in one transaction; what was read."""
         return await self._transactions.update(keys, change)
+
+    async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
+        """Do reads and writes of objects, and predicate reads, in their order as one transaction; with the reads."""
+        return await self._predicates.in_universe(universe, steps)
 
     async def close(self) -> None:
         """Drop the connection. Locks stay as they are, those on short leases until these run out."""

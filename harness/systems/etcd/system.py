@@ -112,7 +112,9 @@ class Etcd:
             local=answered_alone(READS) | frozenset((READ,) if self._serializable else ()),
         )
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "read-modes", "collections", "locks", "lease-locks", "transactions"}),
+            operations=frozenset(
+                {"key-value", "read-modes", "collections", "locks", "lease-locks", "transactions", "predicates"}
+            ),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
             session_reads=READS,
             elections=elections,

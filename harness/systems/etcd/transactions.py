@@ -11,7 +11,7 @@ written at most once in a request: etcd refuses more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -63,18 +63,18 @@ class EtcdTransactions:
         if not writes:
             read = await self._read(keys, serializable=self._serializable)
             return Answer(carried_out(mops, _values(read))[0])
-        ends_ns = self._ends_ns()
+        check_time = deadline(self._clock, self._timeout_ms)
         while True:
             read = await self._read(keys)
             done, written = carried_out(mops, _values(read))
             committed = await self._write(read, written)
             if committed.succeeded:
                 return Answer(done, committed.header.raft_term or None)
-            self._check_time(ends_ns)
+            check_time()
 
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         """Read keys, and write what follows from them; what was read."""
-        ends_ns = self._ends_ns()
+        check_time = deadline(self._clock, self._timeout_ms)
         while True:
             read = await self._read(keys)
             values = _values(read)
@@ -86,15 +86,7 @@ class EtcdTransactions:
             committed = await self._write(read, written)
             if committed.succeeded:
                 return Answer(values, committed.header.raft_term or None)
-            self._check_time(ends_ns)
-
-    def _ends_ns(self) -> int:
-        return self._clock.now_ns() + self._timeout_ms * 1_000_000
-
-    def _check_time(self, ends_ns: int) -> None:
-        """Give up where the time is over. What was tried was refused by a comparison: nothing of it happened."""
-        if self._clock.now_ns() >= ends_ns:
-            raise DefiniteError(f"conflict: other transactions were first for {self._timeout_ms / 1000:g} s")
+            check_time()
 
     async def _read(self, keys: Sequence[str], *, serializable: bool = False) -> dict[str, Read]:
         """Keys at one revision."""
@@ -122,6 +114,20 @@ class EtcdTransactions:
             RequestOp(request_put=PutRequest(_name(key), msgspec.json.encode(value))) for key, value in written.items()
         )
         return await self._gateway.call("kv/txn", TxnRequest(unchanged, puts), TxnAnswer)
+
+
+def deadline(clock: Clock, timeout_ms: int) -> Callable[[], None]:
+    """What gives up a transaction of now that was always refused by a comparison, once so many ms are over.
+
+    Nothing of it happened: what it raises then is a DefiniteError.
+    """
+    ends_ns = clock.now_ns() + timeout_ms * 1_000_000
+
+    def check() -> None:
+        if clock.now_ns() >= ends_ns:
+            raise DefiniteError(f"conflict: other transactions were first for {timeout_ms / 1000:g} s")
+
+    return check
 
 
 def used_first(mops: Sequence[Mop]) -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 
 from splitbrain.checkers.linearizable import Linearizable, check_ops
 from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Counter, Register
+from splitbrain.checkers.registry import check_spec
+from splitbrain.checkers.weaker.models import with_models
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
 from splitbrain.results.history import Op
@@ -204,6 +206,29 @@ def test_ops_are_what_clients_invoked_and_those_that_failed_are_not_judged() -> 
         "crashed": 1,
     }
     assert verdict.sentence == "Linearizable as a register: 2 keys, 3 ops."
+
+
+def test_ops_of_other_functions_than_those_that_are_named_are_left_out_and_not_counted() -> None:
+    """A workload asks for things that its model need not know, also while the same process goes on."""
+    other, read = call(0, 11.55, "runs"), call(0, 12.7, "read")
+    rows = [STALE[0], call(1, 11.6, "runs", True), STALE[1], other, done(other, 11.95, [1]), *STALE[2:], read]
+    with pytest.raises(UsageError, match="'register' does not know 'runs'"):
+        check_ops(history(*rows), "register")
+    options = {"model": "register", "functions": ["write", "read"]}
+    found = Linearizable().check(to_table(history(*rows)), options)
+    alone = Linearizable().check(to_table(history(*STALE, read)), options)
+    assert (found.valid, found.anomalies) == ("false", alone.anomalies)
+    assert "n4 answered read -> 3 at 12.4100 s" in found.sentence
+    assert found.figures["ops"] == alone.figures["ops"] == 4
+    assert with_models(found, to_table(history(*rows)), options).evidence["models"]
+
+
+def test_a_workload_is_refused_only_if_its_model_lacks_a_function_that_is_judged() -> None:
+    with pytest.raises(UsageError, match="'counter' does not know 'runs' of this workload"):
+        check_spec("linearizable", {"model": "counter"}, ("increment", "read", "runs"))
+    check_spec("linearizable", {"model": "counter", "functions": ["increment", "read"]}, ("increment", "read", "runs"))
+    with pytest.raises(UsageError, match="'counter' does not know 'rid' of this workload"):
+        check_spec("linearizable", {"model": "counter", "functions": ["rid"]}, ("increment", "read", "runs"))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def history_of(vocabulary: str, shape: tuple[Any, ...]) -> list[Op]:
 
 
 def pieces_of(history: Sequence[Op], plan: Plan) -> list[list[Op]]:
-    """The rows of each segment, as whoever has only the cuts would part them."""
+    """The rows of each segment, as one that has only the cuts would part them."""
     parts: list[list[Op]] = [[] for _ in range(len(plan.cuts) + 1)]
     for op in history:
         parts[int(np.searchsorted(plan.cuts, op.index, side="right"))].append(op)
@@ -246,6 +246,26 @@ def test_what_crashed_and_observes_may_end_in_a_later_segment() -> None:
     assert assert_as_whole(history, models.model("register"), 4) == (True, 3)
 
 
+def test_an_op_of_a_function_that_is_not_judged_is_not_cut_in_two() -> None:
+    model, rows, asked = models.model("register"), list[Op](), None
+    for number in range(40):
+        if number % 3 == 0:  # of a second process, around three writes
+            rows += [] if asked is None else [asked.complete("ok", [number])]
+            asked = Op(process=2, type="invoke", f="runs", time=number) if number % 6 else None
+            rows += [] if asked is None else [asked]
+        write = Op(process=1, type="invoke", f="write", value=number, time=number)
+        rows += [write, write.complete("ok", number)]
+    history = [msgspec.structs.replace(op, index=index) for index, op in enumerate(rows)]
+    found = segments.plan(to_table(history), model, functions=("write",), segment_rows=8)
+    assert len(found.cuts) > 2
+    assert found.ops == found.judged == 40
+    parts = [
+        segments.segment(to_table(part), model, found.vocabulary, Limits(), ("write",))
+        for part in pieces_of(history, found)
+    ]
+    assert sum(part.ops for part in parts) == 40
+
+
 def test_a_failed_op_is_not_cut_in_two() -> None:
     """Half of it would be an op that may have happened: a write of 7 that explains the read of 7."""
     failed = Op(process=1, type="invoke", f="write", value=7)
@@ -315,7 +335,7 @@ def calls_in_order(*steps: tuple[int, str, str, Any]) -> list[Op]:
 
 
 def test_equal_states_are_not_an_equal_future() -> None:
-    """Whoever begins with 1 need not have used the slow write of 1 for the first read, and has it for the second."""
+    """One that begins with 1 need not have used the slow write of 1 for the first read, and has it for the second."""
     history = calls_in_order(
         (0, "invoke", "write", 1),
         (1, "invoke", "read", None),

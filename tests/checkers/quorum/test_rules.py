@@ -398,7 +398,7 @@ def test_voters_that_are_no_nodes_of_the_test_may_make_a_majority_and_must_not()
     alone = with_strangers()
     alone.fault(9.0, 9.1, fault="kill", down="123")
     alone.ask("1", 9.2, 9.5)
-    assert rules(alone.judged(nodes=three)) == ("Q1", "Q8")  # whoever the others are, they are no majority
+    assert rules(alone.judged(nodes=three)) == ("Q1", "Q8")  # the others are no majority in any case
 
 
 def test_a_run_that_gave_no_occasion_to_break_a_rule_proves_nothing() -> None:

@@ -129,7 +129,7 @@ def test_cores_are_what_trying_every_subset_finds(at: Topology) -> None:
 
 @given(topologies())
 def test_what_is_certain_is_possible(at: Topology) -> None:
-    """With one configuration a core is capable; whoever is capable may be, and may be served."""
+    """With one configuration a core is capable; each node that is capable may be in it, and may be served."""
     assert capable(at) <= possibly_capable(at) <= possibly_served(at)
     assert all(set(core) <= possibly_served(at) for core in cores(at))
     if len(at.configurations) == 1:

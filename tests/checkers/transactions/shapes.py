@@ -107,6 +107,31 @@ def _crashed(size: int) -> Iterator[Txn]:
         yield 2 * each + 1, "ok", [_r(f"x{each % 100}", each), _w(f"y{each % 100}", each)]
 
 
+def _crashed_unread(size: int) -> Iterator[Txn]:
+    """Serial transactions that read two keys of a hundred and write one of them blindly; every third one crashes.
+
+    What a crashed one wrote is seen by others or not, at random.
+    """
+    held: dict[int, int] = {}
+    for each in range(size):
+        one, other = each * 7919 % 100, each * 104_729 % 97
+        if each % 3 == 0:
+            yield 20 + each, "info", [_r(one, None), _w(other, each)]
+            if each % 2:
+                held[other] = each
+            continue
+        yield each % 20, "ok", [_r(one, held.get(one)), _r(other, held.get(other)), _w(other, each)]
+        held[other] = each
+
+
+def _crashed_at_once(size: int) -> Iterator[Txn]:
+    """As `_crashed`, of ten keys, and each is read only after all have crashed."""
+    for each in range(size):
+        yield 2 * each, "info", [_w(f"x{each % 10}", each)]
+    for each in range(size):
+        yield 2 * each + 1, "ok", [_r(f"x{each % 10}", each), _w(f"y{each % 100}", each)]
+
+
 def _crashed_lists(size: int) -> Iterator[Txn]:
     for each in range(size):
         yield 2 * each, "info", [_append(f"x{each}", each)]
@@ -194,6 +219,13 @@ SHAPES: Final[Mapping[str, Shape]] = MappingProxyType(
         "unseen appends": Shape(_unseen, "list-append"),
         "unseen appends, at once": Shape(_unseen, "list-append", at_once=True),
         "crashed": Shape(_crashed),
+        "crashed, causal": Shape(_crashed, model="causal"),
+        "crashed, sessions": Shape(_crashed, model="strong-session-serializable"),
+        "crashed, linearizable-keys": Shape(_crashed, options=MappingProxyType({"linearizable_keys": True})),
+        "crashed, some read": Shape(_crashed_unread),
+        "crashed, some read, causal": Shape(_crashed_unread, model="causal"),
+        "crashed, read late": Shape(_crashed_at_once),
+        "crashed, read late, serializable": Shape(_crashed_at_once, model="serializable"),
         "crashed lists": Shape(_crashed_lists, "list-append"),
         "one transaction": Shape(_one_transaction),
         "one transaction of lists": Shape(_one_transaction_of_lists, "list-append"),

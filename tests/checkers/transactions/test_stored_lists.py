@@ -17,6 +17,7 @@ from benchmarks.transaction_histories import Shape
 from benchmarks.transaction_histories import history as simulated
 from splitbrain.checkers import engine, stored
 from splitbrain.checkers.isolation.judging import judge
+from splitbrain.checkers.isolation.limits import DEFAULT
 from splitbrain.checkers.spark import by_path
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.transactions import ListAppend
@@ -247,7 +248,7 @@ def test_damage_in_lists_is_that_of_the_run_and_of_no_checker(tmp_path: Path) ->
     run = damaged_lists(tmp_path)
     assert stored.by_summary(run, SPECS) is not None
     with judge() as by:
-        found = [by_path.look(by, run.path, Sizes(run_rows=rows, hot_rows=rows)) for rows in (1, 1_000_000)]
+        found = [by_path.look(by, run.path, Sizes(run_rows=rows, hot_rows=rows), DEFAULT) for rows in (1, 1_000_000)]
     with pytest.raises(HistoryFormatError, match="not a whole Parquet file") as table:
         run.history()
     for each in found:

@@ -9,6 +9,7 @@ from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log, uid_of
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName, parse_name
 from splitbrain.cluster.log.snapshots import MAX_CHECKPOINTS
+from splitbrain.cluster.marks import counted
 from tests.cluster.support import Draws, FakeDisk, FakeFile, entry, written
 
 GROUP = "tree"
@@ -143,7 +144,9 @@ def thinned_out(seed: int) -> set[int]:
         assert again.base is not None
         for index in range(6, 31):
             before = kept(disk, "checkpoint")
-            checkpoint(again, index)
+            with counted() as counts:
+                checkpoint(again, index)
+            assert counts["checkpoint kept for followers"] == counts["checkpoint thinned out"]
             left = kept(disk, "checkpoint")
             assert len(left) == min(len(before) + 1, MAX_CHECKPOINTS)
             assert (left[0], left[-1]) == (1, index)

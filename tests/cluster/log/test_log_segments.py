@@ -12,6 +12,7 @@ from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.segment import encode
 from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import Meta
+from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Entry
 from tests.cluster.support import Draws, FakeDisk, entry, written
 
@@ -153,7 +154,11 @@ def test_forgetting_keeps_a_segment_that_has_later_entries() -> None:
         disk.put(str(name), content)
         names.append(str(name))
     segments = Segments(disk, names)
-    segments.forget(3)
+    with counted() as counts:
+        segments.forget(2)
+        assert counts["segment kept for later entries"] == 0
+        segments.forget(3)
+        assert counts["segment kept for later entries"] == 1
     assert disk.names() == names[1:]
     assert (segments.first, segments.last) == (3, 6)
     assert [each.index for each in segments.read(3, 4, 5)] == [4, 5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Config, InvariantError, Raft, Recovered
 from splitbrain.cluster.raft.effects import (
     AppendLog,
@@ -217,6 +218,21 @@ def test_each_vote_is_told_once() -> None:
     for peer in ("n2", "n3"):
         effects = raft.handle(Received(peer, PreVoteReply(1, 1, True)))
     assert only(Voted, effects) == [Voted(2, "n1")]
+
+
+def test_a_vote_that_comes_in_a_later_term_is_marked_and_a_refusal_is_not() -> None:
+    raft = member(1, term=1)
+    for attempt in (1, 2):
+        raft.handle(ElectionTimeout())
+        for peer in ("n2", "n3"):
+            raft.handle(Received(peer, PreVoteReply(attempt, attempt, True)))
+    assert (raft.role, raft.term) == ("candidate", 3)
+    with counted() as counts:
+        raft.handle(Received("n2", VoteReply(2, False)))
+        assert (counts["vote of an old term ignored"], counts["vote came too late"]) == (1, 0)
+        raft.handle(Received("n2", VoteReply(2, True)))
+        assert (counts["vote of an old term ignored"], counts["vote came too late"]) == (2, 1)
+    assert raft.role == "candidate"
 
 
 def test_votes_are_counted_once_each_and_only_for_this_term() -> None:

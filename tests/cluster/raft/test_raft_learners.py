@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splitbrain.cluster.bugs import M08, M21, M52, Bugs
+from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Entry, Raft, Recovered
 from splitbrain.cluster.raft.effects import AppendLog, Apply, Effect, Persist, Rejected, SendChunk
 from splitbrain.cluster.raft.events import Change, Compacted, ElectionTimeout, MemberRole, Propose, Received, Start
@@ -82,7 +83,9 @@ def test_a_candidate_does_not_ask_learners_for_votes() -> None:
     log = (*entries(1), Entry(2, 1, "config", encode_configuration(Configuration(THREE, {"n4": None}))))
     raft = Raft("n1", THREE, Recovered(1, None, log))
     raft.handle(Start())
-    effects = raft.handle(ElectionTimeout())
+    with counted() as counts:
+        effects = raft.handle(ElectionTimeout())
+    assert (counts["candidate beside a learner"], counts["removed member stood"]) == (1, 0)
     assert (len(messages(effects, to="n2")), messages(effects, to="n4")) == (1, [])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splitbrain.cluster.bugs import M48, M50, NO_BUGS, Bugs
+from splitbrain.cluster.marks import counted
 from splitbrain.cluster.raft import Config, Entry, InvariantError, Raft, Recovered
 from splitbrain.cluster.raft.effects import (
     AppendLog,
@@ -169,7 +170,9 @@ def test_who_may_be_the_only_one_that_knows_of_its_removal_stands_and_does_not_c
     stored = Recovered(1, None, (*entries(1), configuration(2, 1, "n2")))
     raft = Raft("n1", ("n1", "n2"), stored)
     raft.handle(Start())
-    assert messages(raft.handle(ElectionTimeout()), to="n2") == [PreVote(1, 1, 2, 1)]
+    with counted() as counts:
+        assert messages(raft.handle(ElectionTimeout()), to="n2") == [PreVote(1, 1, 2, 1)]
+    assert (counts["removed member stood"], counts["candidate beside a learner"]) == (1, 0)
     assert raft.role == "pre_candidate"
     raft.handle(Received("n2", PreVoteReply(1, 1, True)))
     assert raft.role == "candidate"

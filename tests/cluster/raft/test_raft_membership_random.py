@@ -24,7 +24,7 @@ MACHINES_MAX = 12
 
 
 def change_members(sim: Simulation) -> None:
-    """Ask whoever leads, or still believes so, for a change; wipe whom the committed configuration names no more."""
+    """Ask a node that leads, or still believes so, for a change; wipe those that the committed configuration lacks."""
     rng = sim.rng
     *before, last = sim.configurations()
     for name in {name: None for members in before for name in members if name not in last}:

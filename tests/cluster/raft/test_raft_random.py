@@ -125,7 +125,7 @@ def recover(sim: Simulation, calm_ms: int = 1_500) -> None:
 
 
 def check_answers(sim: Simulation) -> None:
-    """What clients were told is so; and whoever's node lived on was told something."""
+    """What clients were told is so; and a client whose node lived on was told something."""
     data = [entry.data for entry in sim.committed if entry.kind == "command"]
     check(len(data) == len(set(data)), "at most once: a proposal was committed twice")
     committed = set(data)

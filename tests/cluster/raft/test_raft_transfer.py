@@ -100,6 +100,31 @@ def test_ra31_nothing_is_appended_while_the_successor_may_be_elected_and_later_a
     assert only(AppendLog, raft.handle(Propose("p", b"x"))), "the successor was not elected: the leader goes on"
 
 
+@pytest.mark.parametrize("to", ["n3", "n1"])
+def test_ra31_a_second_transfer_is_refused_until_the_first_is_over(to: str) -> None:
+    """Nothing takes back what the first was asked: both would stand in one term, and split the votes."""
+    raft = ready_leader(voters=THREE)
+    raft.handle(Transfer("first", "n2"))
+    assert raft.handle(Transfer("second", to)) == [Rejected("second", "n1", "transfer_under_way")]
+    for _ in range(Config().election_max_ms // Config().heartbeat_ms + 1):
+        raft.handle(HeartbeatTick())
+        for peer in ("n2", "n3"):
+            raft.handle(Received(peer, AppendReply(1, 0, 1, 1)))
+    assert only(TransferBegun, raft.handle(Transfer("third", to))), "the first was not elected"
+
+
+def test_ra31_the_same_transfer_again_is_answered_and_does_not_last_longer() -> None:
+    """A client that had no answer asks again. It must not keep commands waiting for ever by that."""
+    raft = ready_leader(voters=THREE)
+    raft.handle(Transfer("first", "n2"))
+    for _ in range(Config().election_max_ms // Config().heartbeat_ms + 1):
+        assert raft.handle(Transfer("again", "n2")) == [TransferBegun("again")]
+        raft.handle(HeartbeatTick())
+        for peer in ("n2", "n3"):
+            raft.handle(Received(peer, AppendReply(1, 0, 1, 1)))
+    assert only(AppendLog, raft.handle(Propose("p", b"x")))
+
+
 def test_ra31_members_do_not_change_while_the_successor_may_be_elected() -> None:
     """Of the voters those that have the change would refuse the successor, which has not."""
     raft = ready_leader(voters=THREE)

@@ -13,9 +13,11 @@ from splitbrain.cluster.errors import CorruptExportError
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import (
+    NEWEST_VERSION,
     PATTERNS_COME,
     Component,
     DeleteNodes,
+    Export,
     IfAll,
     IfDataMatches,
     IfNameMatches,
@@ -23,13 +25,16 @@ from splitbrain.cluster.tree import (
     InvalidCommand,
     KeepWhile,
     Pattern,
+    Put,
     PutNodes,
     Refused,
     RegisterTrigger,
     Transact,
     Tree,
+    Value,
     encode_command,
     parse_pattern,
+    transfer,
     triggers,
     writes,
 )
@@ -159,6 +164,18 @@ def test_kh_18_an_import_that_is_cut_short_or_has_a_flipped_bit_is_refused() -> 
             decode(bytes(flipped))
     with pytest.raises(CorruptExportError):
         decode(data + b"x")
+
+
+def test_kh_18_paths_count_towards_the_limit_of_an_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the answer could be many times larger than a node sends, and is made in vain."""
+    monkeypatch.setattr(transfer, "MAX_EXPORT_BYTES", 10_000)
+    tree = Tree(version=NEWEST_VERSION)
+    for number in range(40):
+        tree.execute(Put((f"{number}" + "x" * 250, "y" * 250), b"1"))
+    found = tree.query(Export())
+    assert isinstance(found, Refused)
+    assert (found.reason, found.detail[:30]) == ("too_many_nodes", "an export has at most 10,000 b")
+    assert isinstance(tree.query(Export((f"{0}" + "x" * 250,))), Value)
 
 
 def test_encoded_commands_are_what_the_log_has() -> None:

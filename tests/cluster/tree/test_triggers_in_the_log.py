@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import msgspec
+import pytest
 
 from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.machine import AppendCommand, MachineEffect, WithEffects
@@ -30,6 +31,7 @@ from splitbrain.cluster.tree import (
     Value,
     encode_command,
     parse_pattern,
+    triggers,
 )
 
 FUNCTIONS = Functions()
@@ -51,6 +53,12 @@ def move(tx: Any, data: Any) -> Any:
     if data["aborts"]:
         tx.abort("as asked")
     return value
+
+
+@FUNCTIONS.register("pass_on", version=1)
+def pass_on(tx: Any, data: Any, event: Any) -> Any:
+    """Count up at another path, which may trigger the next procedure."""
+    tx.put(data, (tx.value(tx.get(data)) or 0) + 1)
 
 
 @FUNCTIONS.register("pair", version=1)
@@ -113,6 +121,72 @@ def test_kh_13_events_run_in_order_of_priority_and_then_of_commands() -> None:
         ("low", "update"),
     ]
     assert log.store.tree.triggers.last is None
+
+
+def passing_on(*steps: tuple[str, str]) -> Log:
+    """Triggers that have a change of one path count up at another."""
+    log = Log()
+    for number, (watched, counted) in enumerate(steps):
+        name = f"t{number}"
+        procedure = Procedure("pass_on", 1, msgspec.msgpack.encode(counted))
+        log.do(PutNodes(("procedures", name), procedure))
+        log.do(RegisterTrigger(name, parse_pattern(watched), ("procedures", name)))
+    return log
+
+
+def value_at(log: Log, *path: str) -> Any:
+    found = log.store.tree.properties(path)
+    return None if found is None or not isinstance(found.payload, bytes) else msgspec.msgpack.decode(found.payload)
+
+
+def test_kh_13_what_a_procedure_changes_triggers_the_next_one_also_from_a_snapshot() -> None:
+    log = passing_on(("/watched/*", "/second/x"), ("/second/*", "/third/x"))
+    log.do(RegisterProjection("thirds_v1", parse_pattern("/third/*"), "simple", ("pair", 1)))
+    log.do(Put(("watched", "a"), b"\x01"))
+    log.add(log.asked.pop(0))
+    assert (value_at(log, "second", "x"), value_at(log, "third", "x")) == (1, None)
+    log.asked.clear()  # the leader failed between the two
+    log.store = Store.load(log.store.dump(), functions=FUNCTIONS)
+    log.take(log.store.begin_leading())
+    log.lead()
+    assert (value_at(log, "second", "x"), value_at(log, "third", "x")) == (1, 1)
+    assert log.store.tree.triggers.last is None
+    while log.store.is_building:
+        log.store.build()
+    found = log.store.tree.look_up(LookUp("thirds_v1", None))
+    assert isinstance(found, Value)
+    assert msgspec.msgpack.decode(found.data) == [["x", 1]]
+
+
+def test_kh_14_a_projection_follows_what_procedures_change() -> None:
+    log = passing_on(("/watched/*", "/second/x"))
+    log.do(RegisterProjection("seconds_v1", parse_pattern("/second/*"), "simple", ("pair", 1)))
+    for number in range(3):
+        log.do(Put(("watched", f"{number}"), b"\x01"))
+        log.lead()
+        found = log.store.tree.look_up(LookUp("seconds_v1", None))
+        assert isinstance(found, Value)
+        assert msgspec.msgpack.decode(found.data) == [["x", number + 1]]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_kh_13_a_procedure_that_triggers_itself_ends(restarts: bool) -> None:
+    """How far it is belongs to the event, and so to the state."""
+    log = passing_on(("/watched/*", "/watched/x"))
+    log.do(Put(("watched", "a"), b"\x01"))
+    entries = 0
+    while log.asked and entries < 100:
+        log.add(log.asked.pop(0))
+        entries += 1
+        if restarts:
+            log.asked.clear()
+            log.store = Store.load(log.store.dump(), functions=FUNCTIONS)
+            log.take(log.store.begin_leading())
+    assert value_at(log, "watched", "x") == triggers.MAX_CHAIN + 1, "the change of a client, and eight of its own"
+    assert entries == triggers.MAX_CHAIN + 1
+    log.do(Put(("watched", "a"), b"\x02"))
+    log.lead()
+    assert value_at(log, "watched", "x") == 2 * (triggers.MAX_CHAIN + 1), "the next change begins anew"
 
 
 def test_kh_13_a_new_leader_goes_on_with_what_was_not_acknowledged_also_from_a_snapshot() -> None:

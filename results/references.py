@@ -1,0 +1,88 @@
+"""Which runs of a store something refers to: those are not removed.
+
+A run refers to the one that it was derived from (`derived_from` in its test.json: a replay, a shrunk plan, the run of a
+hunt), and its page to the runs that it links to. Text files in the folder of the store itself refer to every run whose
+name stands in them: a list of baselines, a comparison that was saved there, a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.values import NOT_JSON
+
+_NAME: Final = rb"\d{8}T\d{6}\.\d{3}Z-\d+(?:-\d+)?"
+_NAMED: Final = re.compile(rb"(?<![\w.])" + _NAME + rb"(?![\w])")
+_LINK: Final = re.compile(rb'"\.\./run=(' + _NAME + rb")/")
+_TEXTS: Final = frozenset({".html", ".json", ".jsonl", ".md", ".txt", ".csv"})
+_TEXT_MAX: Final = 64 << 20
+
+
+class _Document(msgspec.Struct):
+    derived_from: str = ""
+
+
+def references(store: Path, runs: Iterable[Path]) -> dict[str, list[str]]:
+    """By the name of a run, who refers to it: the paths of other runs, and of files in the store's own folder.
+
+    Args:
+        store: its folder.
+        runs: the folders of its runs.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for run in runs:
+        for name in _of_run(run) - {run.name.removeprefix("run=")}:
+            found[name].append(str(run))
+    for path in sorted(store.iterdir()):
+        if path.suffix in _TEXTS:
+            for name in _names(_NAMED, _content(path)):
+                found[name].append(str(path))
+    return dict(found)
+
+
+def _of_run(run: Path) -> set[str]:
+    """The names of the runs that a run refers to."""
+    try:
+        derived = msgspec.json.decode(_content(run / "test.json"), type=_Document).derived_from
+    except NOT_JSON:
+        derived = ""
+    return _names(_NAMED, derived.encode()) | _names(_LINK, _content(run / "report.html"))
+
+
+def _names(pattern: re.Pattern[bytes], text: bytes) -> set[str]:
+    return {name.decode() for name in pattern.findall(text)}
+
+
+def _content(path: Path) -> bytes:
+    try:
+        refuse_others(path)
+        with path.open("rb") as file:
+            return file.read(_TEXT_MAX)
+    except (OSError, HistoryFormatError):
+        return b""
+
+
+def kept(going: Iterable[str], referring: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Those of the runs that are to go which something refers to that stays, and what that is.
+
+    Args:
+        going: the folders of the runs that are to go.
+        referring: what `references` found.
+    """
+    gone, stay = set(going), dict[str, str]()
+    while True:
+        found = {
+            run: by for run in gone for by in referring.get(Path(run).name.removeprefix("run="), ()) if by not in gone
+        }
+        if not found:
+            return stay
+        stay |= found
+        gone -= found.keys()

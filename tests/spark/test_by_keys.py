@@ -1,0 +1,94 @@
+"""A run that goes by key over Spark has the verdict that it has in this process: anomalies of every kind, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from splitbrain.checkers import engine
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import Spark
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.arrow import from_table, to_table, write_parquet
+from splitbrain.results.store import RunDir, Store
+from tests.checkers.transactions.by_key_here import combined, differences
+
+from .support import WALL_NS, timeless
+
+pytestmark = pytest.mark.spark
+
+SMALL = Sizes(run_rows=0, graph_rows=0, bucket_rows=400, piece_rows=60, piece_edges=300)
+STATS = CheckerSpec("stats")
+
+
+def run_of(folder: Path, seed: int, table: pa.Table, *specs: CheckerSpec) -> RunDir:
+    run = Store(folder).create("t", seed, {"checkers": list(specs)}, WALL_NS + seed)
+    write_parquet(table, run.history_path)
+    run.release()
+    return RunDir(run.path)
+
+
+def whole(run: RunDir) -> list[Verdict]:
+    return engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["list-append", "rw-register"])
+def test_a_run_by_key_has_the_verdict_of_the_whole(spark: Spark, tmp_path: Path, workload: str) -> None:
+    table = combined(5, "list-append" if workload == "list-append" else "rw-register", 15)
+    spec = CheckerSpec(workload, {"consistency_models": ["strict-serializable"]})
+    run = run_of(tmp_path, 1, table, spec, STATS)
+    ours, stats = judge_runs(spark.session, [run.path], sizes=SMALL)[run.path]
+    expected, expected_stats = whole(run)
+    assert not differences(ours, expected)
+    assert ours.valid == "false"
+    assert ours.sentence == expected.sentence
+    assert timeless([stats]) == timeless([expected_stats])
+    how = ours.evidence["by_key"]
+    assert (how["rows"], how["from_rows"]) == (table.num_rows, 0)
+    assert how["groups_of_keys"] > 1
+    assert 0 < how["edges_in_one_task"] <= how["edges"]
+
+
+@pytest.mark.slow
+def test_a_graph_that_hangs_together_is_trimmed_and_one_that_is_left_too_large_is_an_error(
+    spark: Spark, tmp_path: Path
+) -> None:
+    table = combined(6, "list-append", 5)
+    run = run_of(tmp_path, 1, table, CheckerSpec("list-append", {"consistency_models": ["serializable"]}))
+    together = msgspec.structs.replace(SMALL, piece_edges=0)
+    [ours] = judge_runs(spark.session, [run.path], sizes=together)[run.path]
+    assert not differences(ours, whole(run)[0])
+    tight = msgspec.structs.replace(SMALL, rest_edges=3)
+    [verdict] = judge_runs(spark.session, [run.path], sizes=tight)[run.path]
+    assert verdict.valid == "unknown"
+    assert "left for one task, which takes 3" in verdict.sentence
+
+
+@pytest.mark.slow
+def test_a_history_that_is_not_as_it_should_be_is_refused_with_its_op(spark: Spark, tmp_path: Path) -> None:
+    ops = from_table(combined(6, "list-append", 0))
+    torn = [msgspec.structs.replace(ops[0], type="ok"), *ops[1:]]
+    wrong = {"op 0: process": torn, "Is the workload rw-register": from_table(combined(6, "rw-register", 0))}
+    for seed, (why, given) in enumerate(wrong.items()):
+        run = run_of(tmp_path, seed, to_table(given), CheckerSpec("list-append"))
+        [verdict] = judge_runs(spark.session, [run.path], sizes=SMALL)[run.path]
+        assert verdict.valid == "unknown"
+        assert why in verdict.sentence
+
+
+@pytest.mark.slow
+def test_weak_levels_and_runs_below_the_size_are_judged_in_one_piece(spark: Spark, tmp_path: Path) -> None:
+    table = combined(6, "rw-register", 3)
+    weak = run_of(tmp_path, 1, table, CheckerSpec("rw-register", {"consistency_models": ["causal"]}))
+    small = run_of(tmp_path, 2, table, CheckerSpec("rw-register"))
+    below = msgspec.structs.replace(SMALL, graph_rows=table.num_rows + 1)
+    found = judge_runs(spark.session, [weak.path], sizes=SMALL) | judge_runs(spark.session, [small.path], sizes=below)
+    for run in (weak, small):
+        [verdict] = found[run.path]
+        assert "by_key" not in verdict.evidence
+        assert timeless([verdict]) == timeless(whole(run))
