@@ -27,10 +27,10 @@ def lay(root: Path) -> list[RunDir]:
 
 
 @pytest.mark.slow
-def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
+def test_all_runs_are_judged_in_any_batches_and_with_any_writer_of_pages(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "BATCH_RUNS", 2)
+    monkeypatch.setattr(many, "RUNS_PER_CORE", 1)
     monkeypatch.setattr(many, "ALONE_RUNS", 5)
     runs, shown = lay(tmp_path), list[int]()
     warned = list[str]()
@@ -82,7 +82,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_its_run_alone(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: int
 ) -> None:
     monkeypatch.setattr(many, "ALONE_RUNS", alone)
-    monkeypatch.setattr(many, "BATCH_RUNS", 2)
+    monkeypatch.setattr(many, "RUNS_PER_CORE", 1)
     runs = lay(tmp_path)
     for number in (0, 1):
         (runs[number].path / "report.html").mkdir()
