@@ -127,7 +127,8 @@ def loaded_on_basis(
     """
     document = _document(run, reading)
     reading(f"reading all files of {run.path}")
-    before, finished = basis_of(run, limits, document), is_finished(run, document)
+    finished = is_finished(run, document)  # first: another process may finish it while the files are read
+    before = basis_of(run, limits, document)
     found = loaded(run, reading, document)
     if finished or before is None:
         return found, before

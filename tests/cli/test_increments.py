@@ -21,7 +21,8 @@ from splitbrain.harness.campaigns import many
 from splitbrain.harness.campaigns.judging import judge_inline
 from splitbrain.harness.cli.main import splitbrain as command
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, read_parquet, write_parquet
-from splitbrain.results.madefrom import are_within, digest, hold_with, record_of, seal
+from splitbrain.results.loaded import LoadedRun
+from splitbrain.results.madefrom import Basis, are_within, digest, hold_with, record_of, seal
 from splitbrain.results.report import past
 from splitbrain.results.store import RunDir, Store
 from tests.cli.support import SPLITBRAIN, analyzed, answer, environment, only_run, splitbrain
@@ -490,6 +491,24 @@ def test_without_anything_to_judge_spark_is_not_started(
 
 
 # --- two at once ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_another_process_finishes_meanwhile_is_recorded_as_it_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = crashed(Store(tmp_path), "t", 1, FINE, SET)
+    basis_of, finished = stored.basis_of, list[LoadedRun]()
+
+    def and_then_finished(*given: Any) -> Basis | None:
+        found = basis_of(*given)
+        if not finished:
+            finished.append(stored.loaded(RunDir(run.path)))
+        return found
+
+    monkeypatch.setattr(stored, "basis_of", and_then_finished)
+    _, basis = stored.loaded_on_basis(run, DEFAULT)
+    assert basis is not None
+    assert stored.is_basis(run, run.read_test(), basis, DEFAULT)
 
 
 def test_two_at_once_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
