@@ -154,10 +154,18 @@ def too_deep(value: Any) -> bool:
 
 def _inner(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
+        if type(value) in _NOT_NESTED:
+            continue
         if isinstance(value, list | tuple):
             yield from value
         elif isinstance(value, dict):
-            yield from value.values()  # keys are hashable, hence not nested
+            yield from value  # a key may be a tuple of tuples
+            yield from value.values()
+        elif isinstance(value, msgspec.Struct):  # of a function
+            yield from (getattr(value, name) for name in value.__struct_fields__)
+
+
+_NOT_NESTED: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 @lru_cache(maxsize=256)

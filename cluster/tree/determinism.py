@@ -148,6 +148,8 @@ class _Maker:
         return anew
 
     def _value(self, code: CodeType, name: str, value: Any) -> Any:
+        if name in _TAKE_VIEWS:
+            raise _refused(code, f"it uses {name}, which is not the built-in function of that name")
         if isinstance(value, FunctionType):
             return self.made(value)
         if _is_constant(value) or _is_struct(value) or _is_exception(value):
@@ -230,14 +232,37 @@ def _is_read_at_once(instructions: list[dis.Instruction], at: int) -> bool:
         calls = step.opname in _CALLS
         arguments = (step.arg or 0) + (step.opname == "CALL_KW")  # with the names of those that have one
         if calls and above < arguments:
-            called = [before.argval for before in instructions[:at] if before.opname == "LOAD_GLOBAL"]
-            return bool(called) and called[-1] in _TAKE_VIEWS
+            return _called_with(instructions[:at], arguments - above - 1) in _TAKE_VIEWS
         # Of what takes values from the stack, only what certainly leaves the view alone.
-        takes = arguments + 2 if calls else 0 if step.opname in _PUSHES else _TAKES.get(step.opname)
+        takes = arguments + _CALLEE if calls else 0 if step.opname in _PUSHES else _TAKES.get(step.opname)
         if takes is None or takes > above:
             return False
         above += 1 - takes if calls else dis.stack_effect(step.opcode, step.arg, jump=False)
     return False
+
+
+def _called_with(before: list[dis.Instruction], arguments: int) -> str | None:
+    """The name of the global function of a call; None if something else is called, or if that is not certain.
+
+    Args:
+        before: the instructions up to the object of a view, which is on top of the stack then.
+        arguments: how many arguments of the call are below that.
+    """
+    left = _CALLEE + arguments + 1  # values on the stack from what is called up to the object
+    for step in reversed(before):
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return None
+        calls = step.opname in _CALLS
+        took = (step.arg or 0) + (step.opname == "CALL_KW") + _CALLEE
+        left -= 1 - took if calls else dis.stack_effect(step.opcode, step.arg)
+        if left <= 0:
+            is_called = step.opname == "LOAD_GLOBAL" and (step.arg or 0) & 1
+            return str(step.argval) if left == 0 and is_called else None
+    return None
+
+
+_CALLEE: Final = 2
+"""What is called takes so many places on the stack: the other one has the object of a method."""
 
 
 def _names_exceptions(handler: list[dis.Instruction]) -> bool:

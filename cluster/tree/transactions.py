@@ -356,7 +356,7 @@ def _bytes_of(value: Any) -> bytes:
     It is looked at first, since how deep msgpack goes depends on the depth of the stack, and looked at afterwards for
     what `str` gives of a function or an iterator: its address differs between members.
     """
-    if isinstance(value, (list, tuple, dict)) and too_deep(value):
+    if too_deep(value):
         raise _misuse("limit_reached", f"a value is nested at most {MAX_DATA_DEPTH} deep")
     encoded = _encoder.encode(value)
     if b" at 0x" in encoded and _ADDRESS.search(encoded):

@@ -248,6 +248,46 @@ def _difference(one: Any, other: Any) -> Any:
     return list(one - other)
 
 
+def view_beside_a_call(tx: Any, data: Any) -> Any:
+    return _without(len(data), data.items())
+
+
+def view_beside_a_function(tx: Any, data: Any) -> Any:
+    return _without(len, data.items())
+
+
+def _without(count: Any, one: Any) -> Any:
+    return list(one - ("a", "b"))
+
+
+def view_appended_after_a_call(tx: Any, data: Any) -> Any:
+    count, kept = len(data), []
+    kept.append(data.keys())
+    return list(kept[0] - ("a", "b")), count
+
+
+def view_given_to_a_local_name(tx: Any, data: Any) -> Any:
+    less = _less
+    return list(less(data.items()))
+
+
+def view_given_to_a_method(tx: Any, data: Any) -> Any:
+    return list(tx.put("/a", data.items()))
+
+
+def _less(one: Any) -> Any:
+    return list(one - ("a", "b"))
+
+
+def enumerate(one: Any) -> Any:  # noqa: A001
+    """No built-in function, but the name of one."""
+    return list(one - ("a", "b"))
+
+
+def view_given_to_a_function_of_the_same_name(tx: Any, data: Any) -> Any:
+    return enumerate(data.keys())
+
+
 def view_by_a_method_kept(tx: Any, data: Any) -> Any:
     keys = data.keys
     return list(keys() - keys())
@@ -303,6 +343,8 @@ REFUSED = [
     attribute_of_a_function, deletes_an_attribute, text_of_an_exception, catches_too_little_memory, returns_finally,
     continues_finally, reckons_finally, asserts, shown, letters, capitals, power, power_in_place,
     difference_within_a_call, difference_after_a_call, difference_from_the_right, view_kept, view_given_away,
+    view_beside_a_call, view_beside_a_function, view_appended_after_a_call, view_given_to_a_local_name,
+    view_given_to_a_method, view_given_to_a_function_of_the_same_name,
     view_by_a_method_kept, default_of_a_keyword, class_body, walrus_of_a_set, inner_generator_with_clock, by_vars,
     by_type, by_globals, each_other, cached, functools.partial(clock_by_alias, 1),
 ]  # fmt: skip
@@ -319,7 +361,8 @@ def test_kh_8_a_function_that_goes_around_the_check_is_refused(function: Callabl
 def views(tx: Any, data: Any) -> Any:
     pairs = sorted(data.items(), key=lambda pair: pair[1], reverse=True)
     return [
-        pairs[0], list(zip(data.keys(), data.values(), strict=True)), list(enumerate(data.items(), len(pairs) - 1)),
+        pairs[0], list(zip(data.keys(), data.values(), strict=True)), list(zip(range(len(pairs)), data.items(), strict=True)),
+        list(zip(list(data), data.values(), data.items(), strict=True)),
         max(data.values()) - 1, len(data.keys()), dict(data.items()), [name for name in data.keys()],
         {name: value for name, value in data.items()}, sum(value for value in data.values()),
     ]  # fmt: skip
@@ -419,14 +462,25 @@ def deeper(tx: Any, data: Any) -> Any:
     return 1
 
 
+def deeper_in_structs(tx: Any, data: Any) -> Any:
+    value = data
+    for _ in range(data):
+        value = Plain(value)
+    tx.put("/a", value)
+    return 1
+
+
 def at_depth(frames: int, call: Callable[[], Any]) -> Any:
     return at_depth(frames - 1, call) if frames else call()
 
 
-def test_kh_8_how_deep_a_value_may_be_nested_does_not_follow_the_depth_of_the_stack() -> None:
+@pytest.mark.parametrize("function", [deeper, deeper_in_structs])
+def test_kh_8_how_deep_a_value_may_be_nested_does_not_follow_the_depth_of_the_stack(
+    function: Callable[..., Any],
+) -> None:
     """msgpack gives up where the stack ends: on one member sooner than on another."""
     functions = Functions()
-    functions.add("deeper", 1, deeper)
+    functions.add("deeper", 1, function)
     for depth in (20, 31, 33, 700):
         answers = [
             at_depth(

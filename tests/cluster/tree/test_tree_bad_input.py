@@ -38,6 +38,7 @@ from splitbrain.cluster.tree import (
     triggers,
     writes,
 )
+from splitbrain.cluster.tree.datapattern import DataPatternError, decoded
 from splitbrain.cluster.tree.regex import RegexError, compile_regex
 from splitbrain.cluster.tree.transfer import command_of, decode, encode, records
 
@@ -212,3 +213,23 @@ def test_a_command_that_triggers_more_than_may_wait_is_refused_and_changes_nothi
     assert isinstance(result, Refused)
     assert result.reason == "limit_reached"
     assert tree.state_hash == before == tree.recomputed_state_hash()
+
+
+def nested_key(depth: int) -> bytes:
+    """A dict in msgpack of which the key is a list of a list and so on."""
+    return b"\x81" + b"\x91" * depth + b"\x01\x01"
+
+
+def below_other_calls(calls: int, data: bytes) -> bool:
+    if calls:
+        return below_other_calls(calls - 1, data)
+    try:
+        decoded(data)
+    except DataPatternError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("depth", [20, 30, 31, 33, 100, 700])
+def test_a_key_counts_for_how_deep_a_value_is_nested_however_deep_the_stack_is(depth: int) -> None:
+    assert [below_other_calls(calls, nested_key(depth)) for calls in (0, 400)] == [depth < 31] * 2
