@@ -4,20 +4,27 @@
     kept-record      a record was there after its node had gone with what kept it
     differs          at rest a node's table was not what its tree holds
     wrong-negative   a node answered that there is no record of a key of which it had answered, or acknowledged, one
+    caught-up-early  a node answered none, or an overwritten one, of a key that was written in an earlier term than that
+                     of the first leader of which it heard in that life
 
 Records that are looked up are never removed. So a node that knew one may answer an old one, or that it does not know,
-but never that there is none (KH-15).
+but never that there is none (KH-15). A node answers once it has caught up: it has applied an entry of the term of the
+first leader of which it heard, or of a later term. All that was acknowledged in earlier terms comes before that entry.
+The first leader is known from telemetry; of a system without it, nothing is judged so. Where a node is in several
+groups, the lowest term counts, as telemetry does not say in which of them records are.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.checkers.consensus.rows import rows
+from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.calls import cell, client_calls, place
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
@@ -34,10 +41,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """An op that was ok: rows of its invocation and completion, and what is in them."""
+    """An op that was ok: rows of its invocation and completion, and what is in them; `time` is of the invocation."""
 
     invoke: int
     complete: int
+    time: int
+    term: int | None
     f: str
     key: str | None
     node: str
@@ -45,14 +54,18 @@ class _Answer(msgspec.Struct, frozen=True):
     result: Any
 
 
+_Lives: TypeAlias = dict[str, list[tuple[int, int | None]]]
+"""By node, when each life began, in order, and the term of the first leader of which it heard, if it heard of one."""
+
+
 class Projections(OfOneRun):
     """Judges one run; its options are the fields of `Options`."""
 
     name = "projections"
-    partition: Partition = "run"
+    partition: Whole = "whole run"
 
-    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Judge one run.
+    def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run: what clients were answered, and of which leaders nodes heard.
 
         Raises:
             UsageError: an option is wrong.
@@ -63,7 +76,7 @@ class Projections(OfOneRun):
             fields = ", ".join(Options.__struct_fields__)
             raise UsageError(f"checker projections: {error}; it takes {fields}.") from None
         answers = list(_answers(history))
-        found = [*_wrong(answers, wanted), *_negatives(answers, wanted)]
+        found = [*_wrong(answers, wanted), *_negatives(answers, wanted), *_early(answers, wanted, _lives(telemetry))]
         figures = {f: sum(answer.f == name for answer in answers) for f, name in msgspec.to_builtins(wanted).items()}
         if found:
             return self._violation(history, found, figures)
@@ -104,6 +117,8 @@ def _answers(history: pa.Table) -> Iterator[_Answer]:
         yield _Answer(
             invoke,
             complete,
+            cell(history, "time", invoke),
+            cell(history, "term", complete),
             cell(history, "f", invoke),
             cell(history, "key", invoke),
             cell(history, "node", complete) or "?",
@@ -144,3 +159,55 @@ def _negatives(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, s
                 "before, and none is ever removed."
             )
             yield "wrong-negative", f"Wrong negative: {said}", (before.complete, answer.invoke, answer.complete)
+
+
+def _lives(telemetry: pa.Table) -> _Lives:
+    begins: dict[tuple[str, int], int] = {}
+    first: dict[tuple[str, int], dict[str | None, int]] = {}
+    for row in rows(telemetry):
+        life = row.node, row.life
+        if row.event == "start":
+            begins.setdefault(life, row.time)
+        elif row.event == "role" and row.leader is not None and row.term is not None:
+            first.setdefault(life, {}).setdefault(row.group, row.term)
+    lives: _Lives = {}
+    for life, time in sorted(begins.items(), key=lambda each: each[1]):
+        lives.setdefault(life[0], []).append((time, min(first.get(life, {}).values(), default=None)))
+    return lives
+
+
+def _leaders_term(lives: _Lives, answer: _Answer) -> int | None:
+    """The term of the first leader of which a node heard, in its last life that began before a request came."""
+    of_node = lives.get(answer.node, [])
+    at = bisect_left(of_node, answer.time, key=lambda life: life[0])
+    return of_node[at - 1][1] if at else None
+
+
+def _early(answers: list[_Answer], wanted: Options, lives: _Lives) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    writes: dict[str | None, list[_Answer]] = {}
+    for answer in answers:
+        if answer.f == wanted.write and answer.term is not None:
+            writes.setdefault(answer.key, []).append(answer)
+    for answer in answers:
+        term = _leaders_term(lives, answer) if answer.f == wanted.look_up else None
+        if term is None:
+            continue
+        of_key = writes.get(answer.key, [])
+        # Of a write that was not acknowledged it is not known when it took place.
+        ended = next((write.complete for write in of_key if write.value == answer.result), None)
+        if answer.result is not None and ended is None:
+            continue
+        missed = (
+            write
+            for write in of_key
+            if (write.term or 0) < term and (ended or -1) < write.invoke and write.complete < answer.invoke
+        )
+        write = next(missed, None)
+        if write is not None:
+            has = "no record" if answer.result is None else f"the record {answer.result!r}"
+            said = (
+                f"{answer.node} answered {has} of key {answer.key!r} after {write.value!r} had been acknowledged in term "
+                f"{write.term}. The first leader of which it heard was of term {term}: it has to apply all that was "
+                "acknowledged in earlier terms before it answers."
+            )
+            yield "caught-up-early", f"Caught up early: {said}", (write.complete, answer.invoke, answer.complete)

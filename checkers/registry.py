@@ -43,7 +43,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "projections": (
             "splitbrain.checkers.projections:Projections",
-            "records of projections are those of the tree, and no node says of one that it knew that it is not there",
+            "records of projections are those of the tree; no node denies one that it knew, or answers before it caught up",
         ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",

@@ -34,7 +34,7 @@ class Effects:
         place: what the member shares with the node's other groups.
         storage: its files.
         raft: of the member; it is only looked at.
-        parts: who is told of what.
+        parts: the member's other parts: of requests, reads, snapshots and telemetry.
         store: what it has applied.
         low: commands of low priority that wait for their turn.
         expiry: drops results by ref.

@@ -40,7 +40,7 @@ _PLAIN_QUERIES: Final = frozenset(get_args(PlainQuery))
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a member that its store speaks with.
+    """The parts of a member that its store calls.
 
     Attributes:
         requests: those of clients that are under way.
@@ -74,7 +74,7 @@ class GroupStore:
         runtime: what the node lives in.
         opened: what the member had stored: the store is put where it was.
         raft: of the member; it is only looked at.
-        parts: who is told what was applied, answered and taken over.
+        parts: the member's other parts, which hear what was applied, answered and taken over.
 
     Attributes:
         store: the one of the moment: a snapshot puts another one in its place.

@@ -12,23 +12,30 @@ from splitbrain.checkers.tree import OUTCOMES, TreeOutcomes
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op
+from tests.checkers.telemetry import row, told
 
 Call = tuple[str, str, str | None, Any, Any]
 """Node, function, key, value and result of an op that was ok; a result of `...` is one that was not."""
 
 
-def history(*calls: Call) -> Any:
+def history(*calls: Call, terms: dict[int, int] | None = None) -> Any:
+    """The calls one after the other, a second each from 0.5 s on; the terms of some answers, by number of the call."""
     ops: list[Op] = []
     for number, (node, f, key, value, result) in enumerate(calls):
         at = 2 * number
         invoked = Op(index=at, time=at, process=0, type="invoke", f=f, key=key, value=value, node=node)
         ended = invoked.complete("fail", error="unavailable") if result is ... else invoked.complete("ok", result)
-        ops += [invoked, ended_at(ended, at + 1)]
+        term = None if terms is None else terms.get(number)
+        ops += [msgspec.structs.replace(invoked, time=ns(number + 0.5)), ended_at(ended, at + 1, number + 0.9, term)]
     return to_table(ops)
 
 
-def ended_at(op: Op, at: int) -> Op:
-    return msgspec.structs.replace(op, index=at, time=at)
+def ended_at(op: Op, index: int, time_s: float, term: int | None) -> Op:
+    return msgspec.structs.replace(op, index=index, time=ns(time_s), term=term)
+
+
+def ns(time_s: float) -> int:
+    return round(time_s * 1e9)
 
 
 WRITE: Call = ("n1", "write", "k", 1, 1)
@@ -39,7 +46,7 @@ WHOLE = (WRITE, LOOK, GO, REST)
 
 
 def judged(*calls: Call) -> Verdict:
-    return Projections().check(history(*calls), {})
+    return Projections().check(history(*calls), told(), {})
 
 
 def test_a_run_in_which_all_was_as_it_should_be_is_true() -> None:
@@ -67,6 +74,54 @@ def test_each_wrong_answer_is_found_by_its_name(call: Call, anomaly: str) -> Non
 
 def test_a_node_that_did_not_know_yet_may_say_that_there_is_nothing() -> None:
     assert judged(("n1", "read-projected", "k", None, None), *WHOLE).valid == "true"
+
+
+# Two values one after the other, each in a term of its own; then a node that did neither is asked for it.
+ACKNOWLEDGED: tuple[Call, ...] = (("n1", "write", "k", 1, 1), ("n1", "write", "k", 2, 2))
+STARTED: list[dict[str, Any]] = [
+    row(0.1, "n2", "start"),
+    row(0.2, "n2", "role", term=1, leader="n1"),
+    row(2.1, "n2", "start", life=2),
+    row(2.2, "n2", "role", life=2, term=3),
+    row(2.3, "n2", "role", life=2, term=4, leader="n1"),
+    row(2.4, "n2", "role", life=2, term=9, leader="n3"),
+]
+
+
+def asked(result: int | None, *, of: str = "n2", terms: dict[int, int], started: list[dict[str, Any]]) -> Verdict:
+    look: Call = (of, "read-projected", "k", None, result)
+    calls = history(*ACKNOWLEDGED, look, GO, REST, terms=terms)
+    return Projections().check(calls, told(*started), {})
+
+
+@pytest.mark.parametrize(("result", "valid"), [(None, "false"), (1, "false"), (2, "true"), (7, "true")])
+def test_kh15_a_node_that_answers_has_what_was_acknowledged_before_the_term_of_its_first_leader(
+    result: int | None, valid: str
+) -> None:
+    """Of 7 it is not known when it was written."""
+    found = asked(result, terms={0: 2, 1: 3}, started=STARTED)
+    assert found.valid == valid
+    assert found.anomalies == (("caught-up-early",) if valid == "false" else ())
+
+
+@pytest.mark.parametrize(
+    ("terms", "started"),
+    [
+        ({0: 4, 1: 4}, STARTED),  # by the leader of which it heard
+        ({}, STARTED),  # in terms that are not known
+        ({0: 2, 1: 3}, []),
+        ({0: 2, 1: 3}, STARTED[:4]),  # it heard of no leader
+        ({0: 2, 1: 3}, STARTED[:2]),  # it heard of one of an earlier term, in its only life
+        ({0: 2, 1: 3}, [*STARTED, row(2.45, "n2", "start", life=3)]),
+        ({0: 2, 1: 3}, [*STARTED[:2], *({**each, "time": each["time"] + ns(0.5)} for each in STARTED[2:])]),
+        ({0: 2, 1: 3}, [*STARTED, row(2.4, "n2", "role", life=2, term=1, leader="n1", group="other")]),
+        ({0: 2, 1: 3}, [{**each, "node": "n3"} for each in STARTED]),
+    ],
+)
+def test_kh15_a_node_may_lack_what_it_cannot_be_known_to_have_applied(
+    terms: dict[int, int], started: list[dict[str, Any]]
+) -> None:
+    assert asked(1, terms=terms, started=started).valid == "true"
 
 
 @pytest.mark.parametrize("missing", range(4))

@@ -27,6 +27,7 @@ from splitbrain.harness.campaigns.loads import (
     PATIENT_OP_TIMEOUT_S,
     SILENCED_HZ,
     SILENCING,
+    kinds_at_most,
     least_interval_s,
     pace_s_of,
 )
@@ -264,6 +265,7 @@ def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) ->
     assert drawn.interval is not None
     pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
     assert drawn.op_timeout >= min(PACES * pace_s, OP_TIMEOUTS_S[-2])
+    assert len(set(kinds(names("--nemesis", drawn.nemesis)))) <= kinds_at_most(pace_s)
     if not set(MORE_TURNS) & set(kinds(names("--nemesis", drawn.nemesis))):
         assert drawn.interval >= min(PACES * pace_s, INTERVALS_S[-2])
 

@@ -465,7 +465,7 @@ def deeper(tx: Any, data: Any) -> Any:
 def deeper_in_structs(tx: Any, data: Any) -> Any:
     value = data
     for _ in range(data):
-        value = Plain(value)
+        value = Plain(value)  # pyright: ignore[reportArgumentType]
     tx.put("/a", value)
     return 1
 
