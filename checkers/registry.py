@@ -43,7 +43,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "projections": (
             "splitbrain.checkers.projections:Projections",
-            "records of projections are those of the tree; no node denies one that it knew, or answers before it caught up",
+            "records of projections are those of the tree; no node denies what it knew, or answers before it caught up",
         ),
         "session": (
             "splitbrain.checkers.sessions:Sessions",

@@ -361,7 +361,8 @@ def test_kh_8_a_function_that_goes_around_the_check_is_refused(function: Callabl
 def views(tx: Any, data: Any) -> Any:
     pairs = sorted(data.items(), key=lambda pair: pair[1], reverse=True)
     return [
-        pairs[0], list(zip(data.keys(), data.values(), strict=True)), list(zip(range(len(pairs)), data.items(), strict=True)),
+        pairs[0], list(zip(data.keys(), data.values(), strict=True)),
+        list(zip(range(len(pairs)), data.items(), strict=True)),
         list(zip(list(data), data.values(), data.items(), strict=True)),
         max(data.values()) - 1, len(data.keys()), dict(data.items()), [name for name in data.keys()],
         {name: value for name, value in data.items()}, sum(value for value in data.values()),
