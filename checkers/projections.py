@@ -207,7 +207,7 @@ def _early(answers: list[_Answer], wanted: Options, lives: _Lives) -> Iterator[t
             has = "no record" if answer.result is None else f"the record {answer.result!r}"
             said = (
                 f"{answer.node} answered {has} of key {answer.key!r} after {write.value!r} had been acknowledged in "
-                f"term {write.term}. The first leader of which it heard was of term {term}: it has to apply all that was "
-                "acknowledged in earlier terms before it answers."
+                f"term {write.term}. The first leader of which it heard was of term {term}: it has to apply all that "
+                "was acknowledged in earlier terms before it answers."
             )
             yield "caught-up-early", f"Caught up early: {said}", (write.complete, answer.invoke, answer.complete)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.cluster.bugs import M39, NO_BUGS, Bugs
-from splitbrain.cluster.client import InvalidRequestError, NodeNotFoundError, UnavailableError
+from splitbrain.cluster.client import ClientError, InvalidRequestError, NodeNotFoundError, UnavailableError
 from splitbrain.cluster.projection import PROJECTIONS, REGISTERS, CatchingUp
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.store import Store
@@ -187,6 +188,33 @@ def test_kh15_every_member_answers_from_its_own_table_at_once_also_without_a_lea
         assert await value_at(world, "n1", "/registers/b") == "none"
         with pytest.raises(InvalidRequestError, match="no projection 'other', only registers_v1"):
             await client.projected("other", "/registers/a")
+
+    in_cluster(check)
+
+
+def test_kh15_a_node_does_not_wait_for_what_its_log_lost() -> None:
+    """What a leader appended alone was never shown: its end is not for the node to catch up with."""
+
+    async def check(world: World) -> None:
+        former = await world.leader()
+        client = await world.client(former)
+        await client.put("/registers/a", 1)
+        await alike(world)
+        world.isolate(former)
+        lost = [asyncio.ensure_future(client.put(f"/registers/b{number}", 0, timeout_ms=50)) for number in range(90)]
+        assert all(isinstance(each, ClientError) for each in await asyncio.gather(*lost, return_exceptions=True))
+        await world.kill(former)
+        writer = await world.client(next(name for name in THREE if name != former))
+        await writer.put("/registers/a", 2)
+        world.cut.clear()
+        await world.start(former)
+
+        async def answered() -> object | None:
+            return await value_at(world, former, "/registers/a") == 2 or None
+
+        await eventually(answered)
+        assert " with 9" in next(line for line in reversed(world.logs[former]) if line.startswith("starts in term"))
+        assert world.nodes[former].status().applied_index < 90
 
     in_cluster(check)
 
