@@ -23,7 +23,7 @@ from splitbrain.checkers.transactions.columns import COMMITTED, Ints, Transactio
 from splitbrain.checkers.transactions.cycles import Cycles
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
 from splitbrain.checkers.transactions.judging import Expected, findings_of
-from splitbrain.checkers.transactions.report import Judged, index_of, left_open, not_of_lists, shown_by, verified
+from splitbrain.checkers.transactions.report import Judged, index_of, not_judged, shown_by, verified
 from splitbrain.checkers.transactions.saturation import Edge, Premise, Saturated
 from splitbrain.checkers.transactions.search import Cycle
 from splitbrain.checkers.transactions.verify import problems_of
@@ -95,10 +95,7 @@ def concluded(name: str, found: Found, rows: pa.Table, further: pa.Table, second
     witnesses, unverified = verified(
         shown_by(findings, Witnesses(inference, saved, index_of(rows))), against, problems_of
     )
-    if found.how.workload == "list-append":
-        undecided = not_of_lists(found.expected)
-    else:
-        undecided = (*left_open(findings), *inference.undecided)
+    undecided = not_judged(findings, found.how.workload, found.expected)
     judged = Judged(findings, witnesses, tuple(unverified), undecided)
     return msgspec.structs.replace(verdict_of(name, judged, found.expected, seconds), algorithm=ALGORITHM)
 

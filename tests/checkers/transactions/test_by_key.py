@@ -18,11 +18,14 @@ from splitbrain.checkers.transactions.by_key import barriers, rows, trimming
 from splitbrain.checkers.transactions.by_key.edges import edge_rows
 from splitbrain.checkers.transactions.columns import Transactions, transactions_of
 from splitbrain.checkers.transactions.judging import Workload
+from splitbrain.checkers.transactions.models import IN_PART
 from splitbrain.results.arrow import to_table, write_parquet
 from splitbrain.results.columns import numbers, valid
 from splitbrain.results.history import Mop, Op
 from tests.checkers.transactions import by_key_here
+from tests.checkers.transactions.brute_force import Txn, ops_of
 from tests.checkers.transactions.corpora import Case, cases
+from tests.checkers.transactions.test_unknown_in_a_session import BEFORE, INTO, LATE, as_registers
 
 FOLDER = os.environ.get("SPLITBRAIN_CORPORA")
 
@@ -62,6 +65,20 @@ def test_the_combined_histories_have_anomalies_of_every_kind() -> None:
         [verdict] = engine.judge(table, [CheckerSpec(workload, {"consistency_models": ["serializable"]})])
         found |= {*verdict.evidence["anomaly_types"], *verdict.evidence.get("tolerated", ())}
     assert found >= {each for each in by_key_here.PLANTED if each[0] in "Gdfgil"} - {"G2-item"}
+
+
+@pytest.mark.parametrize("lists", [LATE, BEFORE, INTO])
+def test_no_order_of_a_process_begins_by_key_at_what_may_come_later(lists: list[Txn]) -> None:
+    model = "strong-session-serializable"
+    assert not by_key_here.differs(to_table(ops_of(lists)), "list-append", model, 4)
+    assert not by_key_here.differs(to_table(ops_of(as_registers(lists))), "rw-register", model, 4)
+
+
+@pytest.mark.parametrize("workload", ["list-append", "rw-register"])
+@pytest.mark.parametrize("model", sorted(IN_PART))
+def test_what_is_not_looked_for_is_not_said_to_hold_by_key(workload: Workload, model: str) -> None:
+    table = history(Shape(60, clients=3, level="serial", registers=workload == "rw-register", seed=3))
+    assert not by_key_here.differs(table, workload, model, 20)
 
 
 def test_assumptions_of_registers_hold_by_key() -> None:
