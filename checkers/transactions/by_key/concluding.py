@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.transactions.by_key.parts import LISTED, Cited, How, Note
+from splitbrain.checkers.transactions.by_key.parts import Cited, How, Note
 from splitbrain.checkers.transactions.by_key.reasons import Reason, Why
 from splitbrain.checkers.transactions.by_key.rest import Rest, Step, Way
 from splitbrain.checkers.transactions.by_key.rows import Ref
@@ -190,9 +190,7 @@ def _inference(found: Found, transactions: Transactions, index: Ints) -> Inferen
 
 def _open_keys(found: Found) -> list[tuple[Ref, str]]:
     """The first keys of whose versions the order is not known."""
-    left = found.note.open_count - found.rest.closed
-    known = found.note.open_keys if not found.rest.closed else found.rest.still_open
-    return sorted(known)[: min(LISTED, left)]
+    return sorted(found.rest.still_open if found.rest.closed else found.note.open_keys)
 
 
 def _case(case: Cited, places: _Places, numbers: Mapping[str, int]) -> Case:
