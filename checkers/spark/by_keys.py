@@ -25,16 +25,16 @@ import pyarrow as pa
 from splitbrain.checkers import engine
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark.frames import hadoop_glob
-from splitbrain.checkers.spark.graph_rest import Trimmed, trimmed
+from splitbrain.checkers.spark.graph_rest import EDGE_COLUMNS, Trimmed, trimmed
 from splitbrain.checkers.spark.hot_keys import Sizes
-from splitbrain.checkers.spark.jobs import collect, tasks_for
+from splitbrain.checkers.spark.jobs import as_bytes, collect, tasks_for
 from splitbrain.checkers.stored import Ready
 from splitbrain.checkers.transactions import ListAppend, RwRegister
 from splitbrain.checkers.transactions.by_key import barriers, concluding, edges, parts, reasons, rest, rows
 from splitbrain.checkers.transactions.checker import options_of
 from splitbrain.checkers.transactions.columns import Ints
 from splitbrain.checkers.transactions.graph import PROCESS, Bools
-from splitbrain.checkers.transactions.judging import Expected, tag_of, uses_derived
+from splitbrain.checkers.transactions.judging import Expected, refuse_without_realtime, tag_of, uses_derived
 from splitbrain.checkers.transactions.weak import is_weak
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, conform, parquet_batches, read_parquet_head
@@ -44,7 +44,7 @@ from splitbrain.results.formats.rows import NO_REALTIME_KEY
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _BARRIER_ROWS: Final = 1 << 18
 """Ops of a piece of real time."""
@@ -53,7 +53,6 @@ _MOPS: Final = (
     "bucket int, key string, txn bigint, at int, mop int, value bigint, length int, base_txn bigint, base_at int, "
     "elements array<bigint>, process bigint, completed bigint, status int"
 )
-_EDGES: Final = "source bigint, target bigint, kind int, begins bigint, ends bigint, note binary"
 _PROVEN: Final = "bucket int, txn bigint, proven boolean"
 _WHY: Final = "why binary"
 _ROWS: Final = "rows binary"
@@ -159,20 +158,14 @@ class _Judging:
         proscribed = self._expected.proscribed
         head = read_parquet_head(self._path)
         realtime = NO_REALTIME_KEY not in head.notes
-        if options.linearizable_keys and not realtime:
-            raise UsageError(
-                f"{self._path}: linearizable-keys needs real time, which this history does not have. Leave it out."
-            )
-        asked = tag_of(proscribed)
-        self._tag = asked if realtime else min(asked, 1)
-        self._lacks_realtime = asked > self._tag
+        refuse_without_realtime(options.assumptions, str(self._path), realtime=realtime)
+        self._tag, self._lacks_realtime = tag_of(proscribed, realtime=realtime)
         workload = "list-append" if isinstance(checker(spec.name), ListAppend) else "rw-register"
         derives = workload == "rw-register" and uses_derived(proscribed)
         self._how = parts.How(str(self._path), workload, options.assumptions, derives)
         self._piece = max(head.group_rows, default=1)
-        cores = spark.sparkContext.defaultParallelism
-        self._cores = cores
-        self._buckets = max(cores, -(-each.rows // sizes.bucket_rows))
+        self._cores = spark.sparkContext.defaultParallelism
+        self._buckets = max(self._cores, -(-each.rows // sizes.bucket_rows))
         self._kept = ExitStack()
 
     def __enter__(self) -> _Judging:
@@ -334,7 +327,7 @@ class _Judging:
             return parts.part_rows(how, group[0].as_py(), table, numbers(known.column("txn")))
 
         both = mops.groupBy("bucket").cogroup(proven.groupBy("bucket"))
-        return self._keep(both.applyInArrow(infer, _EDGES))
+        return self._keep(both.applyInArrow(infer, EDGE_COLUMNS))
 
     def _note(self, by_data: DataFrame) -> parts.Note:
         """What was found beside edges.
@@ -369,12 +362,17 @@ class _Judging:
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
-        by_process = Window.partitionBy("process").orderBy("invoked")
+        # None begins at a transaction of unknown outcome (`splitbrain.checkers.transactions.order.process_edges`).
+        before = Window.partitionBy("process").orderBy("invoked").rowsBetween(Window.unboundedPreceding, -1)
+
+        def of_last_certain(name: str) -> Column:
+            return sf.last(sf.expr(f"if(status = 0, {name}, null)"), ignorenulls=True).over(before)
+
         following = committed.select(
-            sf.lag("invoked").over(by_process).alias("source"),
+            of_last_certain("invoked").alias("source"),
             sf.col("invoked").alias("target"),
             sf.lit(PROCESS).alias("kind"),
-            sf.lag("time").over(by_process).alias("begins"),
+            of_last_certain("time").alias("begins"),
             sf.col("time").alias("ends"),
             sf.lit(None).cast("binary").alias("note"),
         )
@@ -409,7 +407,7 @@ class _Judging:
         events = begun.unionByName(done).unionByName(there).withColumn("piece", sf.expr(f"index div {_BARRIER_ROWS}"))
         events = events.filter(f"piece < {pieces}")
         dealt = events.repartition(min(pieces, 4 * self._cores), "piece").groupBy("piece")
-        return dealt.applyInArrow(piece, _EDGES)
+        return dealt.applyInArrow(piece, EDGE_COLUMNS)
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -532,11 +530,7 @@ def _rows_of(
             if wanted.any():
                 tables.append(conform(pa.Table.from_batches([batch.take(array(np.flatnonzero(wanted)))]), str(path)))
     table = pa.concat_tables(tables) if tables else HISTORY_SCHEMA.empty_table()
-    table = table.replace_schema_metadata(None)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return as_bytes(table.replace_schema_metadata(None))
 
 
 def _writes(batch: Any, values: Sequence[tuple[str, int]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

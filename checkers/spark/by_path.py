@@ -70,7 +70,7 @@ _BESIDE: Final = -3
 """`text` is the `Beside` of a judged run, as JSON."""
 
 NONE: Final = CheckerSpec("")
-"""A checker that nothing has this name of, and that so wants nothing."""
+"""Stands where a checker need not judge, since its verdict is known. No checker has this name, so it wants no rows."""
 
 _TASKS_PER_CORE: Final = 4
 
@@ -114,7 +114,7 @@ class Judged(msgspec.Struct, frozen=True):
 
     Attributes:
         verdicts: one per checker.
-        beside: what was found beside them; None of a run that went through Spark's tables.
+        beside: what the worker found beside them; None of a run that was not judged by one worker alone.
     """
 
     verdicts: list[Verdict]
@@ -155,34 +155,37 @@ def judge_by_path(
 
 
 def judge_others(
-    spark: SparkSession,
-    paths: Sequence[Path],
-    settled: Mapping[Path, Mapping[int, Verdict]],
-    limits: Limits,
-    given_up: Callable[[], bool] = lambda: False,
+    spark: SparkSession, runs: Sequence[Ready], limits: Limits, given_up: Callable[[], bool] = lambda: False
 ) -> list[Found]:
-    """The verdicts on large runs of which some are known: a worker judges each run as a whole.
+    """The verdicts on large runs of which some are known: a worker opens each run as a whole for the other checkers.
+
+    A run whose verdicts are all known goes to no worker. The checkers of a run that no worker can open break, and the
+    known verdicts stay.
 
     Args:
         spark: the session.
-        paths: the folders of the runs.
-        settled: of each run the known verdicts, by position.
+        runs: the runs; `broken` has the known verdicts.
         limits: of each step.
         given_up: whether a job that failed was ended from here, and is not tried again.
 
     Raises:
         EngineError: Spark itself failed.
     """
-    known = {str(path.absolute()): tuple(verdicts) for path, verdicts in settled.items()}
-    found = apart(spark, paths, lambda some: _judge(spark, some, None, limits, known), not_judged, given_up)
-    return [_with_known(each, settled.get(path, {})) for path, each in zip(paths, found, strict=True)]
+    paths = [each.run.path for each in runs if len(each.broken) < len(each.specs)]
+    settled = {str(each.run.path.absolute()): tuple(each.broken) for each in runs}
+    judged = apart(spark, paths, lambda some: _judge(spark, some, None, limits, settled), not_judged, given_up)
+    found = dict(zip(paths, judged, strict=True))
+    return [_with_known(each, found.get(each.run.path)) for each in runs]
 
 
-def _with_known(found: Found, known: Mapping[int, Verdict]) -> Found:
-    if not isinstance(found, Judged):
-        return found
-    verdicts = [known.get(place, verdict) for place, verdict in enumerate(found.verdicts)]
-    return msgspec.structs.replace(found, verdicts=verdicts)
+def _with_known(each: Ready, found: Found | None) -> Judged:
+    """All verdicts on a run, of which a worker has found the others; None if there are no others."""
+    others = dict(enumerate(found.verdicts)) if isinstance(found, Judged) else {}
+    if isinstance(found, Unjudged):
+        error = EngineError(found.why)
+        others = {place: engine.broken(spec.name, error, "opening the run") for place, spec in enumerate(each.specs)}
+    known = {place: engine.decode(verdict) for place, verdict in each.broken.items()}
+    return Judged([verdict for _, verdict in sorted((others | known).items())])
 
 
 def finished(here: Judge, path: Path) -> Unjudged | None:
@@ -305,7 +308,7 @@ def _answer(
 
 
 def _whole(by: Judge, path: Path, limits: Limits, settled: tuple[int, ...]) -> Found:
-    """The verdicts on a run, of any size, of checkers that are not settled; of those one that means nothing."""
+    """The verdicts on a run of any size. Those at settled positions, where `NONE` stands, mean nothing."""
     return _in_order(path, judged(by, _Run(path, None, limits, settled)))
 
 
@@ -368,7 +371,7 @@ class _Run(Job):
 
 
 class _OpenedBeside(OpenedRun):
-    """A run of which is also told what is known of it while it is open."""
+    """A run whose process also computes what the verdicts were made from, and the run's figures (`Beside`)."""
 
     def __init__(
         self,

@@ -21,7 +21,8 @@ from splitbrain.results.columns import numbers
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_EDGES: Final = "source bigint, target bigint, kind int, begins bigint, ends bigint, note binary"
+EDGE_COLUMNS: Final = "source bigint, target bigint, kind int, begins bigint, ends bigint, note binary"
+"""The columns of `EDGES`, as Spark names them."""
 _CUTS: Final = "span bigint, cut bigint"
 
 SHRINKS: Final = 0.9
@@ -73,7 +74,7 @@ def trimmed(graph: DataFrame, total: int, end: int, sizes: Sizes, keep: Keep) ->
     if len(large) < len(counts):
         some = inside.filter(~sf.col("piece").isin(large)) if large else inside
         tasks = max(1, min(len(counts), 8 * graph.sparkSession.sparkContext.defaultParallelism))
-        found.append(some.repartition(tasks, "piece").groupBy("piece").applyInArrow(_cyclic, _EDGES))
+        found.append(some.repartition(tasks, "piece").groupBy("piece").applyInArrow(_cyclic, EDGE_COLUMNS))
     if large:
         hangs_together = keep(inside.filter(sf.col("piece").isin(large)).drop("piece"))
         found.append(_without_ends(hangs_together, sum(counts[number] for number in large), keep))
@@ -154,4 +155,4 @@ def _without_ends(edges: DataFrame, count: int, keep: Keep) -> DataFrame:
         edges, count = kept, left
 
 
-__all__: Sequence[str] = ("Trimmed", "trimmed")
+__all__: Sequence[str] = ("EDGE_COLUMNS", "Trimmed", "trimmed")

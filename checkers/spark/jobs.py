@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from splitbrain.results.errors import EngineError
 from splitbrain.results.quantities import counted
 
@@ -45,6 +47,14 @@ def collect(frame: DataFrame, runs: int) -> list[Row]:
                 "they need, and prints how to hand it over (docs/running.md, On a cluster)."
             ) from error
         raise EngineError(f"Spark could not judge {counted(runs, 'run')}: {reason}") from error
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    """A table as Arrow writes a stream of one."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 class LackingPackagesError(EngineError):

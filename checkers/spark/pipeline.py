@@ -31,7 +31,7 @@ from splitbrain.checkers.spark.by_keys import judge_by_keys
 from splitbrain.checkers.spark.by_path import NONE, Found, Judged, Large, apart, judge_by_path, judge_others, not_judged
 from splitbrain.checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
 from splitbrain.checkers.spark.hot_keys import Sizes, Split, Where
-from splitbrain.checkers.spark.jobs import collect, tasks_for
+from splitbrain.checkers.spark.jobs import as_bytes, collect, tasks_for
 from splitbrain.checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
 from splitbrain.checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, scopes, wants
 from splitbrain.checkers.spark.verdict_rows import VERDICTS, verdict_rows
@@ -112,9 +112,10 @@ def judge_apart(
             if isinstance(each, Unjudged):
                 found[path] = each
                 del large[path]
-        alone = [path for path in large if not _is_grouped(found[path])]
-        found.update(zip(alone, judge_others(spark, alone, _known(settled), limits, given_up), strict=True))
-        large = {path: _settled_by(each, settled.get(path)) for path, each in large.items() if path not in alone}
+        large = {path: _settled_by(each, settled.get(path)) for path, each in large.items()}
+        alone = {path: each for path, each in large.items() if not _is_grouped(found[path])}
+        found.update(zip(alone, judge_others(spark, list(alone.values()), limits, given_up), strict=True))
+        large = {path: each for path, each in large.items() if path not in alone}
         task = _Large(spark, sizes, limits, here)
         judged_large = apart(
             spark, list(large), lambda some: task.judge([large[path] for path in some]), not_judged, given_up
@@ -157,10 +158,6 @@ def _is_grouped(found: Found) -> bool:
     return not isinstance(found, Large) or found.grouped
 
 
-def _known(settled: Mapping[Path, _Settled | Unjudged]) -> dict[Path, _Settled]:
-    return {path: each for path, each in settled.items() if not isinstance(each, Unjudged)}
-
-
 def _settled_by(each: Ready, settled: _Settled | Unjudged | None) -> Ready:
     """A run whose known verdicts are taken as they are."""
     if not settled or isinstance(settled, Unjudged):
@@ -191,8 +188,8 @@ class _Large:
         splits = hot_keys.split(self.spark, runs, self.sizes, self.limits)
         groups = _judge_groups(self.spark, runs, splits, self.limits)
         merged = [self._merged(each, place, groups.get(place, {}), splits) for place, each in enumerate(runs)]
-        told = with_weaker_models(self.spark, runs, merged, self.limits)
-        return [each if isinstance(each, Unjudged) else Judged(each) for each in told]
+        found = with_weaker_models(self.spark, runs, merged, self.limits)
+        return [each if isinstance(each, Unjudged) else Judged(each) for each in found]
 
     def _merged(
         self, each: Ready, place: int, parts: Mapping[int, list[Verdict]], splits: Mapping[Where, Split]
@@ -439,7 +436,7 @@ def _judge_apart(
     judging = {position: spec for position, spec in chosen.items() if spec is not None and wants(spec, scope)}
     if not judging:
         return verdict_rows(run_id, [])
-    job = _Group(scope, tuple(judging.values()), tuple(map(_as_bytes, tables)))
+    job = _Group(scope, tuple(judging.values()), tuple(map(as_bytes, tables)))
     found = judged(lasting(limits), job)
     if isinstance(found, Stopped):
         verdicts = [
@@ -449,10 +446,3 @@ def _judge_apart(
     else:
         verdicts = found.verdicts
     return verdict_rows(run_id, list(zip(judging, verdicts, strict=True)))
-
-
-def _as_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()

@@ -98,12 +98,22 @@ def judge_transactions(
         UsageError: an assumption needs real time, and the history has none.
         HistoryFormatError: the history is not of that workload.
     """
-    if assumptions is not None and assumptions.linearizable_keys and not realtime:
+    assumptions = assumptions or Assumptions()
+    refuse_without_realtime(assumptions, source, realtime=realtime)
+    inference = infer(transactions, workload, assumptions, source)
+    return judge_inference(inference, expected, realtime=realtime)
+
+
+def refuse_without_realtime(assumptions: Assumptions, source: str, *, realtime: bool) -> None:
+    """Refuse an assumption that a history does not allow.
+
+    Raises:
+        UsageError: it needs real time, and the history has none.
+    """
+    if assumptions.linearizable_keys and not realtime:
         raise UsageError(
             f"{source}: linearizable-keys needs real time, which this history does not have. Leave it out."
         )
-    inference = infer(transactions, workload, assumptions or Assumptions(), source)
-    return judge_inference(inference, expected, realtime=realtime)
 
 
 def judge_inference(inference: Inference, expected: Expected, *, realtime: bool = True) -> Findings:
@@ -118,8 +128,7 @@ def judge_inference(inference: Inference, expected: Expected, *, realtime: bool 
         UnknownNameError: a model or an anomaly has an unknown name.
     """
     proscribed, transactions = expected.proscribed, inference.transactions
-    asked = tag_of(proscribed)
-    tag = asked if realtime else min(asked, 1)
+    tag, lacks_realtime = tag_of(proscribed, realtime=realtime)
     edges, nodes = list(inference.edges), inference.nodes
     if tag == 2:
         barriers, nodes = realtime_edges(transactions, inference.committed, nodes)
@@ -135,7 +144,7 @@ def judge_inference(inference: Inference, expected: Expected, *, realtime: bool 
     closed = frozenset(saturated.closed)
     inference = replace(inference, open_keys=tuple(key for key in inference.open_keys if key not in closed))
     findings = findings_of(inference, found, proscribed, Derivation(observed, nodes, saturated))
-    return replace(findings, lacks_realtime=asked > tag)
+    return replace(findings, lacks_realtime=lacks_realtime)
 
 
 def with_further(findings: Findings, anomalies: Sequence[str], expected: Expected) -> Findings:
@@ -170,9 +179,20 @@ def uses_derived(proscribed: frozenset[str]) -> bool:
     return any(BY_NAME[each].level for each in proscribed if each in BY_NAME)
 
 
-def tag_of(proscribed: frozenset[str]) -> int:
-    """Which order matters: 2 real time, 1 that of processes, 0 none. Real time includes that of processes."""
-    return max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
+def tag_of(proscribed: frozenset[str], *, realtime: bool) -> tuple[int, bool]:
+    """Which order a history is judged by.
+
+    Args:
+        proscribed: anomalies that it should not have.
+        realtime: whether the order of its rows is that of real time.
+
+    Returns:
+        2 for real time, which includes the order of processes, 1 for that alone, 0 for none; and whether real time
+        matters, and the history has none.
+    """
+    asked = max((BY_NAME[each].tag for each in proscribed if each in BY_NAME), default=0)
+    tag = asked if realtime else min(asked, 1)
+    return tag, asked > tag
 
 
 def findings_of(

@@ -80,17 +80,19 @@ def judged(
     make = Witnesses(findings.inference, findings.derivation, index_of(history))
     witnesses, unverified = verified(shown_by(findings, make), history, problems_of)
     if workload == "list-append":
-        return Judged(findings, witnesses, tuple(unverified), not_of_lists(expected))
+        return Judged(findings, witnesses, tuple(unverified), not_judged(findings, workload, expected))
     weak = weak_shown(history, transactions, expected.models, source)
     for each in weak.witnesses:
         witnesses.setdefault(each.anomaly, [msgspec.to_builtins(each)])
     findings = with_further(findings, [each.anomaly for each in weak.witnesses], expected)
-    undecided = (*weak.undecided, *left_open(findings), *findings.inference.undecided, *_in_part(expected))
+    undecided = (*weak.undecided, *not_judged(findings, workload, expected))
     return Judged(findings, witnesses, (*unverified, *weak.unverified), undecided)
 
 
-def not_of_lists(expected: Expected) -> tuple[str, ...]:
-    """What of some models is not looked for in lists and predicates."""
+def not_judged(findings: Findings, workload: Workload, expected: Expected) -> tuple[str, ...]:
+    """What was not looked for, and why, except by the weak levels of registers: of those `weak_shown` says it."""
+    if workload == "rw-register":
+        return (*_left_open(findings), *findings.inference.undecided, *_in_part(expected))
     if not is_weak(expected.models):
         return _in_part(expected)
     return (f"{' and '.join(expected.models)} by sessions and reads, which is done for registers (rw-register) only.",)
@@ -104,7 +106,7 @@ def _in_part(expected: Expected) -> tuple[str, ...]:
     )
 
 
-def left_open(findings: Findings) -> tuple[str, ...]:
+def _left_open(findings: Findings) -> tuple[str, ...]:
     """That the order of versions was not worked out as far as it follows."""
     if not findings.derivation.saturated.spent:
         return ()
@@ -137,7 +139,7 @@ def judged_by_summary(history: SummarizedHistory, expected: Expected) -> Judged 
         witnesses, unverified = verified(shown, history.with_ops(cited) if cited else history.frame, problems_of)
     except (HistoryFormatError, UnicodeDecodeError):
         return None
-    return None if unverified else Judged(findings, witnesses, (), not_of_lists(expected))
+    return None if unverified else Judged(findings, witnesses, (), not_judged(findings, "list-append", expected))
 
 
 def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realtime: bool) -> Judged:
@@ -145,7 +147,7 @@ def _of_predicates(history: pa.Table, expected: Expected, source: str, *, realti
     findings = judge_inference(infer_predicates(universe), expected, realtime=realtime)
     make = PredicateWitnesses(universe, findings.inference, findings.derivation, index_of(history))
     witnesses, unverified = verified(shown_by(findings, make), history, predicate_problems)
-    return Judged(findings, witnesses, tuple(unverified), not_of_lists(expected))
+    return Judged(findings, witnesses, tuple(unverified), not_judged(findings, "closed-predicate", expected))
 
 
 def index_of(history: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -16,9 +16,9 @@ import numpy as np
 from splitbrain.checkers.transactions.columns import ABORTED, COMMITTED, MAYBE, OPEN, READ, Transactions
 from splitbrain.checkers.transactions.graph import I64, NAMES, PROCESS, REALTIME, RW, parts
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
+from splitbrain.checkers.transactions.long_chains import cycle_sentence, path_words
 from splitbrain.checkers.transactions.saturation import Derived, Edge, Premise
 from splitbrain.checkers.transactions.search import Cycle
-from splitbrain.checkers.transactions.telling import told, told_way
 from splitbrain.results.values import canonical_json
 
 _ENDS: Final = {COMMITTED: "ok", MAYBE: "info", ABORTED: "fail"}
@@ -58,7 +58,7 @@ class Witnesses:
         for one, other, kind in zip(cycle.transactions, ring, cycle.kinds, strict=True):
             steps.append(self._step(names, one, other, kind))
         first = names.of(cycle.transactions[0])
-        sentence = told([str(step["sentence"]) for step in steps], first)
+        sentence = cycle_sentence([str(step["sentence"]) for step in steps], first)
         return self._witness(anomaly, names, steps=steps, sentence=sentence)
 
     def of_case(self, case: Case) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class Witnesses:
         if tag:
             step["order"] = NAMES[PROCESS if tag == 1 else REALTIME]
         earlier, later = step["before"]["op"][2], step["after"]["op"][2]
-        path = told_way([names.of(ends[0]), *(each["to"] for each in step["way"])])
+        path = path_words([names.of(ends[0]), *(each["to"] for each in step["way"])])
         step["sentence"] = (
             f"{names.of(one)} < {names.of(other)}, because {step['key']} was {shown(earlier)}, which {names.of(one)} "
             f"{'read' if base == RW else 'wrote'}, before {names.of(other)} wrote {shown(later)}: "

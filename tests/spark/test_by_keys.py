@@ -15,7 +15,9 @@ from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import from_table, to_table, write_parquet
 from splitbrain.results.store import RunDir, Store
+from tests.checkers.transactions.brute_force import ops_of
 from tests.checkers.transactions.by_key_here import combined, differences
+from tests.checkers.transactions.test_unknown_in_a_session import BEFORE, INTO, LATE
 
 from .support import WALL_NS, timeless
 
@@ -52,6 +54,18 @@ def test_a_run_by_key_has_the_verdict_of_the_whole(spark: Spark, tmp_path: Path,
     assert (how["rows"], how["from_rows"]) == (table.num_rows, 0)
     assert how["groups_of_keys"] > 1
     assert 0 < how["edges_in_one_task"] <= how["edges"]
+
+
+@pytest.mark.slow
+def test_no_order_of_a_process_begins_in_spark_at_what_may_come_later(spark: Spark, tmp_path: Path) -> None:
+    spec = CheckerSpec("list-append", {"consistency_models": ["strong-session-serializable"]})
+    runs = [run_of(tmp_path, seed, to_table(ops_of(each)), spec) for seed, each in enumerate((LATE, BEFORE, INTO))]
+    found = judge_runs(spark.session, [run.path for run in runs], sizes=SMALL)
+    for run, valid in zip(runs, ("true", "false", "false"), strict=True):
+        [ours] = found[run.path]
+        assert "by_key" in ours.evidence
+        assert ours.valid == valid, ours.sentence
+        assert not differences(ours, whole(run)[0])
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.transactions.by_key.parts import LISTED, Cited, How, Note
+from splitbrain.checkers.transactions.by_key.parts import Cited, How, Note
 from splitbrain.checkers.transactions.by_key.reasons import Reason, Why
 from splitbrain.checkers.transactions.by_key.rest import Rest, Step, Way
 from splitbrain.checkers.transactions.by_key.rows import Ref
@@ -23,7 +23,7 @@ from splitbrain.checkers.transactions.columns import COMMITTED, Ints, Transactio
 from splitbrain.checkers.transactions.cycles import Cycles
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
 from splitbrain.checkers.transactions.judging import Expected, findings_of
-from splitbrain.checkers.transactions.report import Judged, index_of, left_open, not_of_lists, shown_by, verified
+from splitbrain.checkers.transactions.report import Judged, index_of, not_judged, shown_by, verified
 from splitbrain.checkers.transactions.saturation import Edge, Premise, Saturated
 from splitbrain.checkers.transactions.search import Cycle
 from splitbrain.checkers.transactions.verify import problems_of
@@ -95,10 +95,7 @@ def concluded(name: str, found: Found, rows: pa.Table, further: pa.Table, second
     witnesses, unverified = verified(
         shown_by(findings, Witnesses(inference, saved, index_of(rows))), against, problems_of
     )
-    if found.how.workload == "list-append":
-        undecided = not_of_lists(found.expected)
-    else:
-        undecided = (*left_open(findings), *inference.undecided)
+    undecided = not_judged(findings, found.how.workload, found.expected)
     judged = Judged(findings, witnesses, tuple(unverified), undecided)
     return msgspec.structs.replace(verdict_of(name, judged, found.expected, seconds), algorithm=ALGORITHM)
 
@@ -193,9 +190,7 @@ def _inference(found: Found, transactions: Transactions, index: Ints) -> Inferen
 
 def _open_keys(found: Found) -> list[tuple[Ref, str]]:
     """The first keys of whose versions the order is not known."""
-    left = found.note.open_count - found.rest.closed
-    known = found.note.open_keys if not found.rest.closed else found.rest.still_open
-    return sorted(known)[: min(LISTED, left)]
+    return sorted(found.rest.still_open if found.rest.closed else found.note.open_keys)
 
 
 def _case(case: Cited, places: _Places, numbers: Mapping[str, int]) -> Case:

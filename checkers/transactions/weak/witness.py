@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.transactions.columns import OPEN, Transactions
 from splitbrain.checkers.transactions.graph import PROCESS, WR, graph_of
-from splitbrain.checkers.transactions.telling import told
+from splitbrain.checkers.transactions.long_chains import cycle_sentence
 from splitbrain.checkers.transactions.weak.judging import Weak, base_edges, path_between
 from splitbrain.checkers.transactions.witness import shown
 from splitbrain.results.witness import Edge, Transaction, Witness, transaction_of
@@ -60,7 +60,7 @@ class _Telling:
             ]
             first = self._named(self._transaction(found.cycle[0]))
             reasons = [f"{edge.source} < {edge.target}, because {edge.reason}." for edge in edges]
-            sentence = told(reasons, first).removesuffix(".")
+            sentence = cycle_sentence(reasons, first).removesuffix(".")
         rows = [self._row(transaction) for transaction in self._names]
         return Witness(found.anomaly, f"{sentence}.", tuple(rows), tuple(edges), tuple(self._premises))
 

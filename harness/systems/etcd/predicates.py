@@ -15,20 +15,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, Mop
-from splitbrain.harness.systems.etcd.errors import changing_nothing
-from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.messages import (
     Compare,
     DeleteRequest,
     PutRequest,
     RangeRequest,
     RequestOp,
-    TxnAnswer,
-    TxnRequest,
 )
-from splitbrain.harness.systems.etcd.transactions import deadline
+from splitbrain.harness.systems.etcd.optimistic import Optimistic
 
 READS: Final = ("r", "rp")
 CHANGES: Final = ("insert", "w", "delete")
@@ -46,21 +41,8 @@ class Seen(msgspec.Struct, frozen=True):
     conditions: tuple[Compare, ...] = ()
 
 
-class EtcdPredicates:
-    """Transactions on objects over one connection.
-
-    Args:
-        gateway: the connection.
-        clock: says how long a transaction may be tried again.
-        timeout_ms: how long.
-        serializable: let the node answer transactions that only read from what it has itself, however old that is.
-    """
-
-    def __init__(self, gateway: Gateway, clock: Clock, timeout_ms: int, *, serializable: bool) -> None:
-        self._gateway = gateway
-        self._clock = clock
-        self._timeout_ms = timeout_ms
-        self._serializable = serializable
+class EtcdPredicates(Optimistic):
+    """Transactions on objects."""
 
     async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
         """Do reads and writes of objects in their order; the steps with their reads.
@@ -76,12 +58,12 @@ class EtcdPredicates:
         if all(f in READS for f, _, _ in steps):
             seen = await self._read(prefix, steps, serializable=self._serializable)
             return Answer(carried_out(steps, seen.values)[0])
-        check_time = deadline(self._clock, self._timeout_ms)
+        check_time = self._deadline()
         while True:
             seen = await self._read(prefix, steps)
             done, changed = carried_out(steps, seen.values)
-            changes = tuple(_change(_name(prefix, key), value) for key, value in changed.items())
-            committed = await self._gateway.call("kv/txn", TxnRequest(seen.conditions, changes), TxnAnswer)
+            changes = [_change(_name(prefix, key), value) for key, value in changed.items()]
+            committed = await self._commit(seen.conditions, changes)
             if committed.succeeded:
                 return Answer(done, committed.header.raft_term or None)
             check_time()
@@ -95,19 +77,14 @@ class EtcdPredicates:
             wanted = [RangeRequest(key, serializable=serializable) for key in keys]
         if not wanted:
             return Seen()
-        ranges = tuple(RequestOp(request_range=each) for each in wanted)
-        with changing_nothing():
-            answer = await self._gateway.call("kv/txn", TxnRequest((), ranges), TxnAnswer)
-        answers = [each.response_range for each in answer.responses if each.response_range is not None]
-        if len(answers) != len(wanted):
-            raise DefiniteError(f"etcd answered {len(answers)} of {len(wanted)} reads")
+        revision, answers = await self._ranges(wanted)
         found = [kv for each in answers for kv in each.kvs]
         revisions = {kv.key: kv.mod_revision for kv in found}
         missing = {each.key: 0 for each in wanted if not each.range_end and each.key not in revisions}
         return Seen(
             {kv.key.removeprefix(prefix).decode(): msgspec.json.decode(kv.value) for kv in found},
             (
-                *(_none_newer(each, answer.header.revision) for each in wanted if each.range_end),
+                *(_none_newer(each, revision) for each in wanted if each.range_end),
                 *(Compare(key=key, target="MOD", mod_revision=each) for key, each in (revisions | missing).items()),
             ),
         )

@@ -11,24 +11,21 @@ written at most once in a request: etcd refuses more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop
-from splitbrain.harness.systems.etcd.errors import changing_nothing
-from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.messages import (
     Compare,
     PutRequest,
     RangeRequest,
     RequestOp,
     TxnAnswer,
-    TxnRequest,
 )
+from splitbrain.harness.systems.etcd.optimistic import Optimistic
 
 WRITES: Final = ("w", "append")
 
@@ -40,21 +37,8 @@ class Read(msgspec.Struct, frozen=True):
     revision: int = 0
 
 
-class EtcdTransactions:
-    """Transactions over one connection.
-
-    Args:
-        gateway: the connection.
-        clock: says how long a transaction may be tried again.
-        timeout_ms: how long.
-        serializable: let the node answer transactions that only read from what it has itself, however old that is.
-    """
-
-    def __init__(self, gateway: Gateway, clock: Clock, timeout_ms: int, *, serializable: bool) -> None:
-        self._gateway = gateway
-        self._clock = clock
-        self._timeout_ms = timeout_ms
-        self._serializable = serializable
+class EtcdTransactions(Optimistic):
+    """Transactions on keys."""
 
     async def transact(self, mops: Sequence[Mop]) -> Answer:
         """Do reads and writes in their order; the mops with their reads."""
@@ -63,7 +47,7 @@ class EtcdTransactions:
         if not writes:
             read = await self._read(keys, serializable=self._serializable)
             return Answer(carried_out(mops, _values(read))[0])
-        check_time = deadline(self._clock, self._timeout_ms)
+        check_time = self._deadline()
         while True:
             read = await self._read(keys)
             done, written = carried_out(mops, _values(read))
@@ -74,7 +58,7 @@ class EtcdTransactions:
 
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         """Read keys, and write what follows from them; what was read."""
-        check_time = deadline(self._clock, self._timeout_ms)
+        check_time = self._deadline()
         while True:
             read = await self._read(keys)
             values = _values(read)
@@ -92,42 +76,19 @@ class EtcdTransactions:
         """Keys at one revision."""
         if not keys:
             return {}
-        ranges = tuple(RequestOp(request_range=RangeRequest(_name(key), serializable=serializable)) for key in keys)
-        with changing_nothing():
-            answer = await self._gateway.call("kv/txn", TxnRequest((), ranges), TxnAnswer)
-        found = [each.response_range for each in answer.responses]
-        if len(found) != len(keys) or None in found:
-            raise DefiniteError(f"etcd answered {len(found)} of {len(keys)} reads")
+        _, found = await self._ranges([RangeRequest(_name(key), serializable=serializable) for key in keys])
         return {
-            key: Read(msgspec.json.decode(each.kvs[0].value), each.kvs[0].mod_revision)
-            if each is not None and each.kvs
-            else Read()
+            key: Read(msgspec.json.decode(each.kvs[0].value), each.kvs[0].mod_revision) if each.kvs else Read()
             for key, each in zip(keys, found, strict=True)
         }
 
     async def _write(self, read: Mapping[str, Read], written: Mapping[str, Any]) -> TxnAnswer:
         """Write, if what was read is as it was."""
-        unchanged = tuple(
-            Compare(key=_name(key), target="MOD", mod_revision=each.revision) for key, each in read.items()
-        )
-        puts = tuple(
+        unchanged = [Compare(key=_name(key), target="MOD", mod_revision=each.revision) for key, each in read.items()]
+        puts = [
             RequestOp(request_put=PutRequest(_name(key), msgspec.json.encode(value))) for key, value in written.items()
-        )
-        return await self._gateway.call("kv/txn", TxnRequest(unchanged, puts), TxnAnswer)
-
-
-def deadline(clock: Clock, timeout_ms: int) -> Callable[[], None]:
-    """What gives up a transaction of now that was always refused by a comparison, once so many ms are over.
-
-    Nothing of it happened: what it raises then is a DefiniteError.
-    """
-    ends_ns = clock.now_ns() + timeout_ms * 1_000_000
-
-    def check() -> None:
-        if clock.now_ns() >= ends_ns:
-            raise DefiniteError(f"conflict: other transactions were first for {timeout_ms / 1000:g} s")
-
-    return check
+        ]
+        return await self._commit(unchanged, puts)
 
 
 def used_first(mops: Sequence[Mop]) -> list[str]:

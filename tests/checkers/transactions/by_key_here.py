@@ -24,7 +24,7 @@ import pyarrow as pa
 from splitbrain.checkers import engine
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.by_key import barriers, concluding, edges, parts, reasons, rest, rows, trimming
-from splitbrain.checkers.transactions.columns import MAYBE, Ints, paired
+from splitbrain.checkers.transactions.columns import COMMITTED, MAYBE, Ints, paired
 from splitbrain.checkers.transactions.graph import PROCESS
 from splitbrain.checkers.transactions.judging import Expected, Workload, tag_of, uses_derived
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
@@ -64,9 +64,7 @@ class _Here:
         self, path: Path, history: pa.Table, workload: Workload, expected: Expected, assumed: Assumptions, piece: int
     ) -> None:
         self._path, self._history, self._piece, self._expected = path, history, piece, expected
-        asked = tag_of(expected.proscribed)
-        self._tag = asked if knows_realtime(history) else min(asked, 1)
-        self._lacks_realtime = asked > self._tag
+        self._tag, self._lacks_realtime = tag_of(expected.proscribed, realtime=knows_realtime(history))
         derives = workload == "rw-register" and uses_derived(expected.proscribed)
         self._how = parts.How("history", workload, assumed, derives)
         pairs = paired(history, "history")
@@ -141,7 +139,8 @@ class _Here:
             before = last.get(int(self._process[each]))
             if before is not None:
                 found.append((self._invoked[before], self._invoked[each], PROCESS, time[before], time[each]))
-            last[int(self._process[each])] = each
+            if self._status[each] == COMMITTED:
+                last[int(self._process[each])] = each
         return edges.edge_rows(*np.array(found, np.int64).reshape(-1, 5).T)
 
     def _trimmed(self, graph: pa.Table) -> pa.Table:

@@ -14,15 +14,20 @@ import pytest
 
 from benchmarks.transaction_histories import Shape, history
 from splitbrain.checkers.spark.by_keys import can_be_taken_apart
-from splitbrain.checkers.transactions.by_key import barriers, rows, trimming
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.by_key import barriers, concluding, parts, reasons, rest, rows, trimming
 from splitbrain.checkers.transactions.by_key.edges import edge_rows
 from splitbrain.checkers.transactions.columns import Transactions, transactions_of
-from splitbrain.checkers.transactions.judging import Workload
+from splitbrain.checkers.transactions.inference import CASES
+from splitbrain.checkers.transactions.judging import Expected, Workload
+from splitbrain.checkers.transactions.models import IN_PART
 from splitbrain.results.arrow import to_table, write_parquet
 from splitbrain.results.columns import numbers, valid
 from splitbrain.results.history import Mop, Op
 from tests.checkers.transactions import by_key_here
+from tests.checkers.transactions.brute_force import Txn, ops_of
 from tests.checkers.transactions.corpora import Case, cases
+from tests.checkers.transactions.test_unknown_in_a_session import BEFORE, INTO, LATE, as_registers
 
 FOLDER = os.environ.get("SPLITBRAIN_CORPORA")
 
@@ -37,7 +42,9 @@ def _typed(case: Case) -> pa.Table | None:
     return table if table.num_rows < 2_500 and is_txn.any() and known[is_txn].all() else None
 
 
-CASES = [] if FOLDER is None else [case for case in cases(Path(FOLDER)) if case.name.startswith(("golden", "elle-cli"))]
+PUBLISHED = (
+    [] if FOLDER is None else [case for case in cases(Path(FOLDER)) if case.name.startswith(("golden", "elle-cli"))]
+)
 
 
 def test_small_histories_by_key_are_judged_as_a_whole() -> None:
@@ -64,6 +71,20 @@ def test_the_combined_histories_have_anomalies_of_every_kind() -> None:
     assert found >= {each for each in by_key_here.PLANTED if each[0] in "Gdfgil"} - {"G2-item"}
 
 
+@pytest.mark.parametrize("lists", [LATE, BEFORE, INTO])
+def test_no_order_of_a_process_begins_by_key_at_what_may_come_later(lists: list[Txn]) -> None:
+    model = "strong-session-serializable"
+    assert not by_key_here.differs(to_table(ops_of(lists)), "list-append", model, 4)
+    assert not by_key_here.differs(to_table(ops_of(as_registers(lists))), "rw-register", model, 4)
+
+
+@pytest.mark.parametrize("workload", ["list-append", "rw-register"])
+@pytest.mark.parametrize("model", sorted(IN_PART))
+def test_what_is_not_looked_for_is_not_said_to_hold_by_key(workload: Workload, model: str) -> None:
+    table = history(Shape(60, clients=3, level="serial", registers=workload == "rw-register", seed=3))
+    assert not by_key_here.differs(table, workload, model, 20)
+
+
 def test_assumptions_of_registers_hold_by_key() -> None:
     table = by_key_here.combined(6, "rw-register", 20)
     assumed = {"sequential_keys": True, "linearizable_keys": True, "wfr_keys": True}
@@ -72,7 +93,7 @@ def test_assumptions_of_registers_hold_by_key() -> None:
 
 def test_published_histories_are_judged_by_key_as_a_whole() -> None:
     judged = 0
-    for case in CASES:
+    for case in PUBLISHED:
         table = _typed(case)
         if table is None or case.assumptions.any or len(case.expected.models) != 1 or case.expected.anomalies:
             continue
@@ -125,6 +146,33 @@ def _elements(table: pa.Table) -> list[tuple[int, int]]:
         if found.list_length[mop] > 0
         for each in found.read(mop)
     ]
+
+
+def test_the_first_cases_of_all_groups_are_shown() -> None:
+    cases = [parts.Cited("G1a", rows.Ref(at, 0), (at,), "x", (rows.Ref(at, 0),), (1,)) for at in range(2 * CASES)]
+    notes = [parts.Note(counts={"G1a": CASES}, cases=tuple(some)) for some in (cases[1::2], cases[::2])]
+    found = parts.together(notes)
+    assert found.cases == tuple(cases[:CASES])
+    assert found.counts == {"G1a": 2 * CASES}
+
+
+def test_who_read_an_unknown_outcome_is_cited_as_its_proof() -> None:
+    how = parts.How("h", "list-append", Assumptions(), derives=False)
+    proof = reasons.Why(proofs=(reasons.Proof(rows.Ref(4, 0), rows.Ref(9, 1)),))
+    found = concluding.Found(how, Expected(), parts.Note(), rest.Rest({}, (), 0), 0, 0, False, [proof])
+    assert 9 in found.cited
+
+
+def test_a_joint_is_where_the_first_is_that_it_leads_to() -> None:
+    last = np.iinfo(np.int64).max
+    for links, expected in (
+        ([(3, 0), (4, 3), (4, 1)], [7, 5]),  # a joint leads to the one before it
+        ([(3, 0), (3, 4), (4, 1)], [5, 5]),  # or to the one behind it
+    ):
+        source, target = np.array(links, np.int32).T.copy()
+        time = np.array([7, 5, 9, last, last], np.int64)
+        parts.time_joints(source, target, 3, time)
+        assert time.tolist()[3:] == expected
 
 
 # --- where a graph falls apart ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from splitbrain.checkers.transactions.weak import judge_weak_all
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import to_table
 from tests.checkers.transactions.brute_force import Txn, is_serial, ops_of
+from tests.checkers.transactions.definitions import satisfied
 
 SESSIONS = "strong-session-serializable"
 
@@ -79,6 +80,21 @@ def test_the_weak_levels_know_that_too(history: list[Txn], kept: bool) -> None:
     assert found["causal"].valid == ("true" if kept else "false")
     verdict = registers(history, consistency_models=["causal"])
     assert verdict.valid == ("true" if kept else "false"), verdict.sentence
+
+
+def test_weak_levels_know_what_precedes_an_unknown_outcome_after_which_its_process_goes_on() -> None:
+    """Found by `brute_force`, history 3679 of seed 9005: it read the first write, though the second came behind."""
+    history = [
+        Txn(0, 0, 1, "ok", (("append", "y", 1),)),
+        Txn(0, 2, 3, "info", (("append", "x", 2), ("append", "y", 3))),
+        Txn(0, 4, 5, "ok", (("r", "x", (2,)), ("r", "y", (1,)))),
+    ]
+    assert not satisfied(as_registers(history))["strong-session-monotonic-atomic-view"]
+    found = judge_weak_all(transactions_of(to_table(ops_of(as_registers(history)))))
+    assert {level: each.valid for level, each in found.items()} == dict.fromkeys(found, "false")
+    for model in ("causal", "strong-session-monotonic-atomic-view"):
+        verdict = registers(history, consistency_models=[model])
+        assert verdict.valid == "false", (model, verdict.sentence)
 
 
 def test_sequential_keys_know_that_too() -> None:

@@ -152,3 +152,24 @@ def test_objects_that_were_changed_before_they_are_read_are_not_read_from_others
     assert [value for *_, value in done] == [None, {"b": 3}, 2, 2]
     assert changed == {"a": 2}
     assert [matches(["mod", 3, 1], value) for value in (1, 2, 4)] == [True, False, True]
+
+
+def test_an_answer_that_lacks_a_read_is_a_definite_failure() -> None:
+    async def check(node: FakeNode, session: EtcdSession) -> None:
+        with pytest.raises(DefiniteError, match="1 of 2 reads"):
+            await session.in_universe("u", [["r", "a", None], ["r", "b", None]])
+
+    with_node(seen(OBJECT), check=check)
+
+
+def test_only_reads_alone_may_be_answered_from_what_the_node_has() -> None:
+    async def check(node: FakeNode, session: EtcdSession) -> None:
+        predicates = session._predicates  # pyright: ignore[reportPrivateUsage]
+        predicates._serializable = True  # pyright: ignore[reportPrivateUsage]
+        await session.in_universe("u", [ALL])
+        await session.in_universe("u", [["r", "a", None]])
+        await session.in_universe("u", [ALL, ["insert", "b", 1]])
+        asked = [each.body["success"][0]["request_range"].get("serializable", False) for each in node.requests[:3]]
+        assert asked == [True, True, False]
+
+    with_node(seen(OBJECT), seen(OBJECT), seen(OBJECT), DONE, check=check)
