@@ -9,6 +9,7 @@ with its issue, unless known ones count.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -42,9 +43,12 @@ def document(night: Night, runs: Sequence[Ran]) -> bytes:
         if each.report is not None:
             looked_at.setdefault((each.cell, each.signatures[0]), each.report)
     impossible = {each.cell: each.why for each in night.not_reached.impossible}
+    by_cell: defaultdict[str, list[Ran]] = defaultdict(list)
+    for run in runs:
+        by_cell[run.cell].append(run)
     suites = ET.Element("testsuites", name=text(f"splitbrain nightly {night.name}"), time=_seconds(night.elapsed_s))
     for cell in night.cells:
-        own = [run for run in runs if run.cell == cell.name]
+        own = by_cell[cell.name]
         suite = ET.SubElement(suites, "testsuite", name=text(cell.name), time=_seconds(cell.seconds))
         suite.set("timestamp", night.began.partition(".")[0].partition("+")[0])
         suite.set("hostname", "splitbrain")
@@ -74,16 +78,16 @@ def _case(suite: ET.Element, run: Ran, violation: Violation | None, *, strict: b
             ET.SubElement(case, "skipped", message=text(f"known, {violation.issue}: {violation.sentence}"))
         else:
             found = ET.SubElement(case, "failure", type=text(violation.signatures[0]), message=message)
-            found.text = text("\n".join(_told(run, violation)))
+            found.text = text("\n".join(_failure_text(run, violation)))
     elif run.error is not None:
         found = ET.SubElement(case, "error", type=run.error_kind or "harness", message=text(run.error))
         found.text = text(f"{run.error}\nagain: {run.command}")
     elif run.outcome == "inconclusive":
-        told = run.sentences[0] if run.sentences else "inconclusive"
-        ET.SubElement(case, "skipped", message=text(f"{run.reason}: {told}" if run.reason else told))
+        said = run.sentences[0] if run.sentences else "inconclusive"
+        ET.SubElement(case, "skipped", message=text(f"{run.reason}: {said}" if run.reason else said))
 
 
-def _told(run: Ran, violation: Violation) -> Iterable[str]:
+def _failure_text(run: Ran, violation: Violation) -> Iterable[str]:
     yield from run.sentences
     yield f"signature: {violation.signatures[0]}"
     yield f"again:     {violation.command}"

@@ -125,8 +125,8 @@ def _matrix(night: Night) -> Iterable[str]:
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     for each in night.cells[: 10 * SHOWN_MAX]:
         counts = [each.outcomes.get(name, 0) for name in ("violation", "harness error", "inconclusive", "pass")]
-        told = " | ".join(str(count or "") for count in counts)
-        yield f"| {cell(each.name)} | {each.runs} | {told} | {each.seconds:.0f} |"
+        shown_counts = " | ".join(str(count or "") for count in counts)
+        yield f"| {cell(each.name)} | {each.runs} | {shown_counts} | {each.seconds:.0f} |"
     yield ""
 
 

@@ -42,7 +42,7 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
         matrix: a digest of the matrix file.
         seed: from which seeds are drawn.
         began: when, ISO 8601 in UTC.
-        neglected: names of cells that come first, since they got no run in the night before.
+        neglected: names of cells that come first, since they got no run in the latest night that had them.
         failed: for each cell the seeds that failed before.
     """
 
@@ -61,7 +61,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
         seed: its root seed.
         why: it was run with that seed.
         outcome: "pass", "violation", "inconclusive" or "harness error".
-        signatures: by what its violations are known again, the leading one first.
+        signatures: of its violations, the leading one first.
         sentences: what is worth saying of it.
         reason: the code of the root cause why it is inconclusive, "" if it is not.
         error: what went wrong in the harness, None if nothing did.
@@ -106,11 +106,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag="replayed"):
-    """A violation was replayed once; `seen`: whether its leading signature came up again."""
+    """A violation was replayed once; `seen`: whether its leading anomaly came up again; `run`: its folder."""
 
     cell: str
     seed: int
     seen: bool
+    run: str | None = None
     elapsed_s: float = 0.0
 
 

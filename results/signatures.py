@@ -1,4 +1,4 @@
-"""By what a violation is known again: its checker, its anomaly, the shape of its witness and the faults in force.
+"""Signatures identify a violation across runs: checker, anomaly, shape of the witness, faults in force.
 
 Nothing in a signature depends on the seed, the time, or the names of nodes, keys and values: the same bug, found by
 another run, has the same one. It is written with slashes, and so it stands in `verdict.json`, in what `splitbrain hunt`
@@ -48,7 +48,7 @@ _KINDS: Final = frozenset(get_args(EdgeKind))
 
 
 class Signature(msgspec.Struct, frozen=True, order=True):
-    """By what a violation is known again.
+    """Identifies a violation across runs.
 
     Attributes:
         checker: who found it.

@@ -6,9 +6,9 @@ import dataclasses
 import re
 import secrets
 import shlex
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -97,7 +97,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         if options.get("nodes") is None:
             hosts = options.get("hosts")
             options["nodes"] = (
-                _DEFAULTS["nodes"] if hosts is None else ",".join(host.node for host in parse_hosts(hosts))
+                DEFAULTS["nodes"] if hosts is None else ",".join(host.node for host in parse_hosts(hosts))
             )
         given = msgspec.convert(options, RunOptions)
         if not given.schedule or given.scheduled:
@@ -257,7 +257,7 @@ def _plain(name: str) -> str:
 
 
 def _reads_unusually(options: RunOptions) -> bool:
-    return options.read_mode != _DEFAULTS["read_mode"]
+    return options.read_mode != DEFAULTS["read_mode"]
 
 
 def _unusual(options: RunOptions) -> list[str]:
@@ -333,7 +333,7 @@ def _check_world(options: RunOptions) -> None:
         raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or remove it.")
 
 
-_DEFAULTS = {
+DEFAULTS: Final[Mapping[str, Any]] = {
     "system": "metadata",
     "backend": "local",
     "bug": "",
@@ -359,6 +359,7 @@ _DEFAULTS = {
     "settings": "",
     "keep_data": KEEP_DATA,
 }
+"""Those of `splitbrain run`, of the options that a command line leaves out where they have them."""
 
 
 def _number(value: float) -> str:
@@ -382,7 +383,7 @@ def command_line(
     without = {"scheduled", *idle(given)}
     given = {name: value for name, value in given.items() if name not in without}
     for name, value in given.items():
-        if name in _DEFAULTS and value == _DEFAULTS[name]:
+        if name in DEFAULTS and value == DEFAULTS[name]:
             continue
         text = _number(value) if isinstance(value, float) else str(value)
         words += [f"--{name.replace('_', '-')}", shlex.quote(text)]

@@ -36,7 +36,7 @@ class Other(NamedTuple):
     Attributes:
         name: its name; names begin with the time.
         outcome: in a word; None if it was not judged.
-        signatures: by what its violations are known again, and its harness error.
+        signatures: of its violations, and of its harness error.
         seed: its root seed, from its test.json.
         options: all that it was run with but the seed, in one form that can be compared; "" without options.
         revision: of splitbrain's sources, shortened, where it is known.

@@ -7,11 +7,13 @@ import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from splitbrain.harness.campaigns.compose import RunOptions
+from splitbrain.harness.campaigns.pytesting import runs
 from splitbrain.harness.campaigns.pytesting.combining import combinations, run_options, seed_of
 from splitbrain.results.errors import UsageError
 from splitbrain.results.stores import STORE
@@ -83,7 +85,7 @@ def test_the_output_of_a_failing_test_is_enough_to_repeat_it_with_xdist(
 
 
 @pytest.mark.slow
-def test_a_wrong_marker_is_told_at_collection_and_a_spent_budget_skips(
+def test_a_wrong_marker_is_refused_at_collection_and_a_spent_budget_skips(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -96,6 +98,18 @@ def test_a_wrong_marker_is_told_at_collection_and_a_spent_budget_skips(
     found = pytester.runpytest_subprocess(*LOAD, "test_budget.py", "--splitbrain-budget", "0.000001s", "-rs")
     found.assert_outcomes(skipped=1)
     found.stdout.fnmatch_lines(["*the budget of 1e-06 s is spent*"])
+
+
+def test_the_plug_in_loads_nothing_heavy_and_adds_nothing_to_a_project_that_does_not_use_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    heavy = {"numpy", "pyarrow", "numba", "msgspec", "click", "jinja2", "splitbrain.results"}
+    pytester.makepyfile(f"import sys\ndef test_a(): assert not {heavy!r} & set(sys.modules)")
+    found = pytester.runpytest_subprocess(*LOAD, "-W", "error", "--junitxml=junit.xml")
+    found.assert_outcomes(passed=1)
+    assert "property" not in (pytester.path / "junit.xml").read_text()
+    assert not (pytester.path / STORE).exists()
 
 
 # --- what is run ------------------------------------------------------------------------------------------------------
@@ -159,6 +173,25 @@ def test_the_cells_of_a_nightly_matrix_are_tests(tmp_path: Path) -> None:
     assert (options.workload, options.nodes, options.time_limit, options.seed) == ("set", "3", 2, 4)
 
 
+@pytest.mark.parametrize(("given", "backend"), [(None, "docker"), ("local", "local")])
+def test_a_backend_can_be_named_where_a_test_is_run_and_the_command_line_decides(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, backend: str
+) -> None:
+    class ComposedError(Exception):
+        pass
+
+    def compose(options: RunOptions) -> None:
+        raise ComposedError(options.backend)
+
+    monkeypatch.setattr(runs, "compose", compose)
+    [chosen] = combinations([], _given(backend=given), "t", Path(), always=True) or []
+    own = runs.Splitbrain(chosen, _given(backend=given), cast("pytest.Item", None), Path(), 0.0)
+    with pytest.raises(ComposedError, match=backend):
+        own.run(backend="docker")
+    with pytest.raises(UsageError, match="backend='docker': a test needs a backend itself"):
+        own.run(cast("Any", object()), backend="docker")
+
+
 @pytest.mark.parametrize(
     ("marker", "options", "says"),
     [
@@ -181,6 +214,6 @@ def test_wrong_markers_and_options_are_refused(marker: Any, options: dict[str, A
         _combined(marker, **options)
 
 
-def test_a_wrong_option_of_a_run_is_told() -> None:
+def test_a_wrong_option_of_a_run_is_refused() -> None:
     with pytest.raises(UsageError, match="an option of splitbrain is wrong"):
         run_options({"rate": "fast"}, 1)

@@ -1,4 +1,4 @@
-"""The baseline file: what an entry covers and for how long, and that each mistake in it is told with its line."""
+"""The baseline file: what an entry covers and for how long, and that each mistake in it is refused with its line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splitbrain.results.baseline import Baseline, entry_text
+from splitbrain.results.baseline import Baseline, Known, entry_text
 from splitbrain.results.errors import UsageError
 from splitbrain.results.signatures import Signature
 
@@ -59,6 +59,20 @@ def test_two_entries_cover_a_run_that_shows_both(tmp_path: Path) -> None:
     assert _load(tmp_path, two).look_up([LOST, Signature.parse("crashes/node-crash/-/kill")], TODAY).known
 
 
+def test_neither_the_list_of_another_entry_nor_one_that_has_expired_covers_anything() -> None:
+    later, crash, other = date(2026, 5, 2), "crashes/node-crash", "votes/voted-twice"
+    baseline = Baseline(
+        [
+            Known(signature=str(LOST), issue="#1", owner="ann", expires=later),
+            Known(signature=crash, issue="#2", owner="ann", expires=TODAY, beside=(other,)),
+        ]
+    )
+    shown = [LOST, Signature.parse(f"{crash}/-/kill"), Signature.parse(f"{other}/leader/kill")]
+    assert baseline.look_up(shown, TODAY).uncovered == (shown[2],)
+    assert baseline.look_up(shown[1:], TODAY).known
+    assert baseline.look_up(shown, later).uncovered == (shown[1], shown[2])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -74,12 +88,12 @@ def test_two_entries_cover_a_run_that_shows_both(tmp_path: Path) -> None:
         ("[[known]]", "[known]", "line 3: Expected `array`, got `object`"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_what_to_do(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_a_mistake_is_refused_with_its_line_and_what_to_do(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in ENTRY
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as refused:
         _load(tmp_path, ENTRY.replace(old, new))
-    assert says in str(told.value)
-    assert "known.toml" in str(told.value)
+    assert says in str(refused.value)
+    assert "known.toml" in str(refused.value)
 
 
 def test_a_signature_twice_a_folder_and_no_file_are_refused(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         outcome: as of a run.
         kind: what was found, in words for people and for counting: the checkers of its signatures with their anomalies,
             or the error of the harness; "" if nothing was.
-        signatures: by what its violations are known again, the leading one first; that of the error otherwise.
+        signatures: of its violations, the leading one first; that of the error otherwise.
         sentences: what is worth saying of it.
         harness_error: what went wrong in the harness, None if nothing did.
         reason: why it is inconclusive: the code of the root cause; "" if it is not.
@@ -112,7 +112,7 @@ def carry_out(options: RunOptions) -> Trial:
 
 
 def signatures_in(verdicts: Sequence[Verdict], history: pa.Table) -> tuple[Signature, ...]:
-    """By what the violations of a run are known again, the leading one first."""
+    """The signatures of the violations of a run, the leading one first."""
     guilty = [plain_verdict(verdict) for verdict in verdicts if verdict.valid == "false"]
     return signatures_of(guilty, setting_of(history)) if guilty else ()
 

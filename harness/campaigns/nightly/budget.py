@@ -1,16 +1,18 @@
 """Which cell is run next: every cell gets its share of the time.
 
-Cells that got no run in the night before come first, then those that got none yet in this one. After that the cell is
-next that has had the least time for its weight (as in weighted fair queueing): cells whose runs are long have fewer.
+Cells that got no run in the latest night that had them come first, then those that got none yet in this one. After that
+the cell is next that has had the least time for its weight (as in weighted fair queueing): cells whose runs are long
+have fewer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
 from splitbrain.harness.campaigns.nightly.cells import Cell
+from splitbrain.results.nights import Night
 
 
 class Share(msgspec.Struct):
@@ -45,7 +47,7 @@ class Shares:
         Args:
             cells: in their order.
             weight: of a cell.
-            neglected: names of cells that got no run in the night before: they come first.
+            neglected: names of cells that got no run in the latest night that had them: they come first.
         """
         ordered = sorted(cells, key=lambda cell: cell.name not in neglected)  # stable
         self._shares = {cell.name: Share(cell, weight(cell), place, iter(())) for place, cell in enumerate(ordered)}
@@ -84,6 +86,20 @@ class Shares:
     def spent_s(self, cell: Cell) -> float:
         """Seconds of the runs of a cell."""
         return self._shares[cell.name].spent_s
+
+
+def neglected(before: Sequence[Night]) -> tuple[str, ...]:
+    """The names of cells that got no run in the latest night that had them.
+
+    Args:
+        before: earlier nights, the oldest first; they may be of several matrices.
+    """
+    found: dict[str, None] = {}
+    for night in before:
+        for cell in night.cells:
+            found.pop(cell.name, None)
+        found |= dict.fromkeys(night.not_reached.cells)
+    return tuple(found)
 
 
 def _had(share: Share) -> tuple[bool, float, int]:

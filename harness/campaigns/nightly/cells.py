@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns import compose
+from splitbrain.harness.campaigns.compose import RunOptions
 from splitbrain.results.errors import HarnessError, UsageError
 
 NO_BUG: Final = "none"
@@ -49,16 +50,8 @@ class Cell(msgspec.Struct, frozen=True, order=True):
         return self.backend == "sim"
 
 
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "nodes": "5",
-    "concurrency": "2n",
-    "rate": 100.0,
-    "time_limit": 30.0,
-    "interval": None,
-    "op_timeout": 2.0,
-    "recovery": 20.0,
-}
-"""Those of `splitbrain run`."""
+DEFAULTS: Final[Mapping[str, Any]] = {**compose.DEFAULTS, "nodes": None, "time_limit": 30.0}
+"""Those of `splitbrain run`; without a number of nodes, nodes are those of `hosts`, or five."""
 
 
 def options_of_cell(cell: Cell, options: Mapping[str, Any], seed: int) -> RunOptions:
@@ -87,7 +80,7 @@ def impossible(options: RunOptions) -> str | None:
     What this machine lacks is no such reason: a run of the cell says so, as an error.
     """
     try:
-        compose(options)
+        compose.compose(options)
     except UsageError as error:
         return str(error)
     except HarnessError:

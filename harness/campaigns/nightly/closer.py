@@ -14,7 +14,7 @@ from splitbrain.harness.campaigns import shrinking
 from splitbrain.harness.campaigns.compose import backend_of, compose
 from splitbrain.harness.campaigns.display import Silent
 from splitbrain.harness.campaigns.nightly import classify
-from splitbrain.harness.campaigns.nightly.tasks import Task, collect
+from splitbrain.harness.campaigns.nightly.tasks import TICK_S, Task, collect
 from splitbrain.harness.campaigns.record import run_and_judge
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.harness.running.plan import figures
@@ -32,8 +32,6 @@ SHRINK_S: Final = 120.0
 
 REAL_SHARE: Final = 0.5
 """The share of the time that replays on real nodes may take: each is as long as its run, and shrinking needs some."""
-
-_TICK_S: Final = 0.2
 
 Lanes = Mapping[bool, Workers[Task, Ran]]
 
@@ -107,7 +105,7 @@ def look(night: UnderWay, lanes: Lanes, wanted: Wanted) -> None:
 
     Args:
         night: as far as it has come.
-        lanes: who simulates (True), and who runs on real nodes (False); nobody has a task.
+        lanes: the workers that simulate (True), and those that run on real nodes (False); none of them has a task.
         wanted: what is to be done.
     """
     firsts = classify.first_of_each(night.runs)
@@ -144,9 +142,9 @@ def _replay(night: UnderWay, lanes: Lanes, runs: Sequence[Ran], replays: int, sh
         waiting = rest
         if not any(lane.tasks for lane in lanes.values()):
             return
-        for again in collect(lanes, _TICK_S):
+        for again in collect(lanes, TICK_S):
             first = due[again.cell, again.seed]
-            night.stamp(Replayed(cell=first.cell, seed=first.seed, seen=_seen(first, again)))
+            night.stamp(Replayed(cell=first.cell, seed=first.seed, seen=_seen(first, again), run=again.run))
         night.line("replaying")
 
 

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.nightly import journal
 from splitbrain.results import pruning
 from splitbrain.results.errors import SplitbrainError
-from splitbrain.results.nights import Ran, folders
+from splitbrain.results.nights import Ran, Replayed, folders
+from splitbrain.results.references import kept, references
 from splitbrain.results.store import Store
 
 
 def bound(store: Path, most_bytes: int) -> int:
     """Remove runs of nights, never a violation, until the store is small enough; the bytes that it has then.
 
-    Runs that no night began are left alone, and so is what cannot be removed.
+    Runs stay that no night began, to which something refers, or that cannot be removed.
     """
     size = pruning.size_bytes(store)
     if size <= most_bytes:
         return size
-    ours = _runs_of_nights(store)
-    for run in pruning.candidates(Store(store)):
+    ours, where = _runs_of_nights(store), Store(store)
+    going = [
+        run
+        for run in pruning.candidates(where)
+        if str(Path(run.path).resolve()) in ours and run.outcome not in (None, *pruning.KEPT_BY_DEFAULT)
+    ]
+    stay = kept([run.path for run in going], references(where.root, [run.path for run in where.runs()]))
+    for run in going:
         if size <= most_bytes:
             break
-        if str(Path(run.path).resolve()) not in ours or run.outcome in (None, *pruning.KEPT_BY_DEFAULT):
+        if run.path in stay:
             continue
         try:
             pruning.remove(run)
@@ -42,6 +48,6 @@ def _runs_of_nights(store: Path) -> set[str]:
         except (OSError, SplitbrainError):
             continue
         for entry in entries:
-            if isinstance(entry, Ran) and entry.run is not None and entry.outcome != Outcome.VIOLATION.value:
+            if isinstance(entry, Ran | Replayed) and entry.run is not None:
                 found.add(str(Path(entry.run).resolve()))
     return found

@@ -1,7 +1,7 @@
 """The journal of a night: a line for each thing that was done, on the disk before the next is begun.
 
-So a night that was killed is resumed without repeating a run: what is in the journal is done. A line that was cut off
-is none. One process at a time writes a journal; others are refused.
+So a night that was killed is resumed without repeating a run: what is in the journal is done. A last line that was
+cut off is dropped. One process at a time writes a journal; others are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ def read(path: Path) -> list[Entry]:
     Raises:
         HistoryFormatError: a line is damaged.
     """
-    *lines, _ = path.read_bytes().split(b"\n")  # what has no end was cut off: its writer was killed
+    return _parsed(path, path.read_bytes())
+
+
+def _parsed(path: Path, content: bytes) -> list[Entry]:
+    *lines, _ = content.split(b"\n")  # a last line without an end was cut off: its writer was killed
     found: list[Entry] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -56,11 +60,11 @@ class Journal:
             os.close(self._file)
             raise UsageError(f"the night {path.parent.name} is under way in another process: wait for it.") from None
         try:
-            self.entries: list[Entry] = read(path)
+            content = path.read_bytes()
+            self.entries: list[Entry] = _parsed(path, content)
         except BaseException:
             os.close(self._file)
             raise
-        content = path.read_bytes()
         os.ftruncate(self._file, content.rfind(b"\n") + 1)
 
     def __enter__(self) -> Journal:

@@ -1,4 +1,4 @@
-"""The procedure of a night: run the cells, look closer at what failed, and say what it came to."""
+"""The procedure of a night: run the cells, look closer at what failed, and conclude."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from splitbrain.harness.campaigns.hunting.reach import within_reach
 from splitbrain.harness.campaigns.hunting.search import TRIAL_LIMIT_S
 from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.nightly import classify, closer, disk, output
-from splitbrain.harness.campaigns.nightly.budget import Shares
+from splitbrain.harness.campaigns.nightly.budget import Shares, neglected
 from splitbrain.harness.campaigns.nightly.cells import Cell, fresh_seeds, impossible
 from splitbrain.harness.campaigns.nightly.journal import FILE as JOURNAL
 from splitbrain.harness.campaigns.nightly.journal import Journal
+from splitbrain.harness.campaigns.nightly.journal import read as read_journal
 from splitbrain.harness.campaigns.nightly.matrix import Matrix
-from splitbrain.harness.campaigns.nightly.tasks import Task, carry_out_really, collect, simulate
+from splitbrain.harness.campaigns.nightly.tasks import TICK_S, Task, carry_out_really, collect, simulate
 from splitbrain.harness.campaigns.warm import warm_up
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.harness.contract.listed import names
@@ -38,8 +39,6 @@ from splitbrain.results.errors import SplitbrainError, UsageError
 from splitbrain.results.nights import Began, CellOfNight, EndedBy, Impossible, Night, NotReached, Ran, Why
 from splitbrain.results.origin import git_revision, versions
 from splitbrain.results.quantities import counted
-
-TICK_S: Final = 0.2
 
 CLOSER: Final = 0.2
 """The share of the budget that is kept for what failed: for replays and shrinking."""
@@ -58,7 +57,7 @@ FAILED_MAX: Final = 10
 """The largest number of seeds of a cell that are run first because they failed before."""
 
 NIGHTS_MAX: Final = 60
-"""The largest number of earlier nights that are looked at."""
+"""The largest number of nights of a store that are looked at: to resume one, and to compare with."""
 
 Show = Callable[[str], None]
 
@@ -111,10 +110,15 @@ def run_night(plan: NightPlan, interrupts: Interrupts | None = None, show: Show 
         return _Night(plan, folder, journal, before, interrupts or Interrupts(), show).run(), folder
 
 
+def _latest(store: Path) -> list[Path]:
+    """The folders of the nights that are looked at, the oldest first."""
+    return nights.folders(store)[-NIGHTS_MAX:]
+
+
 def _before(store: Path) -> list[Night]:
     """Earlier nights that came to their end, the oldest first; one that cannot be read counts for nothing."""
     found: list[Night] = []
-    for folder in nights.folders(store)[-NIGHTS_MAX:]:
+    for folder in _latest(store):
         with contextlib.suppress(SplitbrainError):
             night = nights.read(folder)
             if night is not None:
@@ -126,7 +130,7 @@ def _folder(plan: NightPlan, before: Sequence[Night]) -> Path:
     """The folder of the night that is resumed, or of a new one."""
     ended = {night.name for night in before if night.ended_by != "interrupt"}
     if plan.resume:
-        for folder in reversed(nights.folders(plan.store)):
+        for folder in reversed(_latest(plan.store)):
             if folder.name not in ended and _is_of(folder, plan.matrix):
                 return folder
     now = datetime.now(UTC)
@@ -135,10 +139,8 @@ def _folder(plan: NightPlan, before: Sequence[Night]) -> Path:
 
 def _is_of(folder: Path, matrix: Matrix) -> bool:
     """Whether a night was begun with this matrix."""
-    from splitbrain.harness.campaigns.nightly.journal import read
-
     try:
-        entries = read(folder / JOURNAL)
+        entries = read_journal(folder / JOURNAL)
     except (OSError, SplitbrainError):
         return False
     return bool(entries) and isinstance(entries[0], Began) and entries[0].matrix == matrix.digest
@@ -180,13 +182,12 @@ class _Night:
         found = self.journal.of(Began)
         if found:
             return found[0]
-        latest = self.before[-1:] or None
         drawn = secrets.randbelow(2**31) if self.plan.seed is None else self.plan.seed
         began = Began(
             matrix=self.plan.matrix.digest,
             seed=drawn,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            neglected=latest[0].not_reached.cells if latest else (),
+            neglected=neglected(self.before),
             failed=self._failed_before(),
         )
         self.journal.append(began)
@@ -325,7 +326,7 @@ class _Night:
             self.show(self._line("running"))
 
     def _give(self, workers: Workers[Task, Ran], simulated: bool) -> bool:
-        """Give tasks to those who are free; whether there is anything left to do."""
+        """Give each free worker a task; whether there is anything left to do."""
         while workers.free:
             if self._is_full and not simulated:
                 return bool(workers.tasks)
@@ -382,14 +383,14 @@ class _Night:
 
     def _line(self, what: str) -> str:
         outcomes = sum(self._outcomes.values(), Counter[str]())
-        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
         tried = len(self._outcomes)
         return (
             f"night {self.folder.name}  {what}  {self.elapsed_s:.0f} of {self.plan.budget_s:.0f} s  "
-            f"{counted(len(self.runs), 'run')} in {tried} of {counted(len(self.cells), 'cell')}  {told}"
+            f"{counted(len(self.runs), 'run')} in {tried} of {counted(len(self.cells), 'cell')}  {counts}"
         ).rstrip()
 
-    # --- what it came to ----------------------------------------------------------------------------------------
+    # --- the conclusion -------------------------------------------------------------------------------------------
 
     def _concluded(self, ended_by: EndedBy) -> Night:
         runs = self.runs

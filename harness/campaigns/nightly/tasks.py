@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,7 +22,10 @@ from splitbrain.results.errors import BackendError, SplitbrainError, SystemUnder
 from splitbrain.results.nights import ErrorKind, Ran, Why
 from splitbrain.results.signatures import Signature
 
-SENTENCES_MAX = 5
+SENTENCES_MAX: Final = 5
+
+TICK_S: Final = 0.2
+"""How long a night waits for a run to end before it looks whether there is something else to do."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,4 +138,4 @@ def collect(lanes: Mapping[bool, Workers[Task, Ran]], timeout_s: float) -> Itera
             if report.answer is not None:
                 yield report.answer
             else:
-                yield broken(report.task, f"seed {report.task.options.seed}: {report.problem}", "harness")
+                yield broken(report.task, f"seed {report.task.options.seed}: {report.problem}", "harness", report.cpu_s)

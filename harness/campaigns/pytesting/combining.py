@@ -164,7 +164,7 @@ def run_options(options: Mapping[str, Any], seed: int) -> RunOptions:
     Raises:
         UsageError: one is wrong.
     """
-    usual = {"workload": "register", "nemesis": "partition,kill", "system": "metadata", "backend": "sim", "bug": ""}
+    usual = {"workload": "register", "nemesis": "partition,kill", "backend": "sim"}
     try:
         return RunOptions.of(**{**DEFAULTS, **usual, **options, "seed": seed})
     except (TypeError, msgspec.ValidationError) as error:

@@ -1,4 +1,4 @@
-"""What the fixture `splitbrain` is: it runs a test by the procedure of `splitbrain run`, and says what came of it."""
+"""The object behind the fixture `splitbrain`: it runs a test as `splitbrain run` does, and fails or skips."""
 
 from __future__ import annotations
 
@@ -50,25 +50,33 @@ class Splitbrain:
         self.options = dict(chosen.options)
         self.seed = chosen.seed
         self.store = root / (given.splitbrain_store or STORE)
+        self._backend: str | None = given.splitbrain_backend
         self._chosen, self._item, self._began_s = chosen, item, began_s
 
     def run(
-        self, test: Test | None = None, backend: Backend | None = None, *, check: bool = True, **options: Any
+        self, test: Test | None = None, backend: Backend | str | None = None, *, check: bool = True, **options: Any
     ) -> Conclusion:
         """Run a test and judge it; the run is stored. A violation fails the test of pytest.
 
         Args:
             test: a test; None for one of the options. A test has a seed of its own, which is kept.
-            backend: where its nodes live; a simulation if left out.
+            backend: where its nodes live; a name as of `splitbrain run` for a test of the options, which
+                `--splitbrain-backend` overrides; for another test a simulation if left out.
             check: whether a violation fails the test, and an inconclusive run skips it (or fails it, by the marker).
             options: as of `splitbrain run`, besides those of the marker.
 
         Raises:
-            UsageError: an option is wrong, or there are options beside a test.
+            UsageError: an option is wrong, or there are options or the name of a backend beside a test.
             HarnessError: the harness failed.
         """
         if test is not None and options:
             raise UsageError(f"{', '.join(options)}: a test has its options already: leave them out.")
+        if isinstance(backend, str):
+            if test is not None:
+                raise UsageError(f"backend={backend!r}: a test needs a backend itself, such as LocalBackend().")
+            options["backend"], backend = backend, None
+        if self._backend is not None and "backend" in options:
+            options["backend"] = self._backend
         budget_s = self._chosen.budget_s
         if budget_s is not None and time.monotonic() - self._began_s >= budget_s:
             pytest.skip(f"the budget of {budget_s:g} s is spent")
@@ -111,7 +119,7 @@ class Splitbrain:
     def _check(self, conclusion: Conclusion, again: str) -> None:
         """Fail or skip the test as the outcome says."""
         if conclusion.outcome is Outcome.VIOLATION:
-            pytest.fail(told(conclusion, again), pytrace=False)
+            pytest.fail(violation_text(conclusion, again), pytrace=False)
         if conclusion.outcome is Outcome.HARNESS_ERROR:
             raise HarnessError(f"{conclusion.harness_error} (report {conclusion.report}; again: {again})")
         if conclusion.outcome is Outcome.INCONCLUSIVE:
@@ -129,7 +137,7 @@ def replay_command(conclusion: Conclusion) -> str:
     return shlex.join(["splitbrain", "replay", str(conclusion.run.path)])
 
 
-def told(conclusion: Conclusion, again: str) -> str:
+def violation_text(conclusion: Conclusion, again: str) -> str:
     """A violation for the output of a test: sentences, the witness, the signature, and how to repeat it."""
     judgement = conclusion.run.read_verdicts()
     lines = [*sentences(conclusion.verdicts, conclusion.harness_error)]

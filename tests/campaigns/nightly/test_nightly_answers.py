@@ -92,8 +92,8 @@ def test_a_violation_is_new_known_or_flaky_and_the_rate_is_that_of_its_replays()
     replayed = [Replayed(cell=CELL, seed=2, seen=seen) for seen in (True, False, False)]
     replayed += [Replayed(cell=other.cell, seed=3, seen=True)]
     night = _night(runs, [ENTRY], replayed)
-    told = {(each.cell, each.seed): (each.classification, each.seen, each.replays) for each in night.violations}
-    assert told == {
+    found = {(each.cell, each.seed): (each.classification, each.seen, each.replays) for each in night.violations}
+    assert found == {
         (CELL, 1): ("known", 0, 0),
         (CELL, 2): ("flaky", 1, 3),
         (CELL, 4): ("flaky", 1, 3),
@@ -217,7 +217,7 @@ def test_summary_and_page_say_the_same_and_nothing_of_a_run_is_markup(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["junit.xml", "night.html", "night.json", "summary.md"]
 
 
-def test_a_night_of_a_newer_version_counts_for_nothing_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+def test_a_night_of_a_newer_version_counts_for_nothing_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     assert nights.read(tmp_path) is None
     (tmp_path / nights.FILE).write_text('{"format": 99}')
     assert nights.read(tmp_path) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 
 from splitbrain.harness.campaigns.nightly import closer
 from splitbrain.harness.campaigns.nightly.cells import Cell, options_of_cell
-from splitbrain.harness.campaigns.nightly.tasks import Task
+from splitbrain.harness.campaigns.nightly.tasks import Task, collect
 from splitbrain.harness.campaigns.workers import Report
 from splitbrain.results.baseline import Baseline, Known
 from splitbrain.results.nights import Entry, Kept, Ran, Replayed, Shrunk
@@ -101,8 +102,8 @@ def test_what_is_not_known_comes_first_and_each_is_replayed_as_often_as_asked(mo
     )
     night = Fake([known, other, new], left_s=1000.0)
     _look(night, monkeypatch)
-    told = [(type(entry).__name__, entry.seed) for entry in night.done if not isinstance(entry, Shrunk)]
-    assert told == [("Replayed", 3), ("Replayed", 3), ("Kept", 2), ("Replayed", 2), ("Replayed", 2)]
+    found = [(type(entry).__name__, entry.seed) for entry in night.done if not isinstance(entry, Shrunk)]
+    assert found == [("Replayed", 3), ("Replayed", 3), ("Kept", 2), ("Replayed", 2), ("Replayed", 2)]
     assert [entry.seen for entry in night.entries(Replayed)] == [False, False, True, True]
 
 
@@ -111,6 +112,20 @@ def test_replays_on_real_nodes_leave_half_of_the_time(monkeypatch: pytest.Monkey
     _look(night, monkeypatch, replays=100)
     assert len(night.entries(Replayed)) == 6
     assert night.left_s == 40.0
+    assert {each.run for each in night.entries(Replayed)} == {"store/run=3"}
+
+
+def test_a_run_without_an_answer_is_an_error_that_took_its_time() -> None:
+    task = Fake([], 1.0).repeated(_ran(3, "a/b/-/-", "sim"))
+
+    class Killed(Lane):
+        def wait(self, timeout_s: float) -> list[Report[Task, Ran]]:
+            return [Report(self.tasks.pop(0), None, "it was killed.", 7.5)]
+
+    lane = Killed(Fake([], 1.0), 0.0)
+    lane.give(task)
+    [found] = collect(cast("closer.Lanes", {True: lane}), 0.0)
+    assert (found.outcome, found.error, found.seconds) == ("harness error", "seed 3: it was killed.", 7.5)
 
 
 def test_what_is_done_is_not_done_again_after_a_resume_and_a_full_store_takes_nothing(
@@ -129,3 +144,30 @@ def test_what_is_done_is_not_done_again_after_a_resume_and_a_full_store_takes_no
     assert kept.run is None
     assert "the store is as large as it may be" in kept.problem
     assert full.entries(Shrunk) == []
+
+
+def test_a_simulation_that_gives_another_history_is_reported_and_not_shrunk_and_only_so_many_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Roomy(Fake):
+        def is_full(self) -> bool:
+            return False
+
+    def again(*_: Any) -> Any:
+        return SimpleNamespace(run=SimpleNamespace(path="p", history=lambda: None), report="r")
+
+    def history_hash(_: Any) -> str:
+        return "another"
+
+    monkeypatch.setattr(closer, "KEPT_MAX", 2)
+    monkeypatch.setattr(closer, "run_and_judge", again)
+    monkeypatch.setattr(closer.arrow, "history_hash", history_hash)
+    runs = [_ran(seed, f"a/{name}/-/-", "sim") for seed, name in enumerate("bcd")]
+    runs[1] = msgspec.structs.replace(runs[1], history_hash="another")
+    night = Roomy(runs, left_s=100.0)
+    _look(night, monkeypatch, replays=0)
+    kept = night.entries(Kept)
+    assert [(each.seed, each.run) for each in kept] == [(0, "p"), (1, "p")]
+    assert "not deterministic" in kept[0].problem
+    assert kept[1].problem is None
+    assert [each.seed for each in night.entries(Shrunk)] == [1]

@@ -1,4 +1,4 @@
-"""The matrix file: which cells it makes, and that each mistake in it is told with its line."""
+"""The matrix file: which cells it makes, and that each mistake in it is refused with its line."""
 
 from __future__ import annotations
 
@@ -115,14 +115,14 @@ def test_a_version_is_a_set_of_options_and_weights_multiply(tmp_path: Path) -> N
         ('backend = "local"\nnemesis = ["kill"]', 'workload = ["register", "set"]', "every combination is left out"),
     ],
 )
-def test_a_mistake_in_the_matrix_is_told_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_a_mistake_in_the_matrix_is_refused_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in TEXT
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as refused:
         _load(tmp_path, TEXT.replace(old, new, 1))
-    assert says in str(told.value)
+    assert says in str(refused.value)
 
 
-def test_what_cannot_be_run_is_told_and_what_this_machine_lacks_is_not_such(tmp_path: Path) -> None:
+def test_what_cannot_be_run_is_named_and_what_this_machine_lacks_is_not_such(tmp_path: Path) -> None:
     matrix = _load(tmp_path)
     assert "M99" in str(impossible(matrix.options(Cell("set", "kill", bug="M99"), 0)))
     assert impossible(matrix.options(Cell("set", "kill"), 0)) is None
