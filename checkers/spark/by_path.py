@@ -368,7 +368,7 @@ class _Run(Job):
 
 
 class _OpenedBeside(OpenedRun):
-    """A run of which is also told what is known of it while it is open."""
+    """A run whose basis and figures are answered beside its verdicts, since its files are open."""
 
     def __init__(
         self,

@@ -233,6 +233,18 @@ def test_what_something_refers_to_stays_as_long_as_that_does(tmp_path: Path) -> 
     assert kept(paths, found) == {str(noted.path): str(tmp_path / "baselines.txt")}, "who goes refers to nothing"
 
 
+def test_a_run_that_was_pulled_under_the_name_of_a_pushed_store_is_referred_to_by_either_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    pulled, replay = (stored(store, "t", seed, set_history(5), SET) for seed in (1, 2))
+    digits = "_0123456789ab"
+    replay.amend_test(derived_from=f"run {pulled.name}{digits}")
+    assert kept([str(pulled.path)], references(tmp_path, [pulled.path, replay.path])) == {
+        str(pulled.path): str(replay.path)
+    }
+    longer = pulled.path.rename(pulled.path.with_name(f"{pulled.path.name}{digits}"))
+    assert kept([str(longer)], references(tmp_path, [longer, replay.path])) == {str(longer): str(replay.path)}
+
+
 def test_prune_says_what_stays_and_why(tmp_path: Path) -> None:
     one, two = laid(tmp_path, 1), laid(tmp_path, 2)
     (tmp_path / "baselines.txt").write_text(one.name)
