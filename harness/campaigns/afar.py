@@ -120,7 +120,7 @@ def judge_there(
 def _published(copies: Copies, run: RemoteRun, found: Judged, paged: Paged, *, again: bool) -> None:
     """Put a verdict beside its run, and the figures where no page is to come with which they are.
 
-    The verdict is last: whoever sees it sees the figures that were made from it.
+    The verdict is written last: a reader that finds it finds the figures that belong to it.
     """
     if has_page(found.outcome.value, paged):
         copies.publish(run, (VERDICT,))

@@ -193,7 +193,7 @@ def is_page(name: str) -> bool:
 
 
 def is_transient(name: str) -> bool:
-    """Whether a file of a run's folder belongs to the machine that has the folder, and to nobody else."""
+    """Whether a file of a run's folder is of use only on its own machine: a lock, or a file being written."""
     return name == "controller.lock" or any(part.startswith(".") for part in name.split("/"))
 
 

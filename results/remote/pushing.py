@@ -70,7 +70,7 @@ class _Files(msgspec.Struct, frozen=True):
 def push(run: RunDir, store: RemoteStore) -> Pushed:
     """Bring a finished run into a store. One that is there whole is left alone.
 
-    A verdict that is there is never replaced: the one that judges there has the say.
+    A verdict that is in the store already stays: a push never replaces one.
 
     Args:
         run: its folder; it must be finished (`splitbrain.checkers.stored.finish`).
