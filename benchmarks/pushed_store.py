@@ -7,8 +7,8 @@ The store has runs of the nightly matrix of `analyze_scale.py`, copies of `--dif
 they are pushed to a service of the benchmark's own on loopback (moto, which is written in Python, answers one request
 at a time, and shares the processors: what it uses is not counted, but waited for).
 
-Each pass is one command, in a process of its own: CPU seconds are those of it and of its children. A local analysis
-writes the pages of all runs, and one of a pushed store those of runs that did not pass: so the pages are counted too.
+Each pass is one command, in a process of its own: CPU seconds are those of it and of its children. Analyses
+write the pages of runs that did not pass, here and there; pages are counted, and their cost is in that of the analysis.
 """
 
 from __future__ import annotations

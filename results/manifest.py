@@ -1,4 +1,4 @@
-"""The table of a store: a row for each run, in one Parquet file that other tools read (docs/formats.md).
+"""The table of a store: a row for each run, in one Parquet file that other tools read (docs/schema.md).
 
 It follows from the runs, and is written anew as a whole: a reader has the one of before or the one of now.
 """
@@ -43,7 +43,7 @@ _TYPES: Final[dict[str, Any]] = {
 }
 
 SCHEMA: Final = pa.schema(_TYPES)
-"""The columns; all that a run does not have is null. They are described in docs/formats.md."""
+"""The columns; all that a run does not have is null. They are described in docs/schema.md."""
 
 FORMAT: Final = b"1"
 

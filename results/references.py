@@ -19,9 +19,10 @@ from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.values import NOT_JSON
 
-_NAME: Final = rb"\d{8}T\d{6}\.\d{3}Z-\d+(?:-\d+)?"
+_NAME: Final = rb"(\d{8}T\d{6}\.\d{3}Z-\d+(?:-\d+)?)(_[0-9a-f]{12})?"
+"""The name that a run was recorded with, and the digits that a pushed store adds to it."""
 _NAMED: Final = re.compile(rb"(?<![\w.])" + _NAME + rb"(?![\w])")
-_LINK: Final = re.compile(rb'"\.\./run=(' + _NAME + rb")/")
+_LINK: Final = re.compile(rb'"\.\./run=' + _NAME + rb"/")
 _TEXTS: Final = frozenset({".html", ".json", ".jsonl", ".md", ".txt", ".csv"})
 _TEXT_MAX: Final = 64 << 20
 
@@ -54,11 +55,18 @@ def _of_run(run: Path) -> set[str]:
         derived = msgspec.json.decode(_content(run / "test.json"), type=_Document).derived_from
     except NOT_JSON:
         derived = ""
-    return _names(_NAMED, derived.encode()) | _names(_LINK, _content(run / "report.html"))
+    return names_in(derived) | _names(_LINK, _content(run / "report.html"))
+
+
+def names_in(text: str) -> set[str]:
+    """The names of runs that stand in a text. One with the digits of a pushed store stands for the recorded one too:
+    `splitbrain pull` brings the run under either name."""
+    return _names(_NAMED, text.encode())
 
 
 def _names(pattern: re.Pattern[bytes], text: bytes) -> set[str]:
-    return {name.decode() for name in pattern.findall(text)}
+    found = [(recorded.decode(), digits.decode()) for recorded, digits in pattern.findall(text)]
+    return {recorded for recorded, _ in found} | {f"{recorded}{digits}" for recorded, digits in found}
 
 
 def _content(path: Path) -> bytes:

@@ -3,17 +3,19 @@
 One function does that with one run (`judge_there`): in this process for run after run, or in the workers of Spark,
 which get the names of runs and bring their own copies. What a run was judged to be comes back, and nothing else of it.
 
-A passing run gets no page: `splitbrain report` makes it when somebody wants it. The pages of the others are made here
-at the end, since they tell what other runs of the test showed.
+Runs that pass get their figures and no page, unless pages of all runs are asked for: `splitbrain report` makes a page
+when somebody wants it. Pages are made on this machine after the last verdict, since they show what other runs of the
+test came to.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -22,13 +24,17 @@ from splitbrain.checkers import stored
 from splitbrain.checkers.isolation.judging import Judge, called, judge, lasting
 from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.jobs import LackingPackagesError
 from splitbrain.checkers.stored import Unjudged, or_unjudged
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.many import (
     Judged,
+    Paged,
     Warn,
     alone_with,
     damaged,
+    has_page,
+    in_batches,
     judge_in_batches,
     judge_one,
     judged_before,
@@ -41,6 +47,7 @@ from splitbrain.results.errors import (
     RunNotFoundError,
     SplitbrainError,
 )
+from splitbrain.results.figures import FIGURES
 from splitbrain.results.madefrom import MadeFrom
 from splitbrain.results.remote.copies import VERDICT, Copies, copies_of
 from splitbrain.results.remote.pages import fetch_for_page
@@ -54,6 +61,14 @@ _AHEAD: Final = 8
 """How many runs are copied before they are judged."""
 
 
+OnJudgedThere: TypeAlias = Callable[[RemoteRun, Judged], None]
+"""Takes each run with what it was judged to be."""
+
+
+def nothing_more(_: RemoteRun, __: Judged) -> None:
+    """Do nothing with a judged run but to store its verdict."""
+
+
 def _silent(_: str) -> None:
     """Say nothing: what is wrong with a run is in the answer."""
 
@@ -65,6 +80,7 @@ def judge_there(
     limits: Limits,
     engine_name: str,
     *,
+    paged: Paged,
     sizes: Sizes | None = None,
     fetch: Callable[[], RunDir] | None = None,
 ) -> Judged | None:
@@ -76,6 +92,7 @@ def judge_there(
         by: the process that judges.
         limits: of reading it and of each of its checkers.
         engine_name: who judges, as the verdict says.
+        paged: which runs get pages; these are not written here. Pages of a verdict that is made again go.
         sizes: up to which it is judged in one piece; None: in any case.
         fetch: what gives the copy, if somebody has begun to make it.
 
@@ -89,14 +106,34 @@ def judge_there(
         copy = copies.fetch(run) if fetch is None else fetch()
         if sizes is not None and _is_large(copy, sizes):
             return None
-        found = judge_one(by, copy, _silent, limits, engine_name)
+        again = (copy.path / VERDICT).exists()
+        found = judge_one(by, copy, _silent, limits, engine_name, paged=paged)
         if not found.damaged:
-            copies.publish(run, (VERDICT,))
+            _published(copies, run, found, paged, again=again)
     except RemoteConnectionError:
         raise
     except SplitbrainError as error:
         found = damaged(copies.of(run), Unjudged(str(error)))
-    return msgspec.structs.replace(found, said=copies.said(found.said))
+    return _with_addresses(copies, found)
+
+
+def _published(copies: Copies, run: RemoteRun, found: Judged, paged: Paged, *, again: bool) -> None:
+    """Put a verdict beside its run, and the figures where no page is to come with which they are.
+
+    The verdict is written last: a reader that finds it finds the figures that belong to it.
+    """
+    if has_page(found.outcome.value, paged):
+        copies.publish(run, (VERDICT,))
+        return
+    if again:
+        copies.remove_pages(run)
+    copies.publish(run, (FIGURES, VERDICT))
+
+
+def _with_addresses(copies: Copies, found: Judged) -> Judged:
+    """What is remembered of a run, with addresses where it names copies."""
+    problem = None if found.problem is None else copies.said(found.problem)
+    return msgspec.structs.replace(found, said=copies.said(found.said), problem=problem)
 
 
 def _is_large(copy: RunDir, sizes: Sizes) -> bool:
@@ -129,8 +166,7 @@ def unchanged_there(
     limits: Limits,
     show: Callable[[], None],
     left_out: Warn,
-    *,
-    keep: bool = False,
+    on_judged: OnJudgedThere = nothing_more,
 ) -> tuple[list[RemoteRun], dict[RemoteRun, Judged]]:
     """The runs that are still there, and what those of them were judged to be of which nothing has changed.
 
@@ -142,22 +178,17 @@ def unchanged_there(
         limits: of each checker.
         show: called after each.
         left_out: called with a line on a run that was removed.
-        keep: whether the copies of verdicts are still wanted.
+        on_judged: called with each run of which nothing has changed, one at a time, while there is a copy of its
+            verdict.
 
     Raises:
         RemoteConnectionError: the service does not answer.
     """
+    one_at_a_time = threading.Lock()
 
-    def one(run: RemoteRun) -> Judged | None:
+    def known_of(run: RemoteRun) -> tuple[bool, Judged | None]:
         try:
-            return _unchanged(copies, run, limits)
-        finally:
-            _dropped(copies, run, keep)
-            show()
-
-    def there(run: RemoteRun) -> tuple[bool, Judged | None]:
-        try:
-            return True, one(run)
+            return True, _unchanged(copies, run, limits)
         except RemoteConnectionError:
             raise
         except RunNotFoundError as error:
@@ -165,6 +196,17 @@ def unchanged_there(
             return False, None
         except Exception:  # the one that judges it says what is wrong
             return True, None
+
+    def there(run: RemoteRun) -> tuple[bool, Judged | None]:
+        try:
+            found = known_of(run)
+            if found[1] is not None:
+                with one_at_a_time:
+                    on_judged(run, found[1])
+            return found
+        finally:
+            copies.drop(run)
+            show()
 
     found = dict(zip(runs, of_all(there, runs), strict=True))
     still = [run for run, (is_there, _) in found.items() if is_there]
@@ -192,8 +234,9 @@ def judge_there_one_by_one(
     show: Callable[[int], None],
     warn: Warn,
     limits: Limits = DEFAULT,
+    on_judged: OnJudgedThere = nothing_more,
     *,
-    keep: bool = False,
+    paged: Paged = "failing",
 ) -> list[Judged]:
     """Judge runs one by one in a process that is forked from this one; the next are copied meanwhile.
 
@@ -203,7 +246,8 @@ def judge_there_one_by_one(
         show: called after each with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
         limits: of reading a run, of each of its checkers, and of its page.
-        keep: whether the copies of verdicts are still wanted.
+        on_judged: called with each run as soon as it is judged, while there is a copy of its verdict.
+        paged: which runs get pages.
 
     Raises:
         RemoteConnectionError: the service does not answer; what was judged is kept there.
@@ -215,42 +259,34 @@ def judge_there_one_by_one(
             for number, run in enumerate(runs):
                 while len(coming) < _AHEAD and number + len(coming) < len(runs):
                     coming.append(threads.submit(copies.fetch, runs[number + len(coming)]))
-                found = judge_there(copies, run, by, limits, "inline", fetch=coming.popleft().result)
+                found = judge_there(copies, run, by, limits, "inline", paged=paged, fetch=coming.popleft().result)
                 assert found is not None
                 done.append(found)
-                _dropped(copies, run, keep)
                 if found.damaged:
                     warn(found.said)
+                on_judged(run, found)
+                copies.drop(run)
                 show(len(done))
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
-        return pages_there(copies, runs, done, by, warn)
-
-
-def _dropped(copies: Copies, run: RemoteRun, keep: bool) -> None:
-    """Remove a copy, but for the verdict if that is wanted."""
-    verdict = copies.of(run).path / VERDICT
-    content = verdict.read_bytes() if keep and verdict.exists() else None
-    copies.drop(run)
-    if content is not None:
-        verdict.parent.mkdir(parents=True, exist_ok=True)
-        verdict.write_bytes(content)
+        return pages_there(copies, runs, done, by, warn, paged)
 
 
 # --- with Spark -------------------------------------------------------------------------------------------------------
 
-_ROWS: Final = "place int, told string"
-_SCHEMA: Final = pa.schema({"place": pa.int32(), "told": pa.string()})
+_ROWS: Final = "place int, answer string"
+_SCHEMA: Final = pa.schema({"place": pa.int32(), "answer": pa.string()})
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What a worker says of a run: as `Judged`; or that it is too large; or that the service did not answer."""
+class _Answer(msgspec.Struct, frozen=True):
+    """What a worker answers on a run: as `Judged`; or that it is too large; or that the service did not answer."""
 
     outcome: Outcome = Outcome.HARNESS_ERROR
     said: str = ""
     hot_keys: tuple[str, ...] = ()
     damaged: bool = False
     seal: str = ""
+    problem: str | None = None
     large: bool = False
 
 
@@ -262,8 +298,9 @@ def judge_there_with_spark(
     warn: Warn,
     limits: Limits,
     sizes: Sizes | None,
+    on_judged: OnJudgedThere | None = None,
     *,
-    keep: bool = False,
+    paged: Paged = "failing",
 ) -> list[Judged]:
     """Judge runs with Spark's workers, which open them themselves, and put the verdicts where the runs are.
 
@@ -271,39 +308,55 @@ def judge_there_with_spark(
         copies: for copies of what is judged or drawn on this machine.
         runs: what to judge.
         spark: the session.
-        show: called with how many runs are judged.
+        show: called after each job with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
         limits: of reading a run and of each of its checkers.
         sizes: a larger run goes through Spark's tables, which read a copy on this machine: None where workers are on
             others, which cannot read it; then one worker judges it, of any size.
-        keep: whether copies of verdicts are wanted.
+        on_judged: called with each run after its job, while there is a copy of its verdict; None: no copy is wanted.
+        paged: which runs get pages.
 
     Raises:
         EngineError: Spark failed.
+        RemoteConnectionError: the service does not answer; what was judged is kept there.
     """
+    done: list[Judged] = []
+    work = partial(_judge_batch, spark, copies.store, limits, sizes, paged)
+    with ready(judge(alone_with(limits))) as by:
+        for batch, answers in in_batches(runs, spark, work):
+            for run, each in zip(batch, answers, strict=True):
+                found = _large(copies, run, spark, warn, limits, paged) if each.large else _judged(copies, run, each)
+                if found.damaged:
+                    warn(found.said)
+                if on_judged is not None:
+                    if not found.damaged:
+                        copies.fetch_made(run, (VERDICT,))
+                    on_judged(run, found)
+                    copies.drop(run)
+                done.append(found)
+            show(len(done))
+        return pages_there(copies, runs, done, by, warn, paged)
+
+
+def _judge_batch(
+    spark: Spark,
+    store: RemoteStore,
+    limits: Limits,
+    sizes: Sizes | None,
+    paged: Paged,
+    runs: Sequence[RemoteRun],
+    given_up: Callable[[], bool],
+) -> list[_Answer]:
     from splitbrain.checkers.spark.by_path import apart
 
-    with ready(judge(alone_with(limits))) as by:
-        told = apart(
-            spark.session, runs, partial(_told, spark, copies.store, limits, sizes), lambda _, error: _lost(error)
-        )
-        show(sum(not each.large for each in told))
-        done: list[Judged] = []
-        for run, each in zip(runs, told, strict=True):
-            found = _large(copies, run, spark, warn, limits) if each.large else _judged(copies, run, each)
-            if found.damaged:
-                warn(found.said)
-            if keep and not found.damaged:
-                copies.fetch_made(run, (VERDICT,))
-            done.append(found)
-        show(len(done))
-        return pages_there(copies, runs, done, by, warn)
+    work = partial(_answers, spark, store, limits, sizes, paged)
+    return apart(spark.session, runs, work, lambda _, error: _lost(error), given_up)
 
 
-def _told(
-    spark: Spark, store: RemoteStore, limits: Limits, sizes: Sizes | None, runs: Sequence[RemoteRun]
-) -> list[_Told]:
-    """What workers say of runs.
+def _answers(
+    spark: Spark, store: RemoteStore, limits: Limits, sizes: Sizes | None, paged: Paged, runs: Sequence[RemoteRun]
+) -> list[_Answer]:
+    """What workers answer on runs.
 
     Raises:
         EngineError: the job failed.
@@ -313,12 +366,12 @@ def _told(
 
     tasks = tasks_of(spark.session, len(runs))
     dealt = dealt_by_size(of_all(partial(_bytes, store), runs), tasks)
-    answer = partial(_answer, store.address, [runs[place] for place in dealt], limits, sizes)
+    answer = partial(_answer, store.address, [runs[place] for place in dealt], limits, sizes, paged)
     rows: list[Any] = collect(spark.session.range(0, len(runs), 1, tasks).mapInArrow(answer, _ROWS), len(runs))
-    told = {dealt[int(row["place"])]: msgspec.json.decode(row["told"], type=_Told) for row in rows}
-    if len(told) < len(runs):
-        raise EngineError(f"Spark lost {len(runs) - len(told)} of {len(runs)} runs.")
-    return [told[place] for place in range(len(runs))]
+    found = {dealt[int(row["place"])]: msgspec.json.decode(row["answer"], type=_Answer) for row in rows}
+    if len(found) < len(runs):
+        raise EngineError(f"Spark lost {len(runs) - len(found)} of {len(runs)} runs.")
+    return [found[place] for place in range(len(runs))]
 
 
 def _bytes(store: RemoteStore, run: RemoteRun) -> int:
@@ -331,27 +384,38 @@ def _bytes(store: RemoteStore, run: RemoteRun) -> int:
     return 0 if kept is None else kept.bytes
 
 
-def _lost(error: EngineError) -> _Told:
-    return _Told(said=f"this run cannot be judged: {error}", damaged=True)
+def _lost(error: EngineError) -> _Answer:
+    return _Answer(said=f"this run cannot be judged: {error}", damaged=True)
 
 
-def _judged(copies: Copies, run: RemoteRun, told: _Told) -> Judged:
-    return Judged(copies.of(run), told.outcome, told.said, told.hot_keys, told.damaged, seal=told.seal)
+def _judged(copies: Copies, run: RemoteRun, answer: _Answer) -> Judged:
+    return Judged(
+        copies.of(run),
+        answer.outcome,
+        answer.said,
+        answer.hot_keys,
+        answer.damaged,
+        seal=answer.seal,
+        problem=answer.problem,
+    )
 
 
-def _large(copies: Copies, run: RemoteRun, spark: Spark, warn: Warn, limits: Limits) -> Judged:
+def _large(copies: Copies, run: RemoteRun, spark: Spark, warn: Warn, limits: Limits, paged: Paged) -> Judged:
     """A large run, judged in a copy on this machine by Spark's tables."""
     try:
         copy = copies.fetch(run)
+        again = (copy.path / VERDICT).exists()
         (found,) = judge_in_batches(
-            [copy], spark, None, lambda _: None, lambda said: warn(copies.said(said)), limits=limits
+            [copy], spark, None, lambda _: None, lambda said: warn(copies.said(said)), limits=limits, paged="none"
         )
         if not found.damaged:
-            copies.publish(run, (VERDICT,))
+            _published(copies, run, found, paged, again=again)
+    except (RemoteConnectionError, LackingPackagesError):
+        raise
     except SplitbrainError as error:
         found = damaged(copies.of(run), Unjudged(str(error)))
     copies.drop(run)
-    return msgspec.structs.replace(found, said=copies.said(found.said))
+    return _with_addresses(copies, found)
 
 
 # --- on the workers ---------------------------------------------------------------------------------------------------
@@ -361,40 +425,40 @@ _store: Final = cache(RemoteStore)
 
 
 def _answer(
-    address: str, runs: list[RemoteRun], limits: Limits, sizes: Sizes | None, batches: Iterator[Any]
+    address: str, runs: list[RemoteRun], limits: Limits, sizes: Sizes | None, paged: Paged, batches: Iterator[Any]
 ) -> Iterator[Any]:
     """Batches of `_ROWS` on the runs whose numbers arrive."""
     by = ready(lasting(limits))
     for batch in batches:
         places: list[int] = batch.column(0).to_pylist()
         for place in places:
-            told = msgspec.json.encode(_of_one(address, runs[place], by, limits, sizes)).decode()
-            yield from pa.table({"place": [place], "told": [told]}, _SCHEMA).to_batches()
+            answer = msgspec.json.encode(_of_one(address, runs[place], by, limits, sizes, paged)).decode()
+            yield from pa.table({"place": [place], "answer": [answer]}, _SCHEMA).to_batches()
 
 
-def _of_one(address: str, run: RemoteRun, by: Judge, limits: Limits, sizes: Sizes | None) -> _Told:
+def _of_one(address: str, run: RemoteRun, by: Judge, limits: Limits, sizes: Sizes | None, paged: Paged) -> _Answer:
     try:
         with copies_of(_store(address)) as copies:
-            found = judge_there(copies, run, by, limits, "spark", sizes=sizes)
+            found = judge_there(copies, run, by, limits, "spark", paged=paged, sizes=sizes)
     except SplitbrainError as error:
-        return _Told(said=f"this run cannot be judged: {error}", damaged=True)
+        return _Answer(said=f"this run cannot be judged: {error}", damaged=True)
     if found is None:
-        return _Told(large=True)
-    return _Told(found.outcome, found.said, found.hot_keys, found.damaged, found.seal)
+        return _Answer(large=True)
+    return _Answer(found.outcome, found.said, found.hot_keys, found.damaged, found.seal, found.problem)
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
 def pages_there(
-    copies: Copies, runs: Sequence[RemoteRun], done: Sequence[Judged], by: Judge, warn: Warn
+    copies: Copies, runs: Sequence[RemoteRun], done: Sequence[Judged], by: Judge, warn: Warn, paged: Paged
 ) -> list[Judged]:
-    """Write the pages of runs that did not pass, beside them; what is remembered of all runs then.
+    """Write the pages of the runs that get one, beside them; what is remembered of all runs then.
 
     Raises:
         RemoteConnectionError: the service does not answer.
     """
-    wanted = [place for place, each in enumerate(done) if not each.damaged and each.outcome is not Outcome.PASS]
+    wanted = [place for place, each in enumerate(done) if not each.damaged and has_page(each.outcome.value, paged)]
     if not wanted:
         return list(done)
     everyone = copies.store.runs()
@@ -403,13 +467,13 @@ def pages_there(
         run = runs[place]
         try:
             fetch_for_page(copies, run, everyone)
-            (found[place],) = with_pages([done[place]], None, by, lambda said: warn(copies.said(said)))
+            (found[place],) = with_pages([done[place]], None, by, lambda said: warn(copies.said(said)), paged)
             copies.publish(run, [name for name in copies.made(run) if name != VERDICT])
         except RemoteConnectionError:
             raise
         except SplitbrainError as error:
             warn(f"the page of {copies.store.place.below(run.folder)} could not be written: {copies.said(str(error))}")
-        found[place] = msgspec.structs.replace(found[place], said=copies.said(found[place].said))
+        found[place] = _with_addresses(copies, found[place])
         _slimmed(copies, run)
     return found
 

@@ -1,10 +1,10 @@
 """Judging any number of stored runs: some at a time, so that what this process holds does not grow with the store.
 
-Each run is told as soon as it is judged. All verdicts are stored first: the page of a run shows the outcomes of other
-runs of its test. Then the pages are written that do not show what is known now, with Spark by as many processes as
-there are cores, since one alone would take longer than the judging. Runs that pass have no pages unless they are asked
-for: nobody looks at most of them, and a page costs as much as judging a small run (`splitbrain report` and
-`splitbrain serve` make it when somebody does).
+A callback gets each run as soon as it is judged. All verdicts are stored first: the page of a run shows the outcomes
+of other runs of its test. Then the pages are written that do not show what is known now, with Spark by as many
+processes as there are cores, since one alone would take longer than the judging. Runs that pass have no pages unless
+they are asked for: nobody looks at most of them, and a page costs as much as judging a small run (`splitbrain report`
+and `splitbrain serve` make it when somebody does).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -48,9 +48,12 @@ if TYPE_CHECKING:
 
     OfSpark: TypeAlias = JudgedBySpark | Unjudged
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 RUNS_PER_CORE: Final = 16
 """Runs that a job of Spark has for each core. The verdicts of a run are tens of kilobytes: those of a job are in memory
-at once, and told together."""
+at once, and are kept together."""
 
 JOBS_AT_ONCE: Final = 2
 """Jobs that are with Spark: while the last tasks of one end, the next has work for the cores that are free."""
@@ -67,7 +70,7 @@ _Task: TypeAlias = tuple[Path, Past]
 Warn: TypeAlias = Callable[[str], None]
 """Takes a line on what keeps a run from its verdict or its page."""
 
-Told: TypeAlias = Callable[["Judged"], None]
+OnJudged: TypeAlias = Callable[["Judged"], None]
 """Takes each run as soon as it is judged."""
 
 Paged: TypeAlias = Literal["failing", "all", "none"]
@@ -119,7 +122,7 @@ def judge_in_batches(
     unchanged: Sequence[Judged] = (),
     *,
     limits: Limits = PER_CORE,
-    told: Told = lambda _: None,
+    on_judged: OnJudged = lambda _: None,
     paged: Paged = "all",
 ) -> list[Judged]:
     """Judge runs with the Spark pipeline, in their order. The answer begins with those that are unchanged.
@@ -136,7 +139,7 @@ def judge_in_batches(
         warn: called with the reason why a run has no verdict or no page.
         unchanged: runs that need not be judged. Their pages may have to be written, since others are.
         limits: of reading a run and of each of its checkers.
-        told: called with each run as soon as it is judged.
+        on_judged: called with each run as soon as it is judged.
         paged: which runs get pages.
 
     Raises:
@@ -147,11 +150,11 @@ def judge_in_batches(
     done: list[Judged] = []
     with judge(alone_with(limits)) as by:
         try:
-            for batch, found in _found_by_spark(runs, spark, limits):
+            for batch, found in in_batches(runs, spark, partial(_judge_batch, spark, limits)):
                 for run in batch:
                     kept = _keep_spark(run, found[run.path], limits, paged, warn)
                     done.append(_warned(kept, warn) if kept.damaged else kept)
-                    told(done[-1])
+                    on_judged(done[-1])
                 show(len(done))
         except EngineError as error:
             if lacks_packages(error):
@@ -160,34 +163,44 @@ def judge_in_batches(
             warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
             more, before = partial(_show_more, show, len(done)), [*unchanged, *done]
             alone = alone_with(limits)
-            return judge_one_by_one(rest, more, warn, before, limits=alone, told=told, paged=paged)
+            return judge_one_by_one(rest, more, warn, before, limits=alone, on_judged=on_judged, paged=paged)
         return with_pages([*unchanged, *done], pages, by, warn, paged)
 
 
-def _found_by_spark(
-    runs: Sequence[RunDir], spark: Spark, limits: Limits
-) -> Iterator[tuple[Sequence[RunDir], Mapping[Path, OfSpark]]]:
-    """What became of runs, some at a time, in their order; the next ones are with Spark meanwhile.
+def _judge_batch(
+    spark: Spark, limits: Limits, runs: Sequence[RunDir], given_up: Callable[[], bool]
+) -> dict[Path, OfSpark]:
+    from splitbrain.checkers.spark.pipeline import judge_apart
+
+    return judge_apart(spark.session, [run.path for run in runs], limits=limits, given_up=given_up)
+
+
+def in_batches(
+    items: Sequence[T], spark: Spark, work: Callable[[Sequence[T], Callable[[], bool]], R]
+) -> Iterator[tuple[Sequence[T], R]]:
+    """What jobs of Spark answer on some items at a time, in their order; the next ones are with Spark meanwhile.
+
+    Args:
+        items: all of them.
+        spark: the session.
+        work: a job on some of them; the function that it gets says whether the job was ended from here.
 
     Raises:
         EngineError: Spark failed.
     """
-    from splitbrain.checkers.spark.pipeline import judge_apart
     from splitbrain.checkers.spark.session import made_active
 
     given_up = threading.Event()
     size = max(1, RUNS_PER_CORE * spark.session.sparkContext.defaultParallelism)
-    batches = deque(runs[begin : begin + size] for begin in range(0, len(runs), size))
-    jobs: deque[tuple[Sequence[RunDir], Future[dict[Path, OfSpark]]]] = deque()
+    batches = deque(items[begin : begin + size] for begin in range(0, len(items), size))
+    jobs: deque[tuple[Sequence[T], Future[R]]] = deque()
     prepare = partial(made_active, spark.session)
     with ThreadPoolExecutor(JOBS_AT_ONCE, "spark-job", prepare) as pool:
         try:
             while batches or jobs:
                 while batches and len(jobs) < JOBS_AT_ONCE:
                     batch = batches.popleft()
-                    paths = [run.path for run in batch]
-                    work = partial(judge_apart, spark.session, paths, limits=limits, given_up=given_up.is_set)
-                    jobs.append((batch, pool.submit(work)))
+                    jobs.append((batch, pool.submit(work, batch, given_up.is_set)))
                 batch, job = jobs.popleft()
                 yield batch, job.result()
         finally:
@@ -213,7 +226,7 @@ def judge_one_by_one(
     unchanged: Sequence[Judged] = (),
     *,
     limits: Limits = DEFAULT,
-    told: Told = lambda _: None,
+    on_judged: OnJudged = lambda _: None,
     paged: Paged = "all",
 ) -> list[Judged]:
     """Judge runs one by one in a process that is forked from this one, as `judge_in_batches` does.
@@ -224,14 +237,14 @@ def judge_one_by_one(
         warn: called with the reason why a run has no verdict or no page.
         unchanged: runs that need not be judged. Their pages may have to be written, since others are.
         limits: of reading a run, of each of its checkers, and of its page.
-        told: called with each run as soon as it is judged.
+        on_judged: called with each run as soon as it is judged.
         paged: which runs get pages.
     """
     done: list[Judged] = []
     with judge(limits) as by:
         for run in runs:
             done.append(judge_one(by, run, warn, limits, paged=paged))
-            told(done[-1])
+            on_judged(done[-1])
             show(len(done))
         return with_pages([*unchanged, *done], None, by, warn, paged)
 

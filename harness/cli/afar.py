@@ -76,7 +76,7 @@ def chosen(store: RemoteStore, references: Sequence[str]) -> list[RemoteRun]:
 
 
 def fetch_selected(copies: Copies, runs: Sequence[RunDir]) -> None:
-    """Copy what is compared of runs of which there are sketches; what is wrong with one is said when it is read.
+    """Copy what is compared of runs of which there are sketches; of a damaged one an error is printed.
 
     Raises:
         RemoteConnectionError: the service does not answer.

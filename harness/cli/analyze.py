@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.checkers.isolation.limits import Limits
-    from splitbrain.harness.campaigns.many import Judged, Paged
+    from splitbrain.harness.campaigns.many import Judged, OnJudged, Paged
     from splitbrain.results.store import RunDir, Store
 
 STARTED: Final = "Spark is up"
@@ -64,7 +64,7 @@ def command(
     Of other runs the verdict stands, and counts for the exit code as if it was made now; --again makes it again. A
     verdict that could not be made (a checker broke, or met a limit) is tried again each time.
 
-    --json prints a line for each run as soon as it is judged, and a last one with the sums (docs/formats.md).
+    --json prints a line for each run as soon as it is judged, and a last one with the sums (docs/schema.md).
 
     A RUN is the path of its folder, its name, the beginning of its name, or "latest"; or the address of a pushed run.
     If the controller of a run was killed, the run is recovered first: every operation that was flushed is judged. A
@@ -84,20 +84,22 @@ def command(
     from splitbrain.results.stores import is_run
 
     parsing.refuse_twice("RUN", runs)
+    paged = paged or ("all" if runs else "failing")
     there = afar.addressed(ctx, store, runs)
     if there is not None:
-        from splitbrain.harness.cli.analyze_there import analyze
+        from splitbrain.harness.cli.analyze_there import Engine, analyze
 
-        ctx.exit(analyze(*there, engine, master, conf, checker_time, checker_memory, again=again, as_json=as_json))
+        chosen_engine = Engine(engine, master, conf)
+        ctx.exit(analyze(*there, chosen_engine, checker_time, checker_memory, paged, again=again, as_json=as_json))
     options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
     may_fall_back = engine == "auto"
     given = ["--again"] if again else []
-    task = _Task(paged or ("all" if runs else "failing"), print_run if as_json else _tell_nobody)
+    task = _Task(paged, print_run if as_json else _print_nothing)
     began_s = time.monotonic()
     with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where, *given])):
-        unchanged = [] if again else _unchanged(chosen, options.limits_of(checker_time, checker_memory), task.told)
+        unchanged = [] if again else _unchanged(chosen, options.limits_of(checker_time, checker_memory), task.on_judged)
         known = {each.run.path for each in unchanged}
         rest = [run for run in chosen if run.path not in known]
         engine = options.engine_for(engine, len(rest)) if rest else "inline"
@@ -160,10 +162,10 @@ def _standing(run: RunDir) -> str:
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """What is done with the runs beside judging them: which get pages, and who is told of each."""
+    """What is done with the runs beside judging them: which get pages, and what is called with each."""
 
     paged: Paged
-    told: Callable[[Judged], None]
+    on_judged: OnJudged
 
 
 class _Spark(msgspec.Struct, frozen=True):
@@ -174,11 +176,11 @@ class _Spark(msgspec.Struct, frozen=True):
     may_be_left: bool
 
 
-def _tell_nobody(_: Judged) -> None:
-    """Say nothing before all runs are judged."""
+def _print_nothing(_: Judged) -> None:
+    """Print nothing before all runs are judged: the table comes at the end."""
 
 
-def _unchanged(runs: list[RunDir], limits: Limits, told: Callable[[Judged], None]) -> list[Judged]:
+def _unchanged(runs: list[RunDir], limits: Limits, on_judged: OnJudged) -> list[Judged]:
     """What those of the runs were judged to be of which nothing has changed since."""
     from splitbrain.harness.campaigns.many import unchanged
     from splitbrain.harness.cli.steps import Steps
@@ -190,7 +192,7 @@ def _unchanged(runs: list[RunDir], limits: Limits, told: Callable[[Judged], None
             known = unchanged(run, limits)
             if known is not None:
                 found.append(known)
-                told(known)
+                on_judged(known)
             steps.reach(number)
     return found
 
@@ -219,7 +221,7 @@ def _judge(
                     )
 
         one_by_one = partial(
-            judge_one_by_one, runs, show, _warn, unchanged, limits=limits, told=task.told, paged=task.paged
+            judge_one_by_one, runs, show, _warn, unchanged, limits=limits, on_judged=task.on_judged, paged=task.paged
         )
         if wanted is None:
             stack.enter_context(steps).describe("judging runs" if runs else "looking at pages")
@@ -241,8 +243,9 @@ def _judge(
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         steps.describe("judging runs")
         began_s = time.monotonic()
-        told, paged = task.told, task.paged
-        return judge_in_batches(runs, spark, pages, show, _warn, unchanged, limits=limits, told=told, paged=paged)
+        return judge_in_batches(
+            runs, spark, pages, show, _warn, unchanged, limits=limits, on_judged=task.on_judged, paged=task.paged
+        )
 
 
 def _warn(line: str) -> None:

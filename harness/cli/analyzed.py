@@ -2,13 +2,13 @@
 
 --json prints a line for each run, and a last one with the sums. Lines, and not one document: a reader has the first
 verdict after seconds, whether there are ten runs or 100,000, and neither side needs memory for all of them. The shapes
-are described in docs/formats.md.
+are described in docs/schema.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,12 +41,13 @@ def print_run(each: Judged, where: Mapping[str, Any] = MappingProxyType({})) -> 
     _print({"kind": "run", "format": LINES_FORMAT, **found})
 
 
-def print_sums(judged: Sequence[Judged], seconds: float) -> None:
+def print_sums(judged: Sequence[Judged], seconds: float, named: Callable[[str], str] = str) -> None:
     """Print the sums of an analysis.
 
     Args:
         judged: what became of each run, pages included.
         seconds: how long it took.
+        named: gives a text with the names of folders those of what they are copies of.
     """
     from splitbrain.checkers.verdict import worst
 
@@ -64,7 +65,9 @@ def print_sums(judged: Sequence[Judged], seconds: float) -> None:
             "outcome": outcome.value,
             "exit_code": outcome.exit_code,
             "problems": [
-                {"run": str(each.run.path), "problem": each.problem} for each in judged if each.problem is not None
+                {"run": named(str(each.run.path)), "problem": named(each.problem)}
+                for each in judged
+                if each.problem is not None
             ],
             "seconds": round(seconds, 3),
         }

@@ -15,7 +15,7 @@ from splitbrain.results.quantities import counted
 def command(store: str) -> None:
     """Write the table of a store into it: runs.parquet, a row for each run, for pandas, DuckDB, Polars and Spark.
 
-    The columns are described in docs/formats.md. It shows the store as it is now: write it again after analyze or
+    The columns are described in docs/schema.md. It shows the store as it is now: write it again after analyze or
     prune.
     """
     from splitbrain.results.errors import HarnessError

@@ -23,6 +23,7 @@ from splitbrain.results.store import RunDir
 from splitbrain.results.telemetry import places
 
 VERDICT: Final = "verdict.json"
+_PAGES: Final = ("report.html", "counterexample.html")
 _PREFIX: Final = "splitbrain-copies-"
 
 
@@ -107,6 +108,17 @@ class Copies:
             if (copy / name).is_file():
                 self.store.objects.send(f"{run.folder}/{name}", copy / name)
 
+    def remove_pages(self, run: RemoteRun) -> None:
+        """Remove the pages and plots that are beside a run.
+
+        Raises:
+            RemoteStoreError: the store cannot be read or written.
+        """
+        for each in self.store.objects.listed(run.folder, deep=True):
+            name = RemoteStore.name_in(run, each)
+            if is_page(name):
+                self.store.objects.remove(each.path)
+
     def made(self, run: RemoteRun) -> list[str]:
         """What was made in the copy of a run: all that was not pushed with it. Its verdict comes last."""
         copy, pushed = self.of(run).path, {*self.store.manifest(run).files, *FILES}
@@ -175,8 +187,13 @@ def copies_of(store: RemoteStore) -> Generator[Copies]:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def is_page(name: str) -> bool:
+    """Whether a file of a run's folder is a page, or a plot of one: it is made from the run and its verdict."""
+    return name in _PAGES or name.startswith("plots/")
+
+
 def is_transient(name: str) -> bool:
-    """Whether a file of a run's folder belongs to the machine that has the folder, and to nobody else."""
+    """Whether a file of a run's folder is of use only on its own machine: a lock, or a file being written."""
     return name == "controller.lock" or any(part.startswith(".") for part in name.split("/"))
 
 

@@ -52,7 +52,7 @@ class Objects:
             RemoteStoreError: the library that the address needs does not work here.
         """
         self.place = place
-        with self._said("reaching it"):
+        with self._errors_in_words("reaching it"):
             self._files, self._root = _opened(place)
         self._flat = place.kind in ("s3", "gs")
 
@@ -63,7 +63,10 @@ class Objects:
             FileNotFoundError: there is no such file.
             RemoteStoreError: it cannot be read.
         """
-        with self._said(f"reading {path}"), self._files.open_input_stream(self._at(path), compression=None) as file:
+        with (
+            self._errors_in_words(f"reading {path}"),
+            self._files.open_input_stream(self._at(path), compression=None) as file,
+        ):
             return file.read()
 
     def fetch(self, path: str, to: Path) -> None:
@@ -74,11 +77,11 @@ class Objects:
             RemoteStoreError: it cannot be read.
             OSError: the local file cannot be written.
         """
-        with self._said(f"reading {path}"):
+        with self._errors_in_words(f"reading {path}"):
             source = self._files.open_input_stream(self._at(path), compression=None)
         with source, to.open("wb") as target:
             while True:
-                with self._said(f"reading {path}"):
+                with self._errors_in_words(f"reading {path}"):
                     piece: bytes = source.read(_PIECE_BYTES)
                 if not piece:
                     return
@@ -91,7 +94,7 @@ class Objects:
             RemoteStoreError: it cannot be written.
         """
         with (
-            self._said(f"writing {path}"),
+            self._errors_in_words(f"writing {path}"),
             self._aside(path) as there,
             self._files.open_output_stream(there, compression=None) as file,
         ):
@@ -110,7 +113,7 @@ class Objects:
                 self.write(path, content)
                 return
             with (
-                self._said(f"writing {path}"),
+                self._errors_in_words(f"writing {path}"),
                 self._aside(path) as at,
                 self._files.open_output_stream(at, compression=None) as file,
             ):
@@ -131,7 +134,7 @@ class Objects:
         Raises:
             RemoteStoreError: it is not, or cannot be listed.
         """
-        with contextlib.suppress(FileNotFoundError), self._said("listing it"):
+        with contextlib.suppress(FileNotFoundError), self._errors_in_words("listing it"):
             self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=False))
 
     def found(self, path: str) -> Found | None:
@@ -140,7 +143,7 @@ class Objects:
         Raises:
             RemoteStoreError: the store cannot be read.
         """
-        with self._said(f"looking at {path}"):
+        with self._errors_in_words(f"looking at {path}"):
             (entry,) = self._files.get_file_info([self._at(path)])
         return self._as_found(entry) if entry.type == fs.FileType.File else None
 
@@ -158,7 +161,7 @@ class Objects:
         Raises:
             RemoteStoreError: it cannot be removed.
         """
-        with contextlib.suppress(FileNotFoundError), self._said(f"removing {path}"):
+        with contextlib.suppress(FileNotFoundError), self._errors_in_words(f"removing {path}"):
             self._files.delete_file(self._at(path))
 
     def remove_folder(self, path: str) -> None:
@@ -167,12 +170,12 @@ class Objects:
         Raises:
             RemoteStoreError: it cannot be removed.
         """
-        with contextlib.suppress(FileNotFoundError), self._said(f"removing {path}"):
+        with contextlib.suppress(FileNotFoundError), self._errors_in_words(f"removing {path}"):
             self._files.delete_dir(self._at(path))
 
     def _entries(self, folder: str, deep: bool) -> Iterator[Found | str]:
         at = self._at(folder)
-        with self._said(f"listing {folder or 'it'}"):
+        with self._errors_in_words(f"listing {folder or 'it'}"):
             selector = fs.FileSelector(at, allow_not_found=True, recursive=deep)
             entries: Any = self._files.get_file_info(selector)
         for each in entries:
@@ -210,8 +213,8 @@ class Objects:
             raise
 
     @contextlib.contextmanager
-    def _said(self, doing: str) -> Generator[None]:
-        """What a library raises, in words. That a file is not there is for the caller."""
+    def _errors_in_words(self, doing: str) -> Generator[None]:
+        """Turn the errors of pyarrow into ours; FileNotFoundError goes on to the caller."""
         try:
             yield
         except FileNotFoundError:

@@ -6,24 +6,23 @@ removal, or an interrupted push, left behind is removed by a later one when it i
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
 from splitbrain.results.places import PUSHED
 from splitbrain.results.pruning import OUTCOMES, UNJUDGED, Candidate, began_s
+from splitbrain.results.references import kept, names_in
 from splitbrain.results.remote.copies import VERDICT
 from splitbrain.results.remote.runs import Manifest, RemoteRun, RemoteStore, of_all
 from splitbrain.results.values import NOT_JSON
 
 _LEFT_FOR: Final = timedelta(days=1)
 """Files without a manifest may be those of a push that is under way, but not for that long."""
-
-_SOURCE: Final = re.compile(r"(?:^|\brun )(?:.*/)?(?:run=)?(?P<name>\d{8}T\d{6}[^/\s]*)")
 
 
 class _Brief(msgspec.Struct):
@@ -80,21 +79,16 @@ def referred_by_others(store: RemoteStore, runs: Mapping[str, RemoteRun], going:
         RemoteConnectionError: the service does not answer.
     """
     manifests = _readable(store, list(runs.values()))
-    by_name: dict[str, list[str]] = {}
+    recorded: defaultdict[str, list[str]] = defaultdict(list)
+    for run, manifest in manifests.items():
+        recorded[manifest.recorded_as].append(run.name)
+    referring: defaultdict[str, list[str]] = defaultdict(list)
     for address, run in runs.items():
-        if run in manifests:
-            for name in {run.name, manifests[run].recorded_as}:
-                by_name.setdefault(name, []).append(address)
-    kept: dict[str, str] = {}
-    staying = [address for address in runs if address not in going]
-    for address in staying:  # it grows: what stays for another run may have been derived itself
-        manifest = manifests.get(runs[address])
-        for name in _sources(manifest.document) if manifest is not None else ():
-            for source in by_name.get(name, ()):
-                if source in going and source not in kept:
-                    kept[source] = address
-                    staying.append(source)
-    return kept
+        derived = manifests[run].document.get("derived_from") if run in manifests else None
+        for name in names_in(derived) if isinstance(derived, str) else ():
+            for source in {name, *recorded[name]} - {run.name}:
+                referring[source].append(address)
+    return kept(going, referring)
 
 
 def _readable(store: RemoteStore, runs: Sequence[RemoteRun]) -> dict[RemoteRun, Manifest]:
@@ -108,12 +102,6 @@ def _readable(store: RemoteStore, runs: Sequence[RemoteRun]) -> dict[RemoteRun, 
 
     read = zip(runs, of_all(one, runs), strict=True)
     return {run: manifest for run, manifest in read if manifest is not None}
-
-
-def _sources(document: dict[str, Any]) -> list[str]:
-    said = document.get("derived_from")
-    found = _SOURCE.search(said) if isinstance(said, str) else None
-    return [] if found is None else [found["name"]]
 
 
 def remove(store: RemoteStore, run: RemoteRun) -> None:

@@ -21,7 +21,7 @@ from splitbrain.results import madefrom
 from splitbrain.results.atomic import alone_in
 from splitbrain.results.errors import HarnessError, HistoryFormatError, UsageError
 from splitbrain.results.figures import FIGURES
-from splitbrain.results.remote.copies import VERDICT, copies_of, is_transient
+from splitbrain.results.remote.copies import VERDICT, copies_of, is_page, is_transient
 from splitbrain.results.remote.objects import Found
 from splitbrain.results.remote.runs import (
     RECORDED,
@@ -42,8 +42,7 @@ new: the run was not listed. mended: it was, and a file of it was missing. judge
 that it has here. there: nothing.
 """
 
-_MADE: Final = (VERDICT, FIGURES, "report.html", "counterexample.html")
-_MADE_FOLDERS: Final = ("plots",)
+_MADE: Final = (VERDICT, FIGURES)
 _TRIES: Final = 3
 
 
@@ -71,7 +70,7 @@ class _Files(msgspec.Struct, frozen=True):
 def push(run: RunDir, store: RemoteStore) -> Pushed:
     """Bring a finished run into a store. One that is there whole is left alone.
 
-    A verdict that is there is never replaced: the one that judges there has the say.
+    A verdict that is in the store already stays: a push never replaces one.
 
     Args:
         run: its folder; it must be finished (`splitbrain.checkers.stored.finish`).
@@ -143,7 +142,7 @@ def _files_of(folder: Path) -> _Files:
             relative = path.relative_to(folder).as_posix()
             if is_transient(relative):
                 continue
-            if relative in _MADE or relative.startswith(tuple(f"{each}/" for each in _MADE_FOLDERS)):
+            if relative in _MADE or is_page(relative):
                 made.append(relative)
                 continue
             followed = relative in RECORDED

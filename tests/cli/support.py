@@ -15,6 +15,22 @@ from typing import Any, Literal
 SPLITBRAIN = ["-c", "from splitbrain.harness.cli.main import main; main()"]
 ROOT = Path(__file__).resolve().parents[2]
 
+OWN = """
+from splitbrain.checkers.verdict import Verdict
+
+
+class Mine:
+    name = "mine"
+    partition = "run"
+
+    def check(self, history, options):
+        return Verdict(checker="mine", valid="true", sentence="FIRST")
+
+    def merge(self, verdicts, options):
+        return next(iter(verdicts))
+"""
+"""The module of a checker of one's own."""
+
 
 def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""

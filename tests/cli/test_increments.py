@@ -25,7 +25,7 @@ from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis, are_within, digest, hold_with, record_of, seal
 from splitbrain.results.report import past
 from splitbrain.results.store import RunDir, Store
-from tests.cli.support import SPLITBRAIN, analyzed, answer, environment, only_run, splitbrain
+from tests.cli.support import OWN, SPLITBRAIN, analyzed, answer, environment, only_run, splitbrain
 from tests.spark.support import REGISTER, SET, WALL_NS, crashed, register_history, set_history
 from tests.spark.support import stored as lay
 
@@ -165,22 +165,6 @@ def test_code_that_was_changed_while_the_process_runs_is_none_that_is_known(
     second = found({file: "some.py"})
     assert None is not first != second is not None
     assert found({}) is None
-
-
-OWN = """
-from splitbrain.checkers.verdict import Verdict
-
-
-class Mine:
-    name = "mine"
-    partition = "run"
-
-    def check(self, history, options):
-        return Verdict(checker="mine", valid="true", sentence="FIRST")
-
-    def merge(self, verdicts, options):
-        return next(iter(verdicts))
-"""
 
 
 @pytest.mark.slow

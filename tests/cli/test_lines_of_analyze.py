@@ -34,9 +34,9 @@ class Waits:
 """
 
 
-def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+def started(folder: Path, *words: str, store: str = "store") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, *SPLITBRAIN, "analyze", "--json", "--store", "store", *words],
+        [sys.executable, *SPLITBRAIN, "analyze", "--json", "--store", store, *words],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,

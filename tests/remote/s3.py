@@ -1,4 +1,4 @@
-"""A service that speaks S3 on loopback (moto), and a connection to it that breaks or hangs when it is told to."""
+"""A service that speaks S3 on loopback (moto), and a connection to it that a test makes break or hang."""
 
 from __future__ import annotations
 

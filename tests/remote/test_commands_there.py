@@ -110,6 +110,7 @@ def test_what_is_pulled_is_what_was_pushed(tmp_path: Path, there: str) -> None:
         assert theirs == ours
         assert (copy.name == each.path.name) is (each != runs[0])
     assert run("pull", names[0], "--from", there, "--store", str(back)).stdout.endswith("was here already\n")
+    assert not list(back.rglob(".creating-*"))
     assert set(push(back, there).values()) == {"there", "new"}, "what was pulled is known there"
 
 

@@ -92,6 +92,17 @@ def test_a_violation_keeps_its_page_and_what_is_not_judged_stays_as_it_is(tmp_pa
     assert fresh.history_path.read_bytes() == content
 
 
+def test_a_file_that_a_killed_process_wrote_aside_goes_after_a_day(tmp_path: Path) -> None:
+    run = laid(tmp_path)
+    old, young = run.path / ".history.parquet.old.tmp", run.path / ".history.parquet.young.tmp"
+    for each in (old, young):
+        each.write_bytes(b"half")
+    before_s = old.stat().st_mtime - 2 * DAY_S
+    os.utime(old, (before_s, before_s))
+    assert compact(run) is not None
+    assert (old.exists(), young.exists()) == (False, True)
+
+
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     run = laid(tmp_path)
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
@@ -231,6 +242,30 @@ def test_what_something_refers_to_stays_as_long_as_that_does(tmp_path: Path) -> 
         str(noted.path): str(tmp_path / "baselines.txt"),
     }
     assert kept(paths, found) == {str(noted.path): str(tmp_path / "baselines.txt")}, "who goes refers to nothing"
+
+
+def test_a_run_that_was_pulled_under_the_name_of_a_pushed_store_is_referred_to_by_either_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    pulled, replay = (stored(store, "t", seed, set_history(5), SET) for seed in (1, 2))
+    digits = "_0123456789ab"
+    replay.amend_test(derived_from=f"run {pulled.name}{digits}")
+    assert kept([str(pulled.path)], references(tmp_path, [pulled.path, replay.path])) == {
+        str(pulled.path): str(replay.path)
+    }
+    longer = pulled.path.rename(pulled.path.with_name(f"{pulled.path.name}{digits}"))
+    assert kept([str(longer)], references(tmp_path, [longer, replay.path])) == {str(longer): str(replay.path)}
+
+
+def test_what_a_run_that_stays_for_another_one_refers_to_stays_too(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second, third = (stored(store, "t", seed, set_history(5), SET) for seed in (1, 2, 3))
+    second.amend_test(derived_from=f"run {first.name}")
+    third.amend_test(derived_from=f"run {second.name}")
+    found = references(tmp_path, [run.path for run in (first, second, third)])
+    assert kept([str(first.path), str(second.path)], found) == {
+        str(second.path): str(third.path),
+        str(first.path): str(second.path),
+    }
 
 
 def test_prune_says_what_stays_and_why(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import sys
 import tarfile
 import venv
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -19,25 +18,10 @@ from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.campaigns import many
 from splitbrain.results.errors import UsageError
 from splitbrain.results.store import Store
-from tests.cli.support import ROOT, SPLITBRAIN, analyzed
+from tests.cli.support import OWN, ROOT, SPLITBRAIN, analyzed
 
 from .standalone import LOOPBACK, standalone_cluster
 from .support import SET, set_history, stored
-
-OWN: Final = """
-from splitbrain.checkers.verdict import Verdict
-
-
-class Mine:
-    name = "mine"
-    partition = "run"
-
-    def check(self, history, options):
-        return Verdict(checker="mine", valid="true", sentence="judged by mine")
-
-    def merge(self, verdicts, options):
-        return next(iter(verdicts))
-"""
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +59,7 @@ def test_executors_without_packages_are_named_and_the_packed_archive_is_all_they
     assert done.returncode == 1, done.stderr
     found = {Path(each["run"]).parent.name: each for each in analyzed(done.stdout)}
     assert {name: each["outcome"] for name, each in found.items()} == {"test=fine": "pass", "test=lost": "violation"}
-    assert found["test=fine"]["verdicts"][-1]["sentence"] == "judged by mine"
+    assert found["test=fine"]["verdicts"][-1]["sentence"] == "FIRST"
     assert all(many.unchanged(run, DEFAULT) for run in store.runs() if "fine" not in run.test_name)
 
 

@@ -11,11 +11,11 @@ from splitbrain.checkers.isolation.limits import DEFAULT, PER_CORE
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.harness.campaigns.afar import judge_there_with_spark, unchanged_there
-from splitbrain.harness.campaigns.many import judge_one_by_one
+from splitbrain.harness.campaigns.many import Judged, judge_one_by_one
 from splitbrain.results.remote.copies import copies_of
 from splitbrain.results.remote.pushing import push
-from splitbrain.results.remote.runs import RemoteStore
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.remote.runs import RemoteRun, RemoteStore
+from splitbrain.results.store import Judgement, RunDir, Store
 from tests.remote.s3 import address, serving
 
 from .support import REGISTER, SET, register_history, set_history, stored
@@ -54,7 +54,12 @@ def test_spark_judges_pushed_runs_as_this_process_judges_the_local_ones(
     warned, shown = list[str](), list[int]()
     with copies_of(store) as copies:
         pushed = store.runs()
-        judged = judge_there_with_spark(copies, pushed, spark, shown.append, warned.append, PER_CORE, sizes, keep=True)
+        kept = dict[str, Judgement | None]()
+
+        def keep(run: RemoteRun, found: Judged) -> None:
+            kept[run.name] = None if found.damaged else copies.of(run).read_verdicts()
+
+        judged = judge_there_with_spark(copies, pushed, spark, shown.append, warned.append, PER_CORE, sizes, keep)
         judge_one_by_one(runs, lambda _: None, lambda _: None, limits=DEFAULT)
         local = {run.name: run.read_verdicts() for run in runs}
         for run, each in zip(pushed, judged, strict=True):
@@ -62,7 +67,7 @@ def test_spark_judges_pushed_runs_as_this_process_judges_the_local_ones(
                 assert each.damaged
                 assert f"{store.place.below(run.folder)}/history.parquet" in each.said
                 continue
-            there, here = copies.of(run).read_verdicts(), local[run.name.rpartition("_")[0]]
+            there, here = kept[run.name], local[run.name.rpartition("_")[0]]
             assert there is not None
             assert here is not None
             assert there.engine == "spark"
@@ -70,6 +75,9 @@ def test_spark_judges_pushed_runs_as_this_process_judges_the_local_ones(
                 (v["checker"], v["valid"], v["sentence"]) for v in here.verdicts
             ]
             assert each.outcome.value == here.outcome
+            names = {store.name_in(run, file) for file in store.objects.listed(run.folder)}
+            assert "figures.json" in names
+            assert ("report.html" in names) is (each.outcome.value != "pass")
     assert len(warned) == 1
     assert shown[-1] == len(pushed)
     with copies_of(store) as copies:

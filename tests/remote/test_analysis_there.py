@@ -1,0 +1,124 @@
+"""`analyze` of a pushed store: lines as runs are judged, pages as asked for, figures, and no endless waiting."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from splitbrain.checkers.isolation.limits import DEFAULT
+from splitbrain.harness.campaigns import afar, many
+from splitbrain.harness.campaigns.many import Judged
+from splitbrain.results.errors import RemoteConnectionError
+from splitbrain.results.remote import objects
+from splitbrain.results.remote.copies import copies_of
+from splitbrain.results.remote.runs import RemoteRun, RemoteStore
+from splitbrain.results.store import Store
+from tests.cli.test_lines_of_analyze import lay as lay_waiting
+from tests.cli.test_lines_of_analyze import started
+from tests.spark.support import SET, set_history, stored
+
+from .s3 import address
+from .support import analyze, listed, push, refused, run
+
+
+def files(there: str, each: RemoteRun) -> set[str]:
+    store = RemoteStore(there)
+    return {store.name_in(each, file) for file in store.objects.listed(each.folder, deep=True)}
+
+
+@pytest.mark.slow
+def test_a_line_on_a_pushed_run_is_there_before_the_next_one_is_judged(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = tmp_path / "go on"
+    lay_waiting(tmp_path, until, before=2)
+    monkeypatch.syspath_prepend(tmp_path)
+    push(tmp_path / "store", there)
+    process = started(tmp_path, "--engine", "inline", store=there)
+    assert process.stdout is not None
+    first = [json.loads(process.stdout.readline()) for _ in range(2)]
+    assert [(each["outcome"], len(each["verdicts"])) for each in first] == [("pass", 2)] * 2
+    assert process.poll() is None
+    until.touch()
+    *rest, sums = [json.loads(line) for line in process.communicate(timeout=120)[0].splitlines()]
+    assert ([each["kind"] for each in rest], sums["runs"]) == (["run"], 3)
+
+
+def test_runs_that_pass_have_figures_and_pages_only_if_asked_for(tmp_path: Path, there: str) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    push(tmp_path, there)
+    (only,) = listed(there)
+    analyze(there)
+    assert {"verdict.json", "figures.json"} <= files(there, only)
+    assert "report.html" not in files(there, only)
+    analyze(there, "--again", "--pages", "all")
+    assert "report.html" in files(there, only)
+    analyze(there, "--again")
+    assert not [name for name in files(there, only) if name == "report.html" or name.startswith("plots/")], (
+        "it was of a verdict that was made again"
+    )
+    analyze(there, "--again", only.name)
+    assert "report.html" in files(there, only), "its run was named"
+
+
+def test_a_run_that_fails_has_no_page_with_pages_none(tmp_path: Path, there: str) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20, lost=[3]), SET)
+    push(tmp_path, there)
+    (found,) = analyze(there, "--pages", "none")
+    assert found["outcome"] == "violation"
+    assert {"figures.json"} <= files(there, listed(there)[0])
+    assert "report.html" not in files(there, listed(there)[0])
+
+
+def test_a_page_that_cannot_be_written_is_a_problem_of_the_run_at_its_address(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20, lost=[3]), SET)
+    push(tmp_path, there)
+
+    def fails(loaded: many.LoadedRun, *_: object) -> None:
+        raise OSError(f"no room for {loaded.folder.path}")
+
+    monkeypatch.setattr(many, "write_pages", fails)
+    lines = run("analyze", "--engine", "inline", "--json", "--store", there).stdout.splitlines()
+    (problem,) = json.loads(lines[-1])["problems"]
+    where = RemoteStore(there).place.below(listed(there)[0].folder)
+    assert problem["run"] == where
+    assert f"no room for {where}" in problem["problem"]
+
+
+def test_what_is_unchanged_is_reported_while_its_verdict_is_there_and_an_error_of_the_reader_ends_it(
+    tmp_path: Path, there: str
+) -> None:
+    found = [stored(Store(tmp_path), "set", seed, set_history(20), SET) for seed in range(3)]
+    push(tmp_path, there)
+    analyze(there)
+    store = RemoteStore(there)
+    seen: list[str] = []
+    with copies_of(store) as copies:
+
+        def on_judged(run: RemoteRun, _: Judged) -> None:
+            assert copies.of(run).read_verdicts() is not None
+            seen.append(run.name)
+
+        _, known = afar.unchanged_there(copies, store.runs(), DEFAULT, lambda: None, lambda _: None, on_judged)
+        assert sorted(seen) == sorted(run.name for run in known)
+        assert len(seen) == len(found)
+
+        def gone(*_: object) -> None:
+            raise BrokenPipeError
+
+        with pytest.raises(BrokenPipeError):
+            afar.unchanged_there(copies, store.runs(), DEFAULT, lambda: None, lambda _: None, gone)
+
+
+def test_a_service_that_takes_connections_and_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_REQUEST_S", 1.0)
+    monkeypatch.setattr(objects, "_ATTEMPTS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = refused("analyze", "--store", address(silent.getsockname()[1], "p"))
+    assert isinstance(said, RemoteConnectionError)
+    assert "does not answer" in str(said)

@@ -1,0 +1,56 @@
+"""A pushed run that is removed is listed whole or not at all, wherever the removal is cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splitbrain.results.remote import pruning
+from splitbrain.results.remote.objects import Objects
+from splitbrain.results.remote.runs import RemoteStore
+from splitbrain.results.store import Store
+from tests.spark.support import SET, set_history, stored
+
+from .support import analyze, listed, push
+
+
+def test_a_removal_that_is_cut_off_leaves_no_run_that_is_listed(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(5), SET)
+    push(tmp_path, there)
+    store = RemoteStore(there)
+    removed: list[str] = []
+    for name in ("remove", "remove_folder"):
+        before = getattr(Objects, name)
+
+        def cut_off(objects: Objects, path: str, before: object = before) -> None:
+            if removed:
+                raise ConnectionError
+            removed.append(path)
+            assert callable(before)
+            before(objects, path)
+
+        monkeypatch.setattr(Objects, name, cut_off)
+    with pytest.raises(ConnectionError):
+        pruning.remove(store, store.runs()[0])
+    assert listed(there) == []
+    monkeypatch.undo()
+
+
+def test_a_copy_has_the_files_of_nodes_that_judging_packs(tmp_path: Path, there: str) -> None:
+    from splitbrain.results.remote.copies import copies_of
+
+    run = stored(Store(tmp_path), "set", 1, set_history(5), SET)
+    run.amend_test(telemetry={"n1": "telemetry.jsonl"})
+    raw = run.path / "nodes" / "n1"
+    raw.mkdir(parents=True)
+    (raw / "telemetry.jsonl").write_text("{}\n")
+    (raw / "other.log").write_text("not for judging")
+    push(tmp_path, there)
+    with copies_of(RemoteStore(there)) as copies:
+        copy = copies.fetch(copies.store.runs()[0])
+        assert (copy.path / "nodes" / "n1" / "telemetry.jsonl").read_text() == "{}\n"
+        assert not (copy.path / "nodes" / "n1" / "other.log").exists()
+    assert analyze(there)
