@@ -44,8 +44,6 @@ from splitbrain.results.madefrom import Basis, seal
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
-from splitbrain.results.signaturerows import setting_in
-from splitbrain.results.signatures import UNKNOWN, setting_of, signatures_of
 from splitbrain.results.soundness import sound_history, sound_telemetry
 from splitbrain.results.stores import is_run
 from splitbrain.results.values import NOT_JSON
@@ -394,6 +392,10 @@ class RunDir:
         """By what the violations among these verdicts are known again; a run that cannot be read has no faults."""
         if not any(verdict["valid"] is False for verdict in plain):
             return []
+        # They load Arrow's functions, which takes longer than the check of a small file.
+        from splitbrain.results.signaturerows import setting_in
+        from splitbrain.results.signatures import UNKNOWN, setting_of, signatures_of
+
         try:
             finished = self.history_path.exists()
             setting = setting_in(self.history_path, plain) if finished else setting_of(self.history())
