@@ -188,7 +188,7 @@ def page(found: dict[str, dict[Draw, Hunt]]) -> str:
         if hunts:
             found_here = sum(hunt.found for hunt in hunts)
             lines.append(f"Found with {TITLES[draw]}: {found_here} of {len(hunts)} hunted.\n")
-    lines += [*_without(hours.read()), ""]
+    lines += _without(hours.read())
     lines += head("bug", "what is broken", "source", "can be seen by")
     lines += [row(f"`{bug.id}`", bug.line, bug.source, ", ".join(bug.seen_by)) for bug in ALL.values()]
     for draw in DRAWS:
@@ -197,14 +197,17 @@ def page(found: dict[str, dict[Draw, Hunt]]) -> str:
 
 
 def _without(found: Sequence[hours.Hours]) -> Iterable[str]:
-    """What was hunted without a bug; nothing was found, or it would not be counted."""
-    if found:
-        runs, inconclusive = sum(each.runs for each in found), sum(each.inconclusive for each in found)
-        simulated_h, revisions = sum(each.simulated_h for each in found), ", ".join(each.revision for each in found)
-        yield (
-            f"Without a bug: no violation in {simulated_h:.1f} simulated hours, {runs} seeds with the default draw, "
-            f"{inconclusive} of which tested too little to pass (`tools/hours.py`; revisions {revisions})."
-        )
+    """What was hunted without a bug, draw by draw; nothing was found, or it would not be counted."""
+    for draw in hours.DRAWS:
+        ours = [each for each in found if each.draw == draw]
+        if ours:
+            runs, inconclusive = sum(each.runs for each in ours), sum(each.inconclusive for each in ours)
+            simulated_h, revisions = sum(each.simulated_h for each in ours), ", ".join(each.revision for each in ours)
+            yield (
+                f"Without a bug, with {TITLES[draw]}: no violation in {simulated_h:.1f} simulated hours, {runs} seeds, "
+                f"{inconclusive} of which tested too little to pass (`tools/hours.py`; revisions {revisions})."
+            )
+            yield ""
 
 
 def _table(found: dict[str, dict[Draw, Hunt]], draw: Draw) -> Iterable[str]:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Hunt the metadata cluster without any bug, hour after hour of simulated time; docs/hours.json keeps what was seen.
 
-usage: tools/hours.py HOURS [--jobs N]      until so many simulated hours are there in all
+usage: tools/hours.py HOURS [--draw default|store] [--jobs N]      until that draw has so many simulated hours in all
 
-Seeds go on where the last ones ended, so that no test is counted twice, and each entry names the revision of the code.
-A violation ends it with exit code 1: it is a bug to mend, and its seeds are not counted. docs/bugs.md quotes the sums.
+`store` draws the workloads of the metadata store alone, with all that a hunt draws otherwise. Seeds go on where the
+last ones of a draw ended, so that no test is counted twice, and each entry names the revision of the code. A violation
+ends it with exit code 1: it is a bug to mend, and its seeds are not counted. docs/bugs.md quotes the sums.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from hunts import HOUR_S, ask
@@ -26,10 +27,20 @@ RUNS: Final = 50
 """Seeds of one hunt: what an interruption loses."""
 
 
-class Hours(msgspec.Struct, frozen=True, kw_only=True):
+Draw: TypeAlias = Literal["default", "store"]
+
+DRAWS: Final[Mapping[Draw, tuple[str, ...]]] = {
+    "default": (),
+    "store": ("--workload", "tree,topology,projections,counter"),
+}
+"""What is fixed of what a hunt draws."""
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hunts of one revision of the code that found no violation.
 
     Attributes:
+        draw: what was fixed of what a hunt draws.
         revision: of the code.
         seeds: ranges of them, both ends included.
         runs: how many.
@@ -45,6 +56,7 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
     inconclusive: int
     simulated_h: float
     cpu_s: float
+    draw: Draw = "default"
     reasons: dict[str, int] = {}
 
     def __add__(self, other: Hours) -> Hours:
@@ -53,6 +65,7 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
         (begin, end), *behind = other.seeds
         joined = [(first, end)] if begin == last + 1 else [(first, last), (begin, end)]
         return Hours(
+            draw=self.draw,
             revision=self.revision,
             seeds=[*before, *joined, *behind],
             runs=self.runs + other.runs,
@@ -73,15 +86,17 @@ def keep(found: Sequence[Hours]) -> None:
     DATA.write_bytes(msgspec.json.format(msgspec.json.encode(list(found)), indent=1) + b"\n")
 
 
-def hunt(seed: int, jobs: int) -> dict[str, Any]:
-    """The answer of one hunt, with the default draw."""
-    return ask(["--seed", str(seed), "--runs", str(RUNS), "--budget", "100000", "--jobs", str(jobs), "--no-canary"])
+def hunt(draw: Draw, seed: int, jobs: int) -> dict[str, Any]:
+    """The answer of one hunt."""
+    words = ["--seed", str(seed), "--runs", str(RUNS), "--budget", "100000", "--jobs", str(jobs), "--no-canary"]
+    return ask([*DRAWS[draw], *words])
 
 
-def of_answer(answer: dict[str, Any]) -> Hours:
+def of_answer(draw: Draw, answer: dict[str, Any]) -> Hours:
     """What one hunt adds."""
     figures = answer["figures"]
     return Hours(
+        draw=draw,
         revision=str(answer["git"]["revision"])[:10],
         seeds=[(first, last) for first, last in answer["seeds"]],
         runs=figures["runs"],
@@ -93,9 +108,10 @@ def of_answer(answer: dict[str, Any]) -> Hours:
 
 
 def added(found: Sequence[Hours], new: Hours) -> list[Hours]:
-    """With a hunt more; of one revision there is one entry."""
-    if found and found[-1].revision == new.revision:
-        return [*found[:-1], found[-1] + new]
+    """With a hunt more; of one revision and draw there is one entry."""
+    for at, each in enumerate(found):
+        if (each.revision, each.draw) == (new.revision, new.draw):
+            return [*found[:at], each + new, *found[at + 1 :]]
     return [*found, new]
 
 
@@ -103,16 +119,17 @@ def main(words: Sequence[str]) -> None:
     """Hunt until there are so many hours; keep each hunt as soon as it is there."""
     parser = argparse.ArgumentParser(usage=(__doc__ or "").partition("usage: ")[2].partition("\n\n")[0])
     parser.add_argument("hours", type=float)
+    parser.add_argument("--draw", choices=get_args(Draw), default="default")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args(words)
     found = read()
-    while (there := sum(each.simulated_h for each in found)) < given.hours:
-        seed = max((last for each in found for _, last in each.seeds), default=0) + 1
-        answer = hunt(seed, given.jobs)
+    while (there := sum(each.simulated_h for each in found if each.draw == given.draw)) < given.hours:
+        seed = max((last for each in found if each.draw == given.draw for _, last in each.seeds), default=0) + 1
+        answer = hunt(given.draw, seed, given.jobs)
         if answer["findings"]:
             print(json.dumps(answer["findings"], indent=1))
             raise SystemExit(f"a hunt from seed {seed} on found something: mend it")
-        found = added(found, of_answer(answer))
+        found = added(found, of_answer(given.draw, answer))
         keep(found)
         print(f"{there:6.2f} h, next seed {seed + RUNS}", flush=True)
 
