@@ -1,4 +1,5 @@
-"""What holds for all tests: signals reach what they start, no clock fails them, and in CI a skipped test does."""
+"""What holds for all tests: signals reach what they start, no clock fails them, in CI a skipped test does, and so does a
+witness of an anomaly that does not prove it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import witnesses
 
 # Hypothesis gives an example 200 ms, and a second to draw ten of them: a busy machine takes longer.
 settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,6 +55,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, 0 if item.nodeid.startswith(_WAITING) else _PATIENT)
     return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Look at all witnesses from now on."""
+    witnesses.watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test in which, or in whose fixtures, a witness was found that does not prove its anomaly."""
+    done = yield
+    found = witnesses.noted()
+    if found:
+        pytest.fail(f"a witness does not prove what it says: {found[0]}")
+    return done
 
 
 @pytest.hookimpl(trylast=True)

@@ -26,6 +26,7 @@ class Case:
         key: number of the key.
         mops: the micro-operations that show it, in the order in which its sentence has them.
         values: values that its sentence names.
+        rules: of cyclic versions, why each of `values` comes before the next one; two of `mops` show it.
     """
 
     anomaly: str
@@ -33,6 +34,7 @@ class Case:
     key: int
     mops: tuple[int, ...] = ()
     values: tuple[int, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Because:
         after: micro-operation of the second one.
         shown: micro-operation that read a list in which both are; -1 where none is needed.
         rule: what it rests on, if not on what was observed.
+        given: of an order of versions that is assumed: the micro-operations that it follows from.
     """
 
     kind: int
@@ -54,6 +57,7 @@ class Because:
     after: int = -1
     shown: int = -1
     rule: str = ""
+    given: tuple[int, ...] = ()
 
 
 class Found:

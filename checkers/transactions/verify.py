@@ -6,6 +6,7 @@ history's rows, and follows each step by its definition.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -190,7 +191,7 @@ class _Check:
             lacks = later not in (found or []) and value not in (found or [])
             return own and read == "r" and read_key == key and lacks and "rests_on" in step
         if "rule" in step:
-            return self._version_order(step, one, other) if step["rule"] == "version-order" else _assumed(step)
+            return self._version_order(step, one, other) if step["rule"] == "version-order" else self._vouched(step)
         reader = self._said[step["shown"]["transaction"]]
         read, read_key, found = _op(reader, step["shown"])
         if read != "r" or read_key != key or reader["type"] != "ok" or value not in found:
@@ -209,7 +210,7 @@ class _Check:
             writer = _op(self._said[step["shown"]["transaction"]], step["shown"])
             return list(first) == ["r", key, found] and list(writer) == ["w", key, found] and "rests_on" in step
         if rule:
-            return self._version_order(step, one, other) if rule == "version-order" else _assumed(step)
+            return self._version_order(step, one, other) if rule == "version-order" else self._vouched(step)
         return later not in (found or [])
 
     # --- anomalies that are no cycles ---------------------------------------------------------------------------------
@@ -296,9 +297,51 @@ class _Check:
         return who[1]["type"] == "fail" and read.index(ops[1][2]) < read.index(ops[0][2])
 
     def _cyclic_versions(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
-        key = self._witness["key"]
-        touched = [value for each in self._said.values() for _, k, value in each["ops"] if k == key]
-        return len(self._witness["values"]) > 1 and all(each in touched for each in self._witness["values"])
+        """Whether each version comes before the next one, and the last before the first."""
+        values, rules = self._witness["values"], self._witness["rules"]
+        where = [each for _, each in cited]
+        if len({json.dumps(each) for each in values}) < max(2, len(values)) or len(where) != 2 * len(values):
+            return False
+        return len(rules) == len(values) and all(
+            self._comes_before(rules[place], where[2 * place : 2 * place + 2], each, (values * 2)[place + 1])
+            for place, each in enumerate(values)
+        )
+
+    # --- what the user vouches for ------------------------------------------------------------------------------------
+
+    def _vouched(self, step: Said) -> bool:
+        """Whether the version that a step begins with comes before the one that it ends with."""
+        (_, key, earlier), (_, _, later) = step["before"]["op"], step["after"]["op"]
+        same = all(_op(self._said[each["transaction"]], each)[1] == key for each in step["given"])
+        real = _op(self._said[step["from"]], step["before"]), _op(self._said[step["to"]], step["after"])
+        cited = (tuple(step["before"]["op"]), tuple(step["after"]["op"]))
+        return same and real == cited and self._comes_before(step["rule"], step["given"], earlier, later)
+
+    def _comes_before(self, rule: str, given: list[Said], earlier: Any, later: Any) -> bool:
+        """Whether one version of a key comes before another one by a rule, as two micro-operations show."""
+        one, other = (self._said[each["transaction"]] for each in given)
+        (_, key, first), (_, other_key, second) = (_op(self._said[each["transaction"]], each) for each in given)
+        if key != other_key or second != later or not (self._committed(one["name"]) and self._committed(other["name"])):
+            return False
+        if rule == "initial":
+            return earlier is None and later is not None
+        before, after = given[0]["at"], given[1]["at"]
+        read, write = _place_of_read(one, key), _place_of_write(one, key)
+        if first != earlier:
+            return False
+        if rule == "wfr-keys":
+            return one is other and (before, after) == (read, write)
+        begins = _place_of_read(other, key)
+        if one is other or before != (read if write is None else write):
+            return False
+        if after != (_place_of_write(other, key) if begins is None else begins):
+            return False
+        if rule == "transaction-order":  # which the user gave; it is not in the history
+            return write is not None and _place_of_write(other, key) == after
+        ended = one["type"] == "ok"
+        if rule == "sequential-keys":
+            return ended and one["process"] == other["process"] and one["invoked"] < other["invoked"]
+        return rule == "linearizable-keys" and ended and one["completed"] < other["invoked"]
 
 
 def _following(process: Rows) -> Rows:
@@ -322,8 +365,15 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _assumed(step: Said) -> bool:
-    return step["rule"] in ("wfr-keys", "sequential-keys", "linearizable-keys", "transaction-order")
+def _place_of_read(said: Said, key: Any) -> int | None:
+    """Where a transaction read a key before it wrote it."""
+    first = next((at for at, op in enumerate(said["ops"]) if op[1] == key), None)
+    return first if first is not None and said["ops"][first][0] == "r" and said["type"] == "ok" else None
+
+
+def _place_of_write(said: Said, key: Any) -> int | None:
+    """Where a transaction wrote a key last."""
+    return next((at for at, op in reversed(list(enumerate(said["ops"]))) if op[0] == "w" and op[1] == key), None)
 
 
 def _named(steps: list[Said]) -> str:

@@ -21,10 +21,16 @@ from splitbrain.checkers.transactions.inference import Because, Case
 from splitbrain.checkers.transactions.writes import Writes
 
 Pair: TypeAlias = tuple[int, int]
-"""Two values of a key, the earlier one first."""
+"""Two values of a key, or two micro-operations that have them; the earlier one first."""
+
+Given: TypeAlias = tuple[str, int, int]
+"""Why one version comes before another one: the rule, and the micro-operations that it follows from."""
 
 PAIRS: Final = 2_000_000
 """How many pairs of versions assumptions may give; those of real time are as many as transactions follow each other."""
+
+LOOKS: Final = 5_000_000
+"""How many pairs the search for a shortest cycle of one key looks at, beyond those that find a first one."""
 
 
 class Access(NamedTuple):
@@ -48,14 +54,14 @@ class Versions:
     Attributes:
         edges: ww and rw edges between transactions.
         cyclic: a case for each key with cyclic versions.
-        rules: by key and pair which assumption gave it.
+        rules: by key and pair which assumption gave it, and what it follows from.
         writes: micro-operations.
         spent: of how many keys an assumption was left out, as the allowance was spent.
     """
 
     edges: Edges
     cyclic: tuple[Case, ...]
-    rules: dict[tuple[int, int, int], str]
+    rules: dict[tuple[int, int, int], Given]
     writes: Writes
     spent: int = 0
 
@@ -65,8 +71,8 @@ class Versions:
         if (mops.kind[before] == READ) != (base == RW) or mops.kind[after] == READ:
             return None
         key = int(mops.key[before])
-        rule = self.rules.get((key, int(mops.value[before]), int(mops.value[after])))
-        return None if rule is None else Because(base, key, before, after, rule=rule)
+        given = self.rules.get((key, int(mops.value[before]), int(mops.value[after])))
+        return None if given is None else Because(base, key, before, after, rule=given[0], given=given[1:])
 
 
 def assumed_versions(
@@ -74,24 +80,28 @@ def assumed_versions(
 ) -> Versions:
     """The orders that follow from some assumptions."""
     by_key = _accesses(writes, committed, len(transactions.key_names))
-    rules: dict[tuple[int, int, int], str] = {}
+    rules: dict[tuple[int, int, int], Given] = {}
     cyclic: list[Case] = []
     spent = set[int]()
     left = PAIRS
     for key, accesses in enumerate(by_key):
-        known: dict[Pair, str] = dict.fromkeys(_initial(writes, accesses), "initial")
+        known = dict(_initial(writes, accesses))
         for rule, pairs in _assumed(transactions, writes, accesses, assumptions):
             if len(pairs) > left:
                 spent.add(key)
                 continue
             left -= len(pairs)
-            more = {**dict.fromkeys(pairs, rule), **known}
+            more = dict(known)
+            for one, other in pairs:
+                pair = (int(writes.mops.value[one]), int(writes.mops.value[other]))
+                if pair[0] != pair[1]:
+                    more.setdefault(pair, (rule, one, other))
             cycle = _cycle(list(more))
             if cycle:
-                cyclic.append(Case("cyclic-versions", _touching(writes, accesses, cycle), key, (), cycle))
+                cyclic.append(_case(writes, key, cycle, more))
             else:
                 known = more
-        rules.update({(key, *pair): rule for pair, rule in known.items() if rule != "initial"})
+        rules.update({(key, *pair): given for pair, given in known.items() if given[0] != "initial"})
     return Versions(_edges(writes, by_key, rules), tuple(cyclic), rules, writes, len(spent))
 
 
@@ -114,56 +124,63 @@ def _accesses(writes: Writes, committed: Bools, keys: int) -> list[list[Access]]
     return found
 
 
-def _last(writes: Writes, access: Access) -> int:
-    return int(writes.mops.value[access.write if access.write >= 0 else access.read])
+def _case(writes: Writes, key: int, cycle: tuple[int, ...], known: Mapping[Pair, Given]) -> Case:
+    """What shows that some versions would each have to come before the next one, and the last before the first."""
+    given = [known[pair] for pair in zip(cycle, (*cycle[1:], cycle[0]), strict=True)]
+    mops = tuple(mop for _, *shown in given for mop in shown)
+    owners = tuple(dict.fromkeys(int(writes.mops.owner[mop]) for mop in mops))
+    return Case("cyclic-versions", owners, key, mops, cycle, tuple(rule for rule, *_ in given))
 
 
-def _first(writes: Writes, access: Access) -> int:
-    return int(writes.mops.value[access.read if access.read >= 0 else access.write])
+def _last(access: Access) -> int:
+    return access.write if access.write >= 0 else access.read
 
 
-def _initial(writes: Writes, accesses: list[Access]) -> Iterator[Pair]:
+def _first(access: Access) -> int:
+    return access.read if access.read >= 0 else access.write
+
+
+def _initial(writes: Writes, accesses: list[Access]) -> Iterator[tuple[Pair, Given]]:
     for access in accesses:
         for mop in (access.read, access.write):
             if mop >= 0 and writes.mops.value[mop] != NIL:
-                yield NIL, int(writes.mops.value[mop])
+                yield (NIL, int(writes.mops.value[mop])), ("initial", mop, mop)
 
 
 def _assumed(
     transactions: Transactions, writes: Writes, accesses: list[Access], assumptions: Assumptions
 ) -> Iterator[tuple[str, list[Pair]]]:
-    """The pairs of versions of one key that each assumption gives."""
+    """What each assumption gives for one key: pairs of micro-operations, the earlier one's version first."""
     if assumptions.transaction_order:
-        yield (
-            "transaction-order",
-            list(pairwise(_in_order(transactions, writes, accesses, assumptions.transaction_order))),
-        )
+        yield "transaction-order", list(pairwise(_in_order(transactions, accesses, assumptions.transaction_order)))
     if assumptions.wfr_keys:
-        pairs = [(_first(writes, each), _last(writes, each)) for each in accesses if each.read >= 0 and each.write >= 0]
-        yield "wfr-keys", pairs
+        yield "wfr-keys", [(each.read, each.write) for each in accesses if each.read >= 0 and each.write >= 0]
     if assumptions.sequential_keys:
         last: dict[int, Access] = {}
         pairs = list[Pair]()
         for each in accesses:
             process = int(transactions.process[each.transaction])
             if process in last:
-                pairs.append((_last(writes, last[process]), _first(writes, each)))
+                pairs.append((_last(last[process]), _first(each)))
             if transactions.status[each.transaction] == COMMITTED:
                 last[process] = each
-        yield "sequential-keys", [(one, other) for one, other in pairs if one != other]
+        yield "sequential-keys", _different(writes, pairs)
     if assumptions.linearizable_keys:
         both = islice(_in_real_time(transactions, accesses), PAIRS + 1)
-        pairs = [(_last(writes, one), _first(writes, other)) for one, other in both]
-        yield "linearizable-keys", [(one, other) for one, other in pairs if one != other]
+        yield "linearizable-keys", _different(writes, [(_last(one), _first(other)) for one, other in both])
 
 
-def _in_order(
-    transactions: Transactions, writes: Writes, accesses: list[Access], order: Mapping[int, int]
-) -> list[int]:
-    """What was written, in the order that the system says it used."""
+def _different(writes: Writes, pairs: list[Pair]) -> list[Pair]:
+    """Those pairs of micro-operations that have different versions."""
+    value = writes.mops.value
+    return [(one, other) for one, other in pairs if value[one] != value[other]]
+
+
+def _in_order(transactions: Transactions, accesses: list[Access], order: Mapping[int, int]) -> list[int]:
+    """The last writes of transactions, in the order that the system says it used."""
     places = [(order.get(int(transactions.completed[each.transaction])), each) for each in accesses if each.write >= 0]
-    known = sorted((place, each.transaction, _last(writes, each)) for place, each in places if place is not None)
-    return [value for _, _, value in known]
+    known = sorted((place, each.transaction, each.write) for place, each in places if place is not None)
+    return [write for _, _, write in known]
 
 
 def _in_real_time(transactions: Transactions, accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
@@ -188,7 +205,7 @@ def _in_real_time(transactions: Transactions, accesses: list[Access]) -> Iterato
 
 
 def _cycle(pairs: list[Pair]) -> tuple[int, ...]:
-    """The versions of one key in the first cycle, in order; none if there is no cycle."""
+    """The versions of a shortest cycle, in order; none if there is no cycle."""
     number: dict[int, int] = {}
     for pair in pairs:
         for value in pair:
@@ -199,21 +216,43 @@ def _cycle(pairs: list[Pair]) -> tuple[int, ...]:
     component = components(graph, np.ones(KINDS, np.bool_))
     if (component == TRIVIAL).all():
         return ()
-    mine = component == component[component != TRIVIAL][0]
-    return tuple(value for value, place in number.items() if mine[place])
+    inside: dict[int, list[int]] = {}
+    for one, other in pairs:
+        if component[number[one]] != TRIVIAL and component[number[one]] == component[number[other]]:
+            inside.setdefault(one, []).append(other)
+    best: tuple[int, ...] = ()
+    looks = 0
+    for begin in inside:
+        if len(best) == 2 or (best and looks > LOOKS):
+            break
+        found, looked = _shortest_from(inside, begin, len(best))
+        looks += looked
+        best = found or best
+    return best
 
 
-def _touching(writes: Writes, accesses: list[Access], values: tuple[int, ...]) -> tuple[int, ...]:
-    """The transactions that read or wrote some versions of a key."""
-    mops, cycle = writes.mops, frozenset(values)
-    return tuple(
-        each.transaction
-        for each in accesses
-        if any(mop >= 0 and int(mops.value[mop]) in cycle for mop in (each.read, each.write))
-    )
+def _shortest_from(after: Mapping[int, list[int]], begin: int, limit: int) -> tuple[tuple[int, ...], int]:
+    """A shortest cycle through a version, if it has fewer than so many (0: any number), and how many pairs it took."""
+    came: dict[int, int] = {}
+    now, distance, looked = [begin], 1, 0
+    while now and (not limit or distance < limit):
+        following: list[int] = []
+        for one in now:
+            for other in after[one]:
+                looked += 1
+                if other == begin:
+                    back = [one]
+                    while back[-1] != begin:
+                        back.append(came[back[-1]])
+                    return tuple(reversed(back)), looked
+                if other not in came:
+                    came[other] = one
+                    following.append(other)
+        now, distance = following, distance + 1
+    return (), looked
 
 
-def _edges(writes: Writes, by_key: list[list[Access]], rules: dict[tuple[int, int, int], str]) -> Edges:
+def _edges(writes: Writes, by_key: list[list[Access]], rules: dict[tuple[int, int, int], Given]) -> Edges:
     """From writers and readers of the earlier version of each pair to the writer of the later one."""
     readers: dict[Pair, list[int]] = {}
     writers: dict[Pair, int] = {}

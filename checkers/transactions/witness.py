@@ -70,7 +70,8 @@ class Witnesses:
         mops = [{"transaction": names.of_mop(mop), "op": self._mop(mop), "at": self._at(mop)} for mop in case.mops]
         sentence = self._sentence(case, names)
         key = self._transactions.key_names[case.key]
-        return self._witness(case.anomaly, names, key=key, values=values, mops=mops, sentence=sentence)
+        rules = {"rules": list(case.rules)} if case.rules else {}
+        return self._witness(case.anomaly, names, key=key, values=values, mops=mops, **rules, sentence=sentence)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -156,6 +157,8 @@ class Witnesses:
             step["shown"] = {"transaction": name, "at": self._at(because.shown), "op": self._mop(because.shown)}
         if because.rule:
             step["rule"] = because.rule
+        if because.given:
+            step["given"] = [self._cited(names, mop) for mop in because.given]
         if level:
             step["rests_on"] = RESTS_ON[level]
         if tag and base not in (PROCESS, REALTIME):
@@ -232,7 +235,9 @@ class Witnesses:
             "": "",
             "initial": ", which is there before every write",
             "read-modify-write": f", which {second} read too and overwrote; else there would be a G1c",
-        }.get(step.get("rule", ""), f", which comes earlier by {step.get('rule')}")
+        }.get(step.get("rule", ""), "")
+        if "given" in step:
+            how = f", which comes later by {step['rule']} ({_both(each['transaction'] for each in step['given'])})"
         return f"{first} {read} and {second} wrote {shown(after[2])}{how}"
 
     def _sentence(self, case: Case, names: Names) -> str:
@@ -269,8 +274,15 @@ class Witnesses:
                 f"{who[0]} appended {shown(ops[0][2])} to {key} behind {shown(ops[1][2])}, which {who[1]} appended; "
                 f"but {who[1]} was aborted."
             )
-        listed = ", ".join(shown(self._transactions.value(each)) for each in case.values)
-        return f"The versions {listed} of {key} would each have to come before the other."
+        values = [shown(self._transactions.value(each)) for each in case.values]
+        pairs = zip(values, [*values[1:], values[0]], case.rules, who[::2], who[1::2], strict=True)
+        each = [f"{one} comes before {other} by {rule} ({_both(by)})" for one, other, rule, *by in pairs]
+        return f"The versions of {key} are cyclic: {', and '.join(each)}."
+
+
+def _both(names: Iterable[str]) -> str:
+    """One or two names in words."""
+    return " and ".join(dict.fromkeys(names))
 
 
 class Names:

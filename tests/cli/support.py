@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from tests import witnesses
+
 SPLITBRAIN = ["-c", "from splitbrain.harness.cli.main import main; main()"]
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,14 +67,17 @@ def environment(**extra: str) -> Mapping[str, str]:
 def answer(done: subprocess.CompletedProcess[str]) -> Any:
     """What a command with --json answered."""
     try:
-        return json.loads(done.stdout)
+        said = json.loads(done.stdout)
     except json.JSONDecodeError as error:
         raise AssertionError(f"exit {done.returncode}, no JSON: {done.stdout!r} {done.stderr!r}") from error
+    witnesses.note(said)
+    return said
 
 
 def analyzed(stdout: str) -> list[Any]:
     """The runs in what `analyze --json` printed: a line each, and a last line of sums."""
     *runs, sums = [json.loads(line) for line in stdout.splitlines()]
+    witnesses.note(runs)
     assert [each["kind"] for each in runs] == ["run"] * len(runs)
     assert (sums["kind"], sums["runs"]) == ("sums", len(runs))
     return runs

@@ -200,6 +200,7 @@ def _case(case: Cited, places: _Places, numbers: Mapping[str, int]) -> Case:
         numbers[case.key],
         tuple(places.mop(ref) for ref in case.mops),
         case.values,
+        case.rules,
     )
 
 
@@ -215,7 +216,9 @@ def _reasons_of(why: Sequence[Why]) -> list[Reason]:
 def _because(why: Sequence[Why], places: _Places, numbers: Mapping[str, int]) -> Iterable[tuple[Edge, Because]]:
     for reason in _reasons_of(why):
         before, after, shown = (places.mop(each) for each in (reason.before, reason.after, reason.shown))
-        yield places.step(reason.step), Because(reason.kind, numbers[reason.key], before, after, shown, reason.rule)
+        given = tuple(places.mop(each) for each in reason.given)
+        because = Because(reason.kind, numbers[reason.key], before, after, shown, reason.rule, given)
+        yield places.step(reason.step), because
 
 
 def _cycles(found: Found, places: _Places) -> Cycles:

@@ -33,7 +33,7 @@ class Cited(msgspec.Struct, frozen=True):
         place: where it comes among cases of its type.
         transactions: as in `Case`, by the indexes of the ops that invoked them.
         key: its name.
-        mops, values: as in `Case`.
+        mops, values, rules: as in `Case`.
     """
 
     anomaly: str
@@ -42,6 +42,7 @@ class Cited(msgspec.Struct, frozen=True):
     key: str
     mops: tuple[Ref, ...]
     values: tuple[int, ...]
+    rules: tuple[str, ...] = ()
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -201,6 +202,7 @@ def _cited(part: Part, firsts: _Firsts, case: Case) -> Cited:
         key=part.transactions.key_names[case.key],
         mops=tuple(part.ref(mop) for mop in case.mops),
         values=case.values,
+        rules=case.rules,
     )
 
 

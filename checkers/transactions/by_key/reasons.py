@@ -25,6 +25,7 @@ class Reason(msgspec.Struct, frozen=True):
     after: Ref
     shown: Ref | None
     rule: str
+    given: tuple[Ref, ...] = ()
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -72,7 +73,8 @@ def _reasons(how: How, part: Part, proven: Ints, steps: Sequence[Step]) -> Itera
 def _reason(part: Part, step: Step, because: Because) -> Reason:
     shown = None if because.shown < 0 else part.ref(because.shown)
     key = part.transactions.key_names[because.key]
-    return Reason(step, because.kind, key, part.ref(because.before), part.ref(because.after), shown, because.rule)
+    before, after, given = part.ref(because.before), part.ref(because.after), tuple(map(part.ref, because.given))
+    return Reason(step, because.kind, key, before, after, shown, because.rule, given)
 
 
 def _proofs(part: Part, unknown: Sequence[int]) -> Iterator[Proof]:

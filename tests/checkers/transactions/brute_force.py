@@ -1,9 +1,10 @@
 """Isolation by definition, on small histories: try every serial order, and every order of versions. Slow, and plain.
 
-    python -m tests.checkers.transactions.brute_force [--count 50000] [--seed 1] [--workload rw-register]
+    python -m tests.checkers.transactions.brute_force [--count 50000] [--first 0] [--seed 1] [--workload rw-register]
 
 compares the checkers with it on random histories, half of them of lists and half of registers, or all of one workload.
-It exits with 1 at the first difference.
+It exits with 1 at the first difference. Several processes may share the work: `--first` is the number of the first
+history of each workload.
 """
 
 from __future__ import annotations
@@ -361,6 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare on many histories."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=50_000)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workload", choices=list(EXACT))
     chosen = parser.parse_args(arguments)
@@ -368,7 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workloads: list[Workload] = [chosen.workload] if chosen.workload else list(EXACT)
     for workload in workloads:
         figures = Figures()
-        for number in range(chosen.count // len(workloads)):
+        for number in range(chosen.first, chosen.first + chosen.count // len(workloads)):
             problem = compare(random.Random(f"{chosen.seed} {number} {workload}"), workload, figures)
             if problem is not None:
                 print(f"{workload}, history {number} of seed {chosen.seed}: {problem}")
