@@ -51,7 +51,7 @@ class Clocks(NamedTuple):
         of_chain: of each chain that of its last transaction so far; behind them one that is being made.
         kept: those of nodes that are still read from.
         slot: of each node its row in `kept`, -1 for none.
-        readers: of each node how many reads from it are still to come.
+        readers: of each node how many reads from it are still to come; `Nodes.follows` counts as one.
         free: rows that are free, a stack.
     """
 
@@ -92,18 +92,26 @@ def kept_at_most(nodes: Nodes, order: I32, readers: I32, left: I32) -> int:
             most = max(most, now)
         txn = nodes.transaction[node]
         for mop in range(nodes.mop_start[txn], nodes.mop_start[txn + 1]):
-            source = nodes.source[mop]
-            if source >= 0:
-                left[source] -= 1
-                if left[source] == 0:
-                    now -= 1
+            now -= taken(left, nodes.source[mop])
+        now -= taken(left, nodes.follows[node])
     return most
+
+
+@inlined
+def taken(readers: I32, source: Int) -> Int:
+    """Take one off the reads from a node; 1 if that was the last, else 0. It may be -1 for none."""
+    if source < 0:
+        return 0
+    readers[source] -= 1
+    return 1 if readers[source] == 0 else 0
 
 
 @kernel
 def count_readers(nodes: Nodes, readers: I32) -> None:
-    """Count the reads from each node."""
+    """Count the reads from each node, and what follows it."""
     for node in range(len(nodes.transaction)):
+        if nodes.follows[node] >= 0:
+            readers[nodes.follows[node]] += 1
         txn = nodes.transaction[node]
         for mop in range(nodes.mop_start[txn], nodes.mop_start[txn + 1]):
             if nodes.source[mop] >= 0:
@@ -111,9 +119,8 @@ def count_readers(nodes: Nodes, readers: I32) -> None:
 
 
 @inlined
-def learn(nodes: Nodes, chains: Chains, clocks: Clocks, mop: Int, clock: I32) -> None:
-    """Join into a clock what the source of a read knows, if that is not yet among it."""
-    source = nodes.source[mop]
+def learn(chains: Chains, clocks: Clocks, source: Int, clock: I32) -> None:
+    """Join into a clock what a node knows, if there is one, and it is not yet among it."""
     if source >= 0 and not knows(chains, clock, source):
         known = clocks.kept[clocks.slot[source]]
         for each in range(len(clock)):
@@ -157,14 +164,11 @@ def compare(
 
 
 @inlined
-def forget(nodes: Nodes, clocks: Clocks, mop: Int, free: Int) -> Int:
-    """Free the clock of a read's source, if this is the last read from it; how many are free."""
-    source = nodes.source[mop]
-    if source >= 0:
-        clocks.readers[source] -= 1
-        if clocks.readers[source] == 0:
-            clocks.free[free] = clocks.slot[source]
-            return free + 1
+def forget(clocks: Clocks, source: Int, free: Int) -> Int:
+    """Free the clock of a node, if there is one, and this is the last read from it; how many are free."""
+    if taken(clocks.readers, source):
+        clocks.free[free] = clocks.slot[source]
+        return free + 1
     return free
 
 
@@ -220,14 +224,16 @@ def causal_pairs(
         chain = chains.of_session[nodes.session[node]]
         clock = clocks.of_chain[chain if chain >= 0 else len(clocks.of_chain) - 1]
         begin, end = nodes.mop_start[nodes.transaction[node]], nodes.mop_start[nodes.transaction[node] + 1]
+        learn(chains, clocks, nodes.follows[node], clock)
         for mop in range(begin, end):
-            learn(nodes, chains, clocks, mop, clock)
+            learn(chains, clocks, nodes.source[mop], clock)
         for mop in range(begin, end):
             count = compare_either(nodes, groups, visited, chains, clocks, mop, clock, pairs, count)
         for mop in range(begin, end):
-            free = forget(nodes, clocks, mop, free)
+            free = forget(clocks, nodes.source[mop], free)
             if nodes.written[mop]:
                 enter(nodes, visited, chains, nodes.key[mop], node, clock)
+        free = forget(clocks, nodes.follows[node], free)
         chain = on_chain(nodes, chains, clocks, node)
         if chain < 0:
             return TOO_NARROW

@@ -13,7 +13,6 @@ from splitbrain.checkers.kernels import kernel
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.components import TRIVIAL, components, count_into, cyclic_nodes, peel
 from splitbrain.checkers.transactions.graph import I32, I64, PROCESS, WR, WW, Bools, Edges, Graph, allowed, graph_of
-from splitbrain.checkers.transactions.order import process_edges
 from splitbrain.checkers.transactions.weak.causal import (
     TOO_NARROW,
     Clocks,
@@ -108,7 +107,7 @@ class _Case:
         self.sources = sources_of(transactions, source)
         self.nodes = nodes_of(transactions, self.sources)
         self.count = len(self.nodes.transaction)
-        self.edges = [*base_edges(self.nodes), _into_unknown(transactions, self.sources, self.nodes)]
+        self.edges = base_edges(self.nodes)
         base = graph_of(self.count, self.count, self.edges)
         into = np.zeros(self.count, np.int32)
         count_into(base.target, into)
@@ -227,22 +226,11 @@ def base_edges(nodes: Nodes) -> list[Edges]:
 
 
 def _sessions(nodes: Nodes) -> Edges:
-    """From each transaction to the next of its session."""
-    follows = np.flatnonzero(nodes.session[1:] == nodes.session[:-1]).astype(np.int32)
-    return Edges(follows, follows + np.int32(1), np.full(len(follows), PROCESS, np.uint8))
-
-
-def _into_unknown(transactions: Transactions, sources: Sources, nodes: Nodes) -> Edges:
-    """To each transaction of unknown outcome that has a session of its own, from the one before it in its process.
-
-    Clocks do not carry this order on to those that read from it: a causal violation that needs that is missed.
-    """
-    order = process_edges(transactions, sources.seen)
-    node_of = np.full(len(transactions), -1, np.int32)
-    node_of[nodes.transaction] = np.arange(len(nodes.transaction), dtype=np.int32)
-    source, target = node_of[order.source], node_of[order.target]
-    apart = nodes.session[source] != nodes.session[target]
-    return Edges(source[apart], target[apart], order.kind[apart])
+    """From each transaction to the next of its session, and to those of unknown outcome that follow it."""
+    source = np.flatnonzero(nodes.session[1:] == nodes.session[:-1]).astype(np.int32)
+    apart = np.flatnonzero(nodes.follows >= 0).astype(np.int32)
+    sources = np.concatenate([source, nodes.follows[apart]])
+    return Edges(sources, np.concatenate([source + np.int32(1), apart]), np.full(len(sources), PROCESS, np.uint8))
 
 
 def _reads(nodes: Nodes) -> Edges:

@@ -8,6 +8,7 @@ import numpy as np
 
 from splitbrain.checkers.transactions.columns import MAYBE, Transactions
 from splitbrain.checkers.transactions.graph import I32, I64, Bools
+from splitbrain.checkers.transactions.order import process_edges
 from splitbrain.checkers.transactions.weak.sources import Sources
 from splitbrain.results.columns import ranked
 
@@ -19,6 +20,7 @@ class Nodes(NamedTuple):
         transaction: of each node.
         session: of each node.
         start: the first node of each session; one element more than there are sessions.
+        follows: of each node one of another session that comes before it by their process; -1 for none.
         mop_start: of each transaction, as in `Transactions`.
         key: of each micro-operation.
         source: of each micro-operation the node that it reads from, INITIAL or INTERNAL.
@@ -29,6 +31,7 @@ class Nodes(NamedTuple):
     transaction: I32
     session: I32
     start: I64
+    follows: I32
     mop_start: I64
     key: I32
     source: I32
@@ -58,6 +61,7 @@ def nodes_of(transactions: Transactions, sources: Sources) -> Nodes:
         transaction=chosen,
         session=session,
         start=_starts(np.bincount(session, minlength=sessions)),
+        follows=_followed(transactions, sources, node_of, session),
         mop_start=np.array(transactions.mop_start),
         key=np.array(transactions.mop_key),
         source=translated,
@@ -79,6 +83,16 @@ def _sessions(transactions: Transactions, happened: I64) -> I64:
     last[process] = places
     apart = (transactions.status[happened] == MAYBE) & (last[process] != places)
     return np.where(apart, len(last) + places, process)
+
+
+def _followed(transactions: Transactions, sources: Sources, node_of: I32, session: I32) -> I32:
+    """Of each node of unknown outcome that has a session of its own, the one before it in its process."""
+    order = process_edges(transactions, sources.seen)
+    source, target = node_of[order.source], node_of[order.target]
+    apart = session[source] != session[target]
+    found = np.full(len(session), -1, np.int32)
+    found[target[apart]] = source[apart]
+    return found
 
 
 def _starts(counts: I64) -> I64:

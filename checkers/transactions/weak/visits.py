@@ -68,6 +68,8 @@ def unvisited(nodes: Nodes, node: Int, state: U8) -> Int:
     """A node that has to be visited before another one and has not been; -1 if there is none."""
     if node > nodes.start[nodes.session[node]] and state[node - 1] == 0:
         return node - 1
+    if nodes.follows[node] >= 0 and state[nodes.follows[node]] == 0:
+        return nodes.follows[node]
     txn = nodes.transaction[node]
     for mop in range(nodes.mop_start[txn], nodes.mop_start[txn + 1]):
         source = nodes.source[mop]

@@ -42,6 +42,22 @@ INTO = [
 ]
 """Who sees the second one sees the first one."""
 
+GOES_ON = [
+    *INTO[:2],
+    Txn(0, 4, 5, "ok", (("append", "z", 3),)),
+    Txn(1, 6, 7, "ok", (("r", "y", (2,)), ("r", "x", ()))),
+    Txn(2, 8, 9, "ok", (("r", "x", (1,)),)),
+]
+"""The same, though the process went on: what precedes an unknown outcome precedes who read it."""
+
+AT_SECOND_HAND = [
+    *GOES_ON[:3],
+    Txn(1, 6, 7, "ok", (("r", "y", (2,)), ("append", "v", 4))),
+    Txn(2, 8, 9, "ok", (("r", "v", (4,)), ("r", "x", ()))),
+    Txn(3, 10, 11, "ok", (("r", "x", (1,)),)),
+]
+"""Who read who read it."""
+
 
 def lists(history: list[Txn]) -> Verdict:
     spec = CheckerSpec("list-append", {"consistency_models": [SESSIONS]})
@@ -65,7 +81,10 @@ def _register(f: str, key: str, value: Any) -> tuple[str, str, Any]:
     return ("w", key, value) if f == "append" else ("r", key, value[-1] if value else None)
 
 
-@pytest.mark.parametrize(("history", "kept"), [(LATE, True), (BEFORE, False), (INTO, False)])
+ALL = [(LATE, True), (BEFORE, False), (INTO, False), (GOES_ON, False), (AT_SECOND_HAND, False)]
+
+
+@pytest.mark.parametrize(("history", "kept"), ALL)
 def test_no_order_of_a_process_begins_at_what_may_come_later(history: list[Txn], kept: bool) -> None:
     assert is_serial(history, SESSIONS) is kept
     for verdict in (lists(history), registers(history, consistency_models=[SESSIONS])):
@@ -74,7 +93,7 @@ def test_no_order_of_a_process_begins_at_what_may_come_later(history: list[Txn],
         assert "G-single-item-process" in lists(history).anomalies
 
 
-@pytest.mark.parametrize(("history", "kept"), [(LATE, True), (BEFORE, False), (INTO, False)])
+@pytest.mark.parametrize(("history", "kept"), ALL)
 def test_the_weak_levels_know_that_too(history: list[Txn], kept: bool) -> None:
     found = judge_weak_all(transactions_of(to_table(ops_of(as_registers(history)))))
     assert found["causal"].valid == ("true" if kept else "false")
