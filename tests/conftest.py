@@ -1,5 +1,7 @@
-"""What holds for all tests: signals reach what they start, no clock fails them, in CI a skipped test does, and so does a
-witness of an anomaly that does not prove it."""
+"""What holds for all tests: signals reach what they start, and no clock fails them.
+
+A witness of an anomaly that does not prove it does, and in CI a skipped test.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -137,13 +138,15 @@ def saturate(transactions: int, nodes: int, edges: Sequence[Edges], keys: Sequen
         tag: 0, 1 or 2: what order is among the edges.
     """
     found = Saturated()
-    passes = [(level, each) for level in (NO_G_SINGLE, NO_G2) for each in sorted({0, tag})]
-    again = bool(keys)
-    while again and found.work < WORK:
-        again = False
-        for level, each in passes:
-            again |= _pass(transactions, nodes, edges, keys, level, each, found)
-    found.spent |= again
+    left = list(keys)
+    for level, each in [(level, each) for level in (NO_G_SINGLE, NO_G2) for each in sorted({0, tag})]:
+        # What is found at a level and tag is of no use to those before it. If the whole order of a key is known by
+        # then, its edges are there, and a way that contradicts them closes a cycle with them.
+        if left and found.work < WORK:
+            left = _fixed(transactions, nodes, edges, left, level, each, found)
+    closed = {key.number for key in keys} - {key.number for key in left}
+    found.closed = sorted(closed)
+    found.spent |= found.work >= WORK
     return found
 
 
@@ -159,41 +162,112 @@ def usable(level: int, tag: int) -> Bools:
     return table
 
 
-def _pass(
+def _chosen(edges: Edges, level: int, tag: int) -> Edges:
+    """Those edges that a way may have, of which pairs of versions of that level and tag follow."""
+    used = usable(level, tag)[edges.kind]
+    return Edges(edges.source[used], edges.target[used], edges.kind[used])
+
+
+def _fixed(
     transactions: int, nodes: int, edges: Sequence[Edges], keys: Sequence[Key], level: int, tag: int, found: Saturated
-) -> bool:
-    """Look at all keys once; whether anything new was found."""
-    known = joined([*edges, found.edges])
-    used = usable(level, tag)[known.kind]
-    part = Edges(known.source[used], known.target[used], known.kind[used])
+) -> list[Key]:
+    """Derive edges of one level and tag until nothing new follows; the keys of which the whole order is not known."""
+    ways = _ways_of(transactions, nodes, joined([*edges, found.edges]), level, tag, found)
+    spans = _Spans(keys)
+    again, is_open = np.arange(len(keys)), np.ones(len(keys), np.bool_)
+    while ways is not None and len(again) and found.work < WORK:
+        before = len(found.premises)
+        for number in again.tolist():
+            if found.work >= WORK:
+                break
+            is_open[number] = not _looked_at(keys[number], ways, level, tag, before, found)
+        new = _chosen(_columns(list(islice(reversed(found.premises), len(found.premises) - before))), level, tag)
+        if not len(new):
+            break
+        more = ways.with_edges(new)
+        ways = more or _ways_of(transactions, nodes, joined([*edges, found.edges]), level, tag, found)
+        again = np.zeros(0, np.int64) if ways is None else np.flatnonzero(is_open & spans.touched(ways.place, new))
+    return [keys[number] for number in np.flatnonzero(is_open).tolist()]
+
+
+def _looked_at(key: Key, ways: _Ways, level: int, tag: int, before: int, found: Saturated) -> bool:
+    """Add the edges that follow for one key; whether its whole order is known then."""
+    pairs = _pairs(key, ways.order, ways.place, ways.start, ways.source)
+    found.work += 1 + pairs.steps // ENTRIES
+    found.spent |= not pairs.complete
+    weaker = list(_weaker(level, tag))
+    for edge, premise in _derived(key, pairs, level, tag):
+        found.work += 1
+        if not any(_same(edge, each) in found.premises for each in weaker):
+            found.work += NEW
+            found.premises[edge] = premise._replace(known=before)
+        if found.work >= WORK:
+            return False
+    return pairs.distinct
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """A graph without cycles.
+
+    Attributes:
+        order: its nodes, in an order in which no edge leads back.
+        place: of each node in that order.
+        start, source: where the edges to each node begin, and their sources.
+    """
+
+    order: I32
+    place: I64
+    start: I64
+    source: I32
+
+    def with_edges(self, new: Edges) -> _Ways | None:
+        """The same with some edges more; None if one leads back in this order."""
+        if (self.place[new.source] >= self.place[new.target]).any():
+            return None
+        source = np.insert(self.source, self.start[new.target], new.source)
+        counts = np.bincount(new.target, minlength=len(self.order))
+        start = self.start + np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return _Ways(self.order, self.place, start, source)
+
+
+def _ways_of(transactions: int, nodes: int, known: Edges, level: int, tag: int, found: Saturated) -> _Ways | None:
+    """The ways of which pairs of a level and tag follow; None if there is a cycle: it is no weaker than these."""
+    part = _chosen(known, level, tag)
+    found.work += (len(known) + nodes) // ENTRIES
     forward = graph_of(transactions, nodes, [part])
     if cyclic_nodes(forward).any():
-        return False  # There is a cycle that is no weaker than what would follow.
+        return None
     backward = graph_of(transactions, nodes, [Edges(part.target, part.source, part.kind)])
     order = _in_order(forward)
     place = np.empty(nodes, np.int64)
     place[order] = np.arange(nodes)
-    before = len(found.premises)
-    weaker = list(_weaker(level, tag))
-    found.work += (len(known) + nodes) // ENTRIES
-    found.closed = []
-    for key in keys:
-        if found.work >= WORK:
-            break
-        pairs = _pairs(key, order, place, backward)
-        found.work += 1 + pairs.steps // ENTRIES
-        found.spent |= not pairs.complete
-        if pairs.distinct:
-            found.closed.append(key.number)
-        for edge, premise in _derived(key, pairs, level, tag):
-            found.work += 1
-            if not any(_same(edge, each) in found.premises for each in weaker):
-                found.work += NEW
-                found.premises[edge] = premise._replace(known=before)
-            if found.work >= WORK:
-                break
-    found.spent |= found.work >= WORK
-    return len(found.premises) > before
+    return _Ways(order, place, backward.start, backward.target)
+
+
+class _Spans:
+    """From where to where keys are accessed."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        accesses = [
+            [transaction for _, transaction in (*key.writes, *(read for reads in key.reads for read in reads))]
+            for key in keys
+        ]
+        self._start = np.cumsum([0, *map(len, accesses)])[:-1].astype(np.int64)
+        self._access = np.fromiter(chain.from_iterable(accesses), np.int32)
+
+    def touched(self, place: I64, new: Edges) -> Bools:
+        """Which keys have accesses before the source and behind the target of one of some edges, or at them.
+
+        Between accesses of others none of these edges can be on a way, as no edge leads back.
+        """
+        at = place[self._access]
+        first, last = np.minimum.reduceat(at, self._start), np.maximum.reduceat(at, self._start)
+        sources, targets = place[new.source], place[new.target]
+        by_source = np.argsort(sources)
+        nearest = np.minimum.accumulate(targets[by_source][::-1])[::-1]
+        which = np.searchsorted(sources[by_source], first)
+        return np.append(nearest, len(place))[which] <= last
 
 
 def _weaker(level: int, tag: int) -> Iterator[tuple[int, int]]:
@@ -206,7 +280,7 @@ def _same(edge: Edge, rests: tuple[int, int]) -> Edge:
     return edge[0], edge[1], derived(parts(edge[2])[0], *rests)
 
 
-def _pairs(key: Key, order: I32, place: I64, backward: Graph) -> Pairs:
+def _pairs(key: Key, order: I32, place: I64, start: I64, source: I32) -> Pairs:
     """Pairs of versions of a key that follow from the order of transactions."""
     reads = [len(each) for each in key.reads]
     accesses = Accesses(
@@ -217,7 +291,7 @@ def _pairs(key: Key, order: I32, place: I64, backward: Graph) -> Pairs:
     first = int(place[accesses.writer].min())
     last = max(int(place[each].max()) for each in (accesses.writer, accesses.reader) if len(each))
     part = order[first : last + 1]
-    return pairs_of(accesses, Range(part, place, backward.start, backward.target, first))
+    return pairs_of(accesses, Range(part, place, start, source, first))
 
 
 def _derived(key: Key, pairs: Pairs, level: int, tag: int) -> Iterator[tuple[Edge, Premise]]:
@@ -313,9 +387,7 @@ class Derivation:
     def way(self, transactions: int, premise: Premise, ends: tuple[int, int], rests: tuple[int, int]) -> list[Edge]:
         """A shortest way between two transactions along edges that were known then, without joints."""
         known = joined([*self.observed, _columns(list(self.saturated.premises)[: premise.known])])
-        used = usable(*rests)[known.kind]
-        part = Edges(known.source[used], known.target[used], known.kind[used])
-        graph = graph_of(transactions, self.nodes, [part])
+        graph = graph_of(transactions, self.nodes, [_chosen(known, *rests)])
         begin, end = ends
         came: dict[int, tuple[int, int]] = {begin: (-1, -1)}
         waiting = [begin]

@@ -2,6 +2,10 @@
 
 A picture is read without a script: a box has what its transaction did, where, when and under which faults; an edge has
 its kind and key, and its reason as a title. A box leads to its op. What an edge rests on is dashed.
+
+A witness is one cycle of a few boxes, so that its layout is a ring: no two edges of it cross. The circular layout of
+networkx puts points on such a ring, too, but it knows nothing of boxes and their heights, and its other layouts cross
+edges; so no library of graphs is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Orders of versions that the user vouches for: each is cited, is verified by its definition, and no longer than needed."""
+"""Orders of versions that the user vouches for: what gives them is cited, is verified, and is no longer than needed."""
 
 from __future__ import annotations
 

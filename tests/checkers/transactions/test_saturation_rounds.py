@@ -1,0 +1,73 @@
+"""Saturation looks again only at keys that a new edge can concern: nothing is missed, and every edge has its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.transaction_histories import Shape, history
+from splitbrain.checkers.transactions import saturation
+from splitbrain.checkers.transactions.assumptions import Assumptions
+from splitbrain.checkers.transactions.columns import Transactions, transactions_of
+from splitbrain.checkers.transactions.graph import Edges, parts
+from splitbrain.checkers.transactions.order import process_edges, realtime_edges
+from splitbrain.checkers.transactions.registers import infer_registers
+from splitbrain.checkers.transactions.saturation import Derivation, Key, saturate
+
+Case = tuple[Transactions, list[Edges], int, list[Key]]
+
+
+def case(seed: int, tag: int) -> Case:
+    """A history of a serial database in which writers crash, so that the order of many keys stays open at first."""
+    transactions = transactions_of(history(Shape(3000, registers=True, clients=12, seed=seed)))
+    found = infer_registers(transactions, Assumptions())
+    edges, nodes = list(found.edges), found.nodes
+    if tag == 1:
+        edges.append(process_edges(transactions, found.committed))
+    if tag == 2:
+        further, nodes = realtime_edges(transactions, found.committed, nodes)
+        edges.append(further)
+    return transactions, edges, nodes, list(found.keys())
+
+
+@pytest.mark.parametrize("tag", [0, 1, 2])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_follows_from_what_was_found(seed: int, tag: int) -> None:
+    transactions, edges, nodes, keys = case(seed, tag)
+    found = saturate(len(transactions), nodes, edges, keys, tag)
+    assert found.premises
+    assert not found.spent
+    again = saturate(len(transactions), nodes, [*edges, found.edges], keys, tag)
+    assert {_unlabelled(edge) for edge in again.premises} <= {_unlabelled(edge) for edge in found.premises}
+    assert sorted(again.closed) == sorted(found.closed)
+
+
+@pytest.mark.parametrize("tag", [0, 1, 2])
+def test_every_edge_has_a_way_that_was_known_before(tag: int) -> None:
+    transactions, edges, nodes, keys = case(3, tag)
+    found = saturate(len(transactions), nodes, edges, keys, tag)
+    derivation = Derivation(tuple(edges), nodes, found)
+    of_mop = {mop: txn for key in keys for mop, txn in [*key.writes, *(read for reads in key.reads for read in reads)]}
+    for edge, premise in list(found.premises.items())[::7]:
+        ends = of_mop[premise.earlier], of_mop[premise.later]
+        way = derivation.way(len(transactions), premise, ends, parts(edge[2])[1:])
+        assert (way[0][0], way[-1][1]) == ends
+
+
+def test_later_rounds_look_at_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    transactions, edges, nodes, keys = case(1, 2)
+    looks: list[int] = []
+    pairs = saturation._pairs  # pyright: ignore[reportPrivateUsage]
+
+    def counted(key: Key, *rest: Any) -> Any:
+        looks.append(key.number)
+        return pairs(key, *rest)
+
+    monkeypatch.setattr(saturation, "_pairs", counted)
+    saturate(len(transactions), nodes, edges, keys, 2)
+    assert len(looks) < 4 * len(keys)
+
+
+def _unlabelled(edge: tuple[int, int, int]) -> tuple[int, int, int]:
+    return edge[0], edge[1], parts(edge[2])[0]
