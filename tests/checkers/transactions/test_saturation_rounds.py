@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.transaction_histories import Shape, history
+from splitbrain.checkers import engine
 from splitbrain.checkers.transactions import saturation
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import Transactions, transactions_of
@@ -14,6 +15,10 @@ from splitbrain.checkers.transactions.graph import Edges, parts
 from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
 from splitbrain.checkers.transactions.saturation import Derivation, Key, saturate
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.results.arrow import to_table
+from tests.checkers.transactions.brute_force import SERIAL, is_serial, ops_of
+from tests.checkers.transactions.definitions import Txn
 
 Case = tuple[Transactions, list[Edges], int, list[Key]]
 
@@ -53,6 +58,21 @@ def test_every_edge_has_a_way_that_was_known_before(tag: int) -> None:
         ends = of_mop[premise.earlier], of_mop[premise.later]
         way = derivation.way(len(transactions), premise, ends, parts(edge[2])[1:])
         assert (way[0][0], way[-1][1]) == ends
+
+
+def test_a_way_has_no_antidependency_that_was_derived_where_none_counts() -> None:
+    """Found by `brute_force`, history 20004 of seed 20261125: new edges went into the ways of all levels."""
+    found = [
+        Txn(0, 0, 1, "ok", (("r", "y", None), ("w", "x", 1))),
+        Txn(0, 2, 3, "ok", (("w", "y", 3), ("r", "x", 1), ("r", "y", 3))),
+        Txn(0, 4, 5, "ok", (("r", "x", 1), ("w", "y", 2))),
+        Txn(1, 6, 7, "ok", (("r", "y", 3), ("w", "x", 4))),
+    ]
+    for model in SERIAL:
+        spec = CheckerSpec("rw-register", {"consistency_models": [model]})
+        [verdict] = engine.judge(to_table(ops_of(found)), [spec])
+        assert "crashes" not in verdict.evidence
+        assert (verdict.valid == "true") is is_serial(found, model)
 
 
 def test_later_rounds_look_at_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
