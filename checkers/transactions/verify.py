@@ -373,7 +373,8 @@ def _place_of_read(said: Said, key: Any) -> int | None:
 
 def _place_of_write(said: Said, key: Any) -> int | None:
     """Where a transaction wrote a key last."""
-    return next((at for at, op in reversed(list(enumerate(said["ops"]))) if op[0] == "w" and op[1] == key), None)
+    ops: list[Any] = said["ops"]
+    return max((at for at, op in enumerate(ops) if op[0] == "w" and op[1] == key), default=None)
 
 
 def _named(steps: list[Said]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from subprocess import CompletedProcess
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from splitbrain.checkers import engine
@@ -19,7 +20,11 @@ from tests.cli.support import analyzed, answer
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Verdict:
     """A verdict of which no witness could be verified."""
-    monkeypatch.setattr(report, "problems_of", lambda witness, history: [f"{witness['anomaly']}: it is made up"])
+
+    def problems_of(witness: dict[str, Any], _: pa.Table) -> list[str]:
+        return [f"{witness['anomaly']}: it is made up"]
+
+    monkeypatch.setattr(report, "problems_of", problems_of)
     verdict = judge(SKEW, consistency_models=["serializable"])
     assert verdict.valid == "unknown"
     return verdict
@@ -30,7 +35,7 @@ def test_a_witness_that_proves_nothing_is_noted_where_it_is_made(found: Verdict)
 
 
 def test_it_is_noted_in_a_verdict_of_another_process(found: Verdict) -> None:
-    [text] = verdict_rows("run", [(0, found)]).column("verdict").to_pylist()
+    text: Any = verdict_rows("run", [(0, found)]).column("verdict")[0].as_py()
     witnesses.noted()
     engine.decode(text)
     assert witnesses.noted() == ["G2-item: it is made up"]
