@@ -36,7 +36,10 @@ NAMES: Final = {"read-committed": "non-monotonic-read", "read-atomic": "fracture
 """What a violation is called that no weaker level forbids."""
 
 _TRIES: Final = 16
-"""Edges through which a short cycle is looked for."""
+"""The least number of edges through which a short cycle is looked for, as far as there are so many."""
+
+_LOOKS: Final = 20_000_000
+"""How many nodes and edges are looked at for a short cycle: enough for each edge of a few thousand."""
 
 
 ROOM: Final = 1 << 28
@@ -253,7 +256,8 @@ def _short_cycle(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]]:
     inside = (component[source] != TRIVIAL) & (component[source] == component[graph.target])
     edges = np.flatnonzero(inside & (graph.kind != PROCESS))
     best: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    for edge in edges[:: max(len(edges) // _TRIES, 1)][:_TRIES].tolist():
+    tries = max(_TRIES, _LOOKS // (graph.nodes + int(np.count_nonzero(inside))))
+    for edge in edges[:: -(-len(edges) // tries)].tolist():
         begin, end = int(source[edge]), int(graph.target[edge])
         path = path_between(graph, end, begin, component == component[begin])
         found = _merged((begin, *path[0][:-1]), (int(graph.kind[edge]), *path[1]))
