@@ -19,9 +19,9 @@ a key whose clocks would take too much memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -138,13 +138,13 @@ def saturate(transactions: int, nodes: int, edges: Sequence[Edges], keys: Sequen
         tag: 0, 1 or 2: what order is among the edges.
     """
     found = Saturated()
-    left = list(keys)
+    left = [_Open.of(key) for key in keys]
     for level, each in [(level, each) for level in (NO_G_SINGLE, NO_G2) for each in sorted({0, tag})]:
         # What is found at a level and tag is of no use to those before it. If the whole order of a key is known by
         # then, its edges are there, and a way that contradicts them closes a cycle with them.
         if left and found.work < WORK:
             left = _fixed(transactions, nodes, edges, left, level, each, found)
-    closed = {key.number for key in keys} - {key.number for key in left}
+    closed = {key.number for key in keys} - {each.key.number for each in left}
     found.closed = sorted(closed)
     found.spent |= found.work >= WORK
     return found
@@ -169,18 +169,22 @@ def _chosen(edges: Edges, level: int, tag: int) -> Edges:
 
 
 def _fixed(
-    transactions: int, nodes: int, edges: Sequence[Edges], keys: Sequence[Key], level: int, tag: int, found: Saturated
-) -> list[Key]:
+    transactions: int, nodes: int, edges: Sequence[Edges], keys: Sequence[_Open], level: int, tag: int, found: Saturated
+) -> list[_Open]:
     """Derive edges of one level and tag until nothing new follows; the keys of which the whole order is not known."""
     ways = _ways_of(transactions, nodes, joined([*edges, found.edges]), level, tag, found)
-    spans = _Spans(keys)
+    spans, label = _Spans(keys), _Label.of(level, tag)
     again, is_open = np.arange(len(keys)), np.ones(len(keys), np.bool_)
     while ways is not None and len(again) and found.work < WORK:
         before = len(found.premises)
         for number in again.tolist():
             if found.work >= WORK:
                 break
-            is_open[number] = not _looked_at(keys[number], ways, level, tag, before, found)
+            pairs = _pairs(keys[number], ways)
+            found.spent |= not pairs.complete
+            found.work += 1 + pairs.steps // ENTRIES
+            is_open[number] = not pairs.distinct
+            _add(keys[number], pairs, label, before, found)
         new = _chosen(_columns(list(islice(reversed(found.premises), len(found.premises) - before))), level, tag)
         if not len(new):
             break
@@ -190,20 +194,55 @@ def _fixed(
     return [keys[number] for number in np.flatnonzero(is_open).tolist()]
 
 
-def _looked_at(key: Key, ways: _Ways, level: int, tag: int, before: int, found: Saturated) -> bool:
-    """Add the edges that follow for one key; whether its whole order is known then."""
-    pairs = _pairs(key, ways.order, ways.place, ways.start, ways.source)
-    found.work += 1 + pairs.steps // ENTRIES
-    found.spent |= not pairs.complete
-    weaker = list(_weaker(level, tag))
-    for edge, premise in _derived(key, pairs, level, tag):
-        found.work += 1
-        if not any(_same(edge, each) in found.premises for each in weaker):
-            found.work += NEW
-            found.premises[edge] = premise._replace(known=before)
+def _add(each: _Open, pairs: Pairs, label: _Label, known: int, found: Saturated) -> None:
+    """Add the edges that follow from pairs of versions of a key, but those that are there, or as much by less."""
+    key, premises = each.key, found.premises
+    rows: list[list[int]] = np.stack([pairs.earlier, pairs.later, pairs.read], axis=1).tolist()
+    for earlier, later, number in rows:
+        write, writer = key.writes[earlier]
+        after, target = key.writes[later]
+        reached = each.reads[number] if number >= 0 else after
+        before = len(premises)
+        if number >= 0 and writer != target and not any((writer, target, kind) in premises for kind in label.ww):
+            premises[writer, target, label.ww[-1]] = Premise(write, reached, write, after, known)
+        for read, reader in key.reads[earlier]:
+            if reader != target and not any((reader, target, kind) in premises for kind in label.rw):
+                premises[reader, target, label.rw[-1]] = Premise(write, reached, read, after, known)
+        found.work += (number >= 0) + len(key.reads[earlier]) + NEW * (len(premises) - before)
         if found.work >= WORK:
-            return False
-    return pairs.distinct
+            return
+
+
+class _Label(NamedTuple):
+    """The kinds of the edges of a level and tag, the own last, behind those that say as much by less."""
+
+    ww: tuple[int, ...]
+    rw: tuple[int, ...]
+
+    @classmethod
+    def of(cls, level: int, tag: int) -> _Label:
+        """Those of a level and tag."""
+        rests = [(each, tagged) for each in range(NO_G_SINGLE, level + 1) for tagged in sorted({0, tag})]
+        return cls(*(tuple(derived(base, *each) for each in rests) for base in (WW, RW)))
+
+
+class _Open(NamedTuple):
+    """A key whose order is open, its accesses, and the micro-operations of its reads."""
+
+    key: Key
+    accesses: Accesses
+    reads: list[int]
+
+    @classmethod
+    def of(cls, key: Key) -> _Open:
+        """That of a key."""
+        counts = [len(each) for each in key.reads]
+        accesses = Accesses(
+            np.array([transaction for _, transaction in key.writes], np.int32),
+            np.array([transaction for each in key.reads for _, transaction in each], np.int32),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64),
+        )
+        return cls(key, accesses, [read for each in key.reads for read, _ in each])
 
 
 @dataclass(frozen=True)
@@ -248,13 +287,11 @@ def _ways_of(transactions: int, nodes: int, known: Edges, level: int, tag: int, 
 class _Spans:
     """From where to where keys are accessed."""
 
-    def __init__(self, keys: Sequence[Key]) -> None:
-        accesses = [
-            [transaction for _, transaction in (*key.writes, *(read for reads in key.reads for read in reads))]
-            for key in keys
-        ]
-        self._start = np.cumsum([0, *map(len, accesses)])[:-1].astype(np.int64)
-        self._access = np.fromiter(chain.from_iterable(accesses), np.int32)
+    def __init__(self, keys: Sequence[_Open]) -> None:
+        accesses = [each for key in keys for each in (key.accesses.writer, key.accesses.reader)]
+        size = [len(key.accesses.writer) + len(key.accesses.reader) for key in keys]
+        self._start = np.cumsum([0, *size])[:-1].astype(np.int64)
+        self._access = np.concatenate([np.zeros(0, np.int32), *accesses])
 
     def touched(self, place: I64, new: Edges) -> Bools:
         """Which keys have accesses before the source and behind the target of one of some edges, or at them.
@@ -270,50 +307,12 @@ class _Spans:
         return np.append(nearest, len(place))[which] <= last
 
 
-def _weaker(level: int, tag: int) -> Iterator[tuple[int, int]]:
-    for each in range(NO_G_SINGLE, level + 1):
-        for tagged in sorted({0, tag}):
-            yield each, tagged
-
-
-def _same(edge: Edge, rests: tuple[int, int]) -> Edge:
-    return edge[0], edge[1], derived(parts(edge[2])[0], *rests)
-
-
-def _pairs(key: Key, order: I32, place: I64, start: I64, source: I32) -> Pairs:
+def _pairs(each: _Open, ways: _Ways) -> Pairs:
     """Pairs of versions of a key that follow from the order of transactions."""
-    reads = [len(each) for each in key.reads]
-    accesses = Accesses(
-        np.array([transaction for _, transaction in key.writes], np.int32),
-        np.array([transaction for each in key.reads for _, transaction in each], np.int32),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(reads)]).astype(np.int64),
-    )
-    first = int(place[accesses.writer].min())
-    last = max(int(place[each].max()) for each in (accesses.writer, accesses.reader) if len(each))
-    part = order[first : last + 1]
-    return pairs_of(accesses, Range(part, place, start, source, first))
-
-
-def _derived(key: Key, pairs: Pairs, level: int, tag: int) -> Iterator[tuple[Edge, Premise]]:
-    """Edges that follow for one key; those between versions of which nothing new is known are left out."""
-    reads = [read for each in key.reads for read, _ in each]
-    rows: list[list[int]] = np.stack([pairs.earlier, pairs.later, pairs.read], axis=1).tolist()
-    for earlier, later, number in rows:
-        reached = reads[number] if number >= 0 else key.writes[later][0]
-        yield from _pair(key, earlier, later, reached, level, tag, overwritten=number >= 0)
-
-
-def _pair(
-    key: Key, earlier: int, later: int, reached: int, level: int, tag: int, *, overwritten: bool
-) -> Iterator[tuple[Edge, Premise]]:
-    """The edges of one pair of versions: from the writer of the earlier one, and from its readers."""
-    write, writer = key.writes[earlier]
-    after, target = key.writes[later]
-    if overwritten and writer != target:
-        yield (writer, target, derived(WW, level, tag)), Premise(write, reached, write, after, 0)
-    for read, reader in key.reads[earlier]:
-        if reader != target:
-            yield (reader, target, derived(RW, level, tag)), Premise(write, reached, read, after, 0)
+    accesses, place = each.accesses, ways.place
+    writers, readers = place[accesses.writer], place[accesses.reader]
+    first, last = int(writers.min()), max(int(writers.max()), int(readers.max(initial=-1)))
+    return pairs_of(accesses, Range(ways.order[first : last + 1], place, ways.start, ways.source, first))
 
 
 def _in_order(graph: Graph) -> I32:

@@ -80,9 +80,9 @@ def test_later_rounds_look_at_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     pairs = saturation._pairs  # pyright: ignore[reportPrivateUsage]
 
-    def counted(key: Key, *rest: Any) -> Any:
-        looks.append(key.number)
-        return pairs(key, *rest)
+    def counted(each: Any, ways: Any) -> Any:
+        looks.append(each.key.number)
+        return pairs(each, ways)
 
     monkeypatch.setattr(saturation, "_pairs", counted)
     saturate(len(transactions), nodes, edges, keys, 2)
