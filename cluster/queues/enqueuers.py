@@ -66,7 +66,7 @@ class Enqueuers:
 
     def suspect(self, node: str, suspected: bool) -> list[Process]:
         """The node can, or cannot, be reached; the publishers on it for which that is new."""
-        found = [process for process, each in self._known.items() if process.node == node]
+        found = [process for process in self._known if process.node == node]
         changed = [process for process in found if self._known[process].suspected != suspected]
         for process in changed:
             self._known[process].suspected = suspected

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.queues import Applied, ConsumerId, Process, QueueCommand, QueueConfig, QuorumQueue, commands
 from splitbrain.cluster.queues.commands import decode_command, encode_command
 from tests.cluster.queues.observing import attached, effects_json, reply_json, state_json
@@ -67,6 +68,21 @@ FIELDS: Final[Mapping[str, set[str]]] = {
     "inspect": set(),
 }
 """Operations, and what each may have besides what all have."""
+
+_PLAIN: Final[Mapping[str, Callable[[Json], QueueCommand]]] = {
+    "register_enqueuer": lambda step: commands.RegisterEnqueuer(process_of(step["pid"])),
+    "purge": lambda _: commands.Purge(),
+    "purge_nodes": lambda step: commands.PurgeNodes(tuple(step["nodes"])),
+    "update_config": lambda step: commands.UpdateConfig(config_of(step["config"])),
+    "garbage_collection": lambda _: commands.CollectGarbage(),
+    "nodedown": lambda step: commands.NodeDown(step["node"]),
+    "down": lambda step: commands.ProcessDown(process_of(step["pid"]), step["reason"] == "noconnection"),
+    "nodeup": lambda step: commands.NodeUp(step["node"]),
+    "expire": lambda _: commands.Expire(),
+    "dlx_attach": lambda step: commands.AttachDeadLetterWorker(process_of(step["pid"]), step["prefetch"]),
+    "dlx_settle": lambda step: commands.SettleDeadLetters(tuple(step["ids"])),
+}
+"""Commands that are made of nothing but their step."""
 
 QUESTIONS: Final = ("tick", "peek", "become_leader", "deleted", "inspect")
 """Operations that are no commands of the log."""
@@ -135,6 +151,10 @@ class Runner:
         got["state"] = state_json(self.queue.state, self._body)
         return got
 
+    def forget(self, tag: str) -> None:
+        """The consumer is named by its id from now on."""
+        self._keys.pop(tag, None)
+
     def _body(self, index: int) -> str:
         return self.bodies[index].decode()
 
@@ -158,11 +178,13 @@ class Runner:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def _commanded(self, step: Json) -> Json:
+        if "index" not in step:
+            raise NotUnderstoodError(f"a step {step['op']!r} lacks its index")
         index: int = step["index"]
         if index <= self._last:
             raise NotUnderstoodError(f"index {index} comes after {self._last}")
         self._last = index
-        command = decode_command(encode_command(self._command(step)))
+        command = self._command(step)
         if isinstance(command, commands.Enqueue | commands.Requeue):
             self.bodies[index] = command.body
         applied: Applied = self.queue.apply(index, step.get("ts", 0), command)
@@ -172,48 +194,40 @@ class Runner:
         return got | {"reply": reply_json(applied.reply, self._body)}
 
     def _command(self, step: Json) -> QueueCommand:
+        """The command of a step.
+
+        Raises:
+            NotUnderstoodError: a field is missing, or has a value that it cannot have.
+        """
         op: str = step["op"]
         method: Callable[[Json], QueueCommand] | None = getattr(self, f"_of_{op}", None)
-        if method is not None:
-            return method(step)
-        match op:
-            case "register_enqueuer":
-                return commands.RegisterEnqueuer(process_of(step["pid"]))
-            case "dequeue":
-                settles = {"settled": True, "unsettled": False}[step["settlement"]]
-                return commands.Dequeue(self._consumer(step), settles)
-            case "cancel":
-                return commands.Cancel(self._consumer(step))
-            case "remove":
-                return commands.Remove(self._consumer(step))
-            case "settle":
-                return commands.Settle(self._key(step), tuple(step["ids"]))
-            case "return":
-                return commands.Return(self._key(step), tuple(step["ids"]))
-            case "discard":
-                return commands.Discard(self._key(step), tuple(step["ids"]))
-            case "purge":
-                return commands.Purge()
-            case "purge_nodes":
-                return commands.PurgeNodes(tuple(step["nodes"]))
-            case "update_config":
-                return commands.UpdateConfig(config_of(step["config"]))
-            case "garbage_collection":
-                return commands.CollectGarbage()
-            case "nodedown":
-                return commands.NodeDown(step["node"])
-            case "down":
-                return commands.ProcessDown(process_of(step["pid"]), step["reason"] == "noconnection")
-            case "nodeup":
-                return commands.NodeUp(step["node"])
-            case "expire":
-                return commands.Expire()
-            case "dlx_attach":
-                return commands.AttachDeadLetterWorker(process_of(step["pid"]), step["prefetch"])
-            case "dlx_settle":
-                return commands.SettleDeadLetters(tuple(step["ids"]))
-            case _:
-                raise AssertionError(f"the format names {op!r}, and it is not carried out")
+        try:
+            command = _PLAIN[op](step) if method is None else method(step)
+            return decode_command(encode_command(command))
+        except KeyError as error:
+            raise NotUnderstoodError(
+                f"a step {op!r} lacks {error}, or has another value than the format names"
+            ) from error
+        except InvalidRequestError as error:
+            raise NotUnderstoodError(f"a step {op!r} makes no command: {error}") from error
+
+    def _of_dequeue(self, step: Json) -> QueueCommand:
+        return commands.Dequeue(self._consumer(step), {"settled": True, "unsettled": False}[step["settlement"]])
+
+    def _of_cancel(self, step: Json) -> QueueCommand:
+        return commands.Cancel(self._consumer(step))
+
+    def _of_remove(self, step: Json) -> QueueCommand:
+        return commands.Remove(self._consumer(step))
+
+    def _of_settle(self, step: Json) -> QueueCommand:
+        return commands.Settle(self._key(step), tuple(step["ids"]))
+
+    def _of_return(self, step: Json) -> QueueCommand:
+        return commands.Return(self._key(step), tuple(step["ids"]))
+
+    def _of_discard(self, step: Json) -> QueueCommand:
+        return commands.Discard(self._key(step), tuple(step["ids"]))
 
     def _of_enqueue(self, step: Json) -> QueueCommand:
         pid = step["pid"]

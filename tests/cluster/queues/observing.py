@@ -98,10 +98,6 @@ def _see(effect: Effect, seen: dict[str, Any], body: Bodies) -> None:
                 seen["dlx_deliveries"].append(about | {"failed": letter.failed, "annotations": letter.annotations})
         case effects.DeadLettersConfirmed(count):
             seen["dlx_confirmed"] += count
-        case effects.ConsumerCancelled(consumer):
-            seen["cancelled"].append(consumer.tag)
-        case effects.ConsumerActivity(consumer, active, status):
-            seen["activity"].append({"consumer": consumer.tag, "active": active, "status": status})
         case effects.MonitorProcess(process):
             seen["monitors"].append({"process": pid(process)})
         case effects.MonitorNode(node):
@@ -116,6 +112,10 @@ def _see(effect: Effect, seen: dict[str, Any], body: Bodies) -> None:
 
 def _see_message(effect: Effect, seen: dict[str, Any]) -> None:
     match effect:
+        case effects.ConsumerCancelled(consumer):
+            seen["cancelled"].append(consumer.tag)
+        case effects.ConsumerActivity(consumer, active, status):
+            seen["activity"].append({"consumer": consumer.tag, "active": active, "status": status})
         case effects.QueueStatus(to, status):
             seen["sends"].append({"to": pid(to), "queue_status": status})
         case effects.CreditReply(consumer, delivery_count, credit, available, drain):
@@ -137,7 +137,7 @@ def state_json(state: QueueState, body: Bodies) -> Json:
     waiting = {consumer.id.tag: _consumer_json(consumer, body) for consumer in state.waiting}
     single = state.config.single_active_consumer
     active = state.active if single else None
-    shown = {
+    shown: dict[str, Any] = {
         "total": state.total,
         "ready": ready,
         "returned": ready[: state.ready.returned],
