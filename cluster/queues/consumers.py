@@ -64,7 +64,9 @@ class Consumer(msgspec.Struct, array_like=True):
     @property
     def is_done(self) -> bool:
         """Whether it gets nothing more, and has nothing."""
-        return self.life == "once" and self.credit == 0 and not self.checked_out
+        if self.checked_out:
+            return False
+        return self.status == "cancelled" or (self.life == "once" and self.credit == 0)
 
     def hand_out(self, message: Message) -> int:
         """Give it a message; the message's id."""
@@ -77,14 +79,12 @@ class Consumer(msgspec.Struct, array_like=True):
 
     def regain(self, count: int) -> None:
         """So many messages were settled or given back."""
-        if self.life == "auto" and isinstance(self.mode, Prefetch):
+        if count and self.life == "auto" and isinstance(self.mode, Prefetch):
             regained = self.credit + count
             self.credit = min(self.mode.count, regained) if self.mode.count else regained
 
     def grant(self, command: Credit) -> None:
         """Set its credit. The consumer may not know of the last deliveries, which counted against it."""
-        if self.status == "cancelled":
-            return  # else it would never be done
         if isinstance(self.mode, Credited):
             ahead = (command.delivery_count + command.credit - self.delivery_count) % SERIAL_MODULUS
             self.credit = ahead if ahead < SERIAL_MODULUS // 2 else 0

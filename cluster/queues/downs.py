@@ -87,7 +87,9 @@ def node_up(state: QueueState, step: Step, command: NodeUp) -> Reply:
 def purge_nodes(state: QueueState, step: Step, command: PurgeNodes) -> Reply:
     """All processes of these nodes are gone; what they had waits for the next command."""
     for node in command.nodes:
-        for process in state.processes():
+        consumers = reversed(state.in_order())  # as RabbitMQ does: what the last one had is served first
+        known = dict.fromkeys((*(consumer.id.process for consumer in consumers), *state.processes()))
+        for process in known:
             if process.node == node:
                 _gone(state, step, process)
     return ACCEPTED

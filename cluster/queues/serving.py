@@ -65,9 +65,11 @@ def drop_expired(state: QueueState, step: Step) -> None:
 
 def settle(state: QueueState, step: Step, consumer: Consumer, ids: Sequence[int]) -> None:
     """A consumer is done with messages."""
-    for message in state.take_back(consumer, ids):
+    settled = state.take_back(consumer, ids)
+    for message in settled:
         state.live.discard(message.index)
-    state.keep(consumer, step.now)
+    if settled:
+        state.keep(consumer, step.now)
 
 
 def discard(
@@ -76,7 +78,8 @@ def discard(
     """A consumer refuses messages: dead letters, in its order."""
     refused = [message.given_back(failed, annotations) for message in state.take_back(consumer, ids)]
     state.dead_letter(step, refused, "rejected")
-    state.keep(consumer, step.now)
+    if refused:
+        state.keep(consumer, step.now)
 
 
 def give_back(

@@ -18,13 +18,14 @@ def activate_next(state: QueueState, step: Step) -> None:
     active, successor = state.active, state.waiting[0]
     if active is None:
         _activate(state, step, successor)
-    elif successor.priority > active.priority and successor.key != active.key:
+    elif successor.priority > active.priority:
         if active.checked_out:
             active.status = "quiescing"
         else:
             state.drop(active)
             _activate(state, step, successor)
-            state.wait(active)
+            if successor.key != active.key:  # else it was attached again, and succeeds itself
+                state.wait(active)
 
 
 def _activate(state: QueueState, step: Step, successor: Consumer) -> None:

@@ -85,6 +85,7 @@ def _letters(expected: Json, got: Json) -> bool:
 
 def _added_up(letters: Json) -> list[Json]:
     """Entries with equal reason and strategy as one."""
+    letters = [letter for letter in letters if letter["count"]]
     sums: dict[tuple[Json, Json], dict[str, Json]] = {}
     for letter in letters:
         entry = sums.setdefault((letter.get("reason"), letter.get("strategy")), dict(letter) | {"count": 0})

@@ -54,7 +54,7 @@ class Con:
 
     @property
     def finished(self) -> bool:
-        return self.life == "once" and self.credit == 0 and not self.held
+        return not self.held and (self.status == "cancelled" or (self.life == "once" and self.credit == 0))
 
 
 @dataclass
@@ -188,8 +188,13 @@ class Naive:
         con.held[con.next_id] = msg
         con.next_id += 1
         con.credit -= 1
-        con.count = (con.count + 1) % (2**32)
+        con.count = self.counted(con, 1)
         return con.next_id - 1
+
+    @staticmethod
+    def counted(con: Con, more: int) -> int:
+        """Counts of version 2 are serial numbers."""
+        return (con.count + more) % 2**32 if "credited" in con.mode else con.count + more
 
     def expire(self) -> None:
         while (ready := self.ready()) and ready[0].expiry is not None and self.now >= ready[0].expiry:
@@ -233,13 +238,14 @@ class Naive:
         active, first = self.active(), self.waiting[0]
         if active is None:
             self.begin(first)
-        elif first.priority > active.priority and first.tag != active.tag:
+        elif first.priority > active.priority:
             if active.held:
                 active.status = "quiescing"
                 return
             del self.consumers[active.tag]
             self.begin(first)
-            self.wait(active)
+            if first.tag != active.tag:
+                self.wait(active)
 
     def begin(self, con: Con) -> None:
         self.waiting.remove(con)
@@ -274,7 +280,7 @@ class Naive:
 
     def take(self, con: Con, ids: list[int]) -> list[Msg]:
         taken = [con.held.pop(each) for each in dict.fromkeys(ids) if each in con.held]
-        if con.life == "auto" and "prefetch" in con.mode:
+        if taken and con.life == "auto" and "prefetch" in con.mode:
             con.credit = min(con.mode["prefetch"], con.credit + len(taken))
         return taken
 
@@ -387,9 +393,10 @@ class Naive:
 
     def do_settle(self, step: Step) -> Any:
         if con := self.of(step):
-            for msg in self.take(con, step["ids"]):
-                self.fates[msg.name] = "settled"
-            self.settle_down(con)
+            settled = self.take(con, step["ids"])
+            self.fates |= {msg.name: "settled" for msg in settled}
+            if settled:
+                self.settle_down(con)
         return "ok"
 
     def do_return(self, step: Step) -> Any:
@@ -403,12 +410,14 @@ class Naive:
 
     def refuse(self, step: Step, failed: bool, notes: Step) -> Any:
         if con := self.of(step):
-            for msg in self.take(con, step["ids"]):
+            refused = self.take(con, step["ids"])
+            for msg in refused:
                 msg.acquired += 1
                 msg.failed += failed
                 msg.notes = msg.notes | notes
                 self.dead(msg, "rejected")
-            self.settle_down(con)
+            if refused:
+                self.settle_down(con)
         return "ok"
 
     def do_modify(self, step: Step) -> Any:
@@ -444,14 +453,12 @@ class Naive:
             asked = max(0, step["delivery_count"] + step["credit"] - con.count)
         elif asked >= 2**31:
             asked = 0
-        if con.status != "cancelled":
-            con.credit = asked
+        con.credit = asked
         if not waits:
             self.finish()
             self.limits = True
         if drain:
-            con.count, con.credit = con.count + con.credit, 0
-            con.count %= 2**32
+            con.count, con.credit = self.counted(con, con.credit), 0
         if waits:
             self.sort()
         said = {"consumer": tag, "delivery_count": con.count, "credit": con.credit, "drain": drain}

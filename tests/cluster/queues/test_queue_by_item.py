@@ -299,8 +299,8 @@ def test_qq_4_without_a_single_active_consumer_from_now_on_all_get_messages() ->
 # --- dead letters and limits ------------------------------------------------------------------------------------------
 
 
-def at_least_once(**more: int) -> Log:
-    return Log(QueueConfig(overflow="reject_publish", dead_letter="at_least_once", **more))
+def at_least_once() -> Log:
+    return Log(QueueConfig(overflow="reject_publish", dead_letter="at_least_once"))
 
 
 def test_qq_5_what_an_old_worker_did_not_settle_comes_to_the_new_one_in_the_same_order() -> None:
