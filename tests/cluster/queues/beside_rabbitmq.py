@@ -1,10 +1,10 @@
 """Our machine beside RabbitMQ's own: `python -m tests.cluster.queues.beside_rabbitmq FIRST LAST IMAGE`.
 
-Random sequences of steps, one for each seed from FIRST up to LAST, are carried out by `rabbit_fifo` of RabbitMQ 4.0.5
-in a container of an image that has it (with `erl` and `erlc`), and by ours. All that a case can say of a step must agree:
-reply, deliveries, dead letters, messages to processes, activity, monitors, state. A sequence ends at the first step
-that differs; if it does so for one of the reasons of docs/queues.md it is counted by that, else it is printed, and the
-command ends with 1.
+Random sequences of steps, one for each seed from FIRST up to LAST, are carried out by `rabbit_fifo` of RabbitMQ
+4.0.5, in a container of an image that has it (with `erl` and `erlc`), and by ours. All that a case can say of a step
+must agree: reply, deliveries, dead letters, messages to processes, activity, monitors, state. A sequence ends at the
+first step that differs; if it does so for one of the reasons of docs/queues.md it is counted by that, else it is
+printed, and the command ends with 1.
 """
 
 # JSON has no types.

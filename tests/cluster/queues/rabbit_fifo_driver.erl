@@ -1,154 +1,274 @@
-%% Carries out steps, in the notation of conformance cases, on rabbit_fifo of RabbitMQ 4.0.5, and writes down what each
-%% gives in the same notation: see beside_rabbitmq.py. Positions of records are those of that version.
+%% Carries out steps of conformance cases on rabbit_fifo of RabbitMQ 4.0.5, and writes down what each gives, in the
+%% notation of cases (beside_rabbitmq.py). Positions in records are those of that version. The process dictionary holds
+%% what the step has given so far, the log, and the processes by name.
 -module(rabbit_fifo_driver).
+
 -export([main/1, size/1]).
-size(B) -> {0, byte_size(B)}.
+
+-define(CONSUMERS, 10).
+-define(DLX, 12).
+
 main([In, Out]) ->
-  logger:set_primary_config(level, none),
-  {ok, Bin} = file:read_file(In),
-  {ok, Cases} = thoas:decode(Bin),
-  Res = [run(C) || C <- Cases],
-  ok = file:write_file(Out, thoas:encode(Res)),
-  init:stop().
-pid(S) when is_binary(S) ->
-  [Name, Node] = binary:split(S, <<"@">>),
-  Id = erlang:phash2(Name, 30000),
-  P = binary_to_term(<<131,88,119,(byte_size(Node)+5),Node/binary,"@host",Id:32,0:32,1:32>>),
-  put({pid,P}, S), put({node, node(P)}, Node), P.
-pids(P) -> get({pid,P}).
-conf(M) ->
-  B = #{name => q, queue_resource => {resource,<<"/">>,queue,<<"q">>}},
-  DL = case maps:get(<<"dead_letter">>, M, <<"disabled">>) of
-    <<"disabled">> -> undefined; <<"at_most_once">> -> {at_most_once,{dlmod,dlfun,[]}}; <<"at_least_once">> -> at_least_once end,
-  L = [{max_length,<<"max_length">>},{max_bytes,<<"max_bytes">>},{msg_ttl,<<"message_ttl">>},{expires,<<"expires">>},{created,<<"created">>},{delivery_limit,<<"delivery_limit">>},{single_active_consumer_on,<<"single_active_consumer">>}],
-  B1 = lists:foldl(fun({K,J},A) -> case M of #{J := V} -> A#{K => V}; _ -> A end end, B#{dead_letter_handler => DL}, L),
-  case M of #{<<"overflow">> := O} -> B1#{overflow_strategy => binary_to_atom(O)}; _ -> B1 end.
-run(#{<<"config">> := Conf, <<"consumers">> := Cons, <<"steps">> := Steps}) ->
-  erase(), put(keys, #{}), put(cmds, #{}), put(cons, Cons),
-  S = rabbit_fifo:init(conf(Conf)),
-  put(sac, maps:get(<<"single_active_consumer">>, Conf, false)),
-  go(Steps, S, []).
-go([], _, Acc) -> lists:reverse(Acc);
-go([St | R], S0, Acc) ->
-  reset(),
-  try step(St, S0) of
-    S -> go(R, S, [obs(S) | Acc])
-  catch C:E:T -> lists:reverse([#{crash => iolist_to_binary(io_lib:format("~p:~p ~p",[C,E,hd(T)]))} | Acc]) end.
-reset() -> [put(K, V) || {K,V} <- [{deliveries,#{}},{dead,[]},{dlxd,[]},{dlxc,0},{sends,[]},{cancelled,[]},{monitors,[]},{activity,[]},{reply,null},{tick,none}]].
-add(K, V) -> put(K, get(K) ++ [V]).
-cid(St) -> T = maps:get(<<"consumer">>, St), {T, pid(maps:get(T, get(cons)))}.
-key(St) -> {T,_}=Id = cid(St), case maps:get(<<"by_id">>, St, false) of true -> Id; _ -> maps:get(T, get(keys), Id) end.
-step(#{<<"op">> := <<"tick">>} = St, S) ->
-  case rabbit_fifo:tick(maps:get(<<"ts">>, St, 0), S) of
-   [{mod_call,_,spawn_deleter,_}] -> put(tick, true);
-   [{aux,{handle_tick,[_,_,Nodes]}}] -> put(tick, lists:sort([begin [A|_]=binary:split(atom_to_binary(N),<<"@">>),A end || N <- Nodes])) end, S;
-step(St, S) ->
-  Op = maps:get(<<"op">>, St), Idx = maps:get(<<"index">>, St),
-  M0 = #{index => Idx, system_time => maps:get(<<"ts">>, St, 0), machine_version => 5, term => 1, from => from, reply_mode => await_consensus},
-  {Meta, Cmd} = cmd(Op, St, M0, S),
-  put(cmds, maps:put(Idx, Cmd, get(cmds))),
-  {S1, Rep, Effs} = case rabbit_fifo:apply(Meta, Cmd, S) of {A,B} -> {A,B,[]}; {A,B,C} -> {A,B,C} end,
-  case Rep of '$ra_no_reply' -> ok; _ -> put(reply, reply(Op, Rep, St)) end,
-  effs(Effs), S1.
-cmd(<<"enqueue">>, St, M, _) ->
-  A0 = case maps:get(<<"ttl">>, St, null) of null -> #{}; T -> #{ttl => T} end,
-  A1 = A0#{p => maps:get(<<"priority">>, St, 4)},
-  A2 = case maps:get(<<"failed">>, St, 0) of 0 -> A1; F -> A1#{delivery_count => F} end,
-  Body = maps:get(<<"msg">>, St), Msg = {mc, rabbit_fifo_driver, Body, A2},
-  case maps:get(<<"pid">>, St) of null -> {M, {enqueue, undefined, undefined, Msg}};
-    P -> {M#{reply_mode => {notify, 1, pid(P)}}, {e, maps:get(<<"seq">>, St), Msg, {0, byte_size(Body)}}} end;
-cmd(<<"register_enqueuer">>, St, M, _) -> {M, {register_enqueuer, pid(maps:get(<<"pid">>, St))}};
-cmd(<<"attach">>, St, M, _) ->
-  Mode = case maps:get(<<"mode">>, St) of #{<<"prefetch">> := N} -> {simple_prefetch, N}; #{<<"credited">> := C} -> {credited, C} end,
-  {M, {checkout, cid(St), {binary_to_atom(maps:get(<<"life">>, St)), Mode}, #{priority => maps:get(<<"priority">>, St, 0)}}};
-cmd(<<"dequeue">>, St, M, _) -> {M, {checkout, cid(St), {dequeue, binary_to_atom(maps:get(<<"settlement">>, St))}, #{}}};
-cmd(<<"cancel">>, St, M, _) -> {M, {checkout, cid(St), cancel, #{}}};
-cmd(<<"remove">>, St, M, _) -> {M, {checkout, cid(St), remove, #{}}};
-cmd(<<"settle">>, St, M, _) -> {M, {settle, key(St), maps:get(<<"ids">>, St)}};
-cmd(<<"return">>, St, M, _) -> {M, {return, key(St), maps:get(<<"ids">>, St)}};
-cmd(<<"discard">>, St, M, _) -> {M, {discard, key(St), maps:get(<<"ids">>, St)}};
-cmd(<<"modify">>, St, M, _) -> {M, {modify, key(St), maps:get(<<"ids">>, St), maps:get(<<"delivery_failed">>, St), maps:get(<<"undeliverable_here">>, St), maps:get(<<"annotations">>, St, #{})}};
-cmd(<<"requeue">>, St, M, S) ->
-  Id = maps:get(<<"id">>, St), K = key(St), {_, CId} = {0, cid(St)},
-  Cons = element(10, S),
-  Found = [{Key, C} || {Key, C} <- maps:to_list(Cons), Key == K orelse {element(4, element(2, C)), element(3, element(2, C))} == CId],
-  case Found of
-    [{Key, C} | _] -> case element(5, C) of
-        #{Id := [I | H]} -> {M, {requeue, Key, Id, I, H, rabbit_fifo:get_msg(maps:get(I, get(cmds)))}};
-        _ -> {M, {requeue, Key, Id, 0, 0, <<>>}} end;
-    [] -> {M, {requeue, K, Id, 0, 0, <<>>}} end;
-cmd(<<"credit">>, St, M, _) -> {M, {credit, key(St), maps:get(<<"credit">>, St), maps:get(<<"delivery_count">>, St), maps:get(<<"drain">>, St)}};
-cmd(<<"purge">>, _, M, _) -> {M, {purge}};
-cmd(<<"purge_nodes">>, St, M, _) -> {M, {purge_nodes, [node(pid(<<"x@", N/binary>>)) || N <- maps:get(<<"nodes">>, St)]}};
-cmd(<<"update_config">>, St, M, _) -> {M, {update_config, conf(maps:get(<<"config">>, St))}};
-cmd(<<"expire">>, _, M, _) -> {M, {timeout, expire_msgs}};
-cmd(<<"down">>, St, M, _) -> {M, {down, pid(maps:get(<<"pid">>, St)), binary_to_atom(maps:get(<<"reason">>, St))}};
-cmd(<<"nodeup">>, St, M, _) -> N = maps:get(<<"node">>, St), {M, {nodeup, node(pid(<<"x@", N/binary>>))}};
-cmd(<<"dlx_attach">>, St, M, _) -> {M, {dlx, {checkout, pid(maps:get(<<"pid">>, St)), maps:get(<<"prefetch">>, St)}}};
-cmd(<<"dlx_settle">>, St, M, _) -> {M, {dlx, {settle, maps:get(<<"ids">>, St)}}}.
-kj(K) when is_integer(K) -> K; kj(_) -> <<"id">>.
-reply(<<"attach">>, {ok, #{key := K} = R}, St) ->
-  put(keys, maps:put(maps:get(<<"consumer">>, St), K, get(keys))),
-  #{attached => #{key => kj(K), next_msg_id => maps:get(next_msg_id, R), credit => maps:get(credit, R), delivery_count => maps:get(delivery_count, R), num_checked_out => maps:get(num_checked_out, R)}};
-reply(_, {dequeue, empty}, _) -> #{dequeued => null};
-reply(_, {error, {unsupported, single_active_consumer}}, _) -> #{error => unsupported_single_active_consumer};
-reply(_, {error, X}, _) -> #{error => X};
-reply(_, {purge, N}, _) -> #{purged => N};
-reply(_, {ok, #{key := K, num_checked_out := N}}, _) -> #{cancelled => #{key => kj(K), num_checked_out => N}};
-reply(_, {ok, M}, _) when map_size(M) == 0 -> #{cancelled => #{}};
-reply(_, {send_credit_reply, N}, _) -> #{credit => #{available => N}};
-reply(_, {multi, [{send_credit_reply, N}, {send_drained, {_, D}}]}, _) -> #{credit => #{available => N, drained => D}};
-reply(_, A, _) when is_atom(A) -> A.
-effs(L) when is_list(L) -> [eff(E) || E <- L]; effs(E) -> eff(E).
-look(Idxs) -> [maps:get(I, get(cmds)) || I <- Idxs].
-body({mc,_,B,_}) -> B.
-hget(K, H) when is_map(H) -> maps:get(K, H, undefined); hget(_, _) -> undefined.
-num(undefined) -> 0; num(N) -> N.
-anns(H) -> case hget(anns, H) of undefined -> #{}; A -> A end.
-eff({log, I, F, {local, _}}) -> effs(F(look(I)));
-eff({log, I, F}) -> effs(F(look(I)));
-eff({reply, _, {wrap_reply, {dequeue, {Id, {H, Msg}}, Ready}}}) ->
-  put(reply, #{dequeued => #{id => Id, msg => body(Msg), acquired => num(hget(acquired_count, H)), failed => num(hget(delivery_count, H)), ready => Ready}});
-eff({send_msg, _, {delivery, Tag, Msgs}, _}) ->
-  D = get(deliveries), L = [#{id => Id, msg => body(M), acquired => num(hget(acquired_count, H)), failed => num(hget(delivery_count, H)), annotations => anns(H)} || {Id, {H, M}} <- Msgs],
-  put(deliveries, D#{Tag => maps:get(Tag, D, []) ++ L});
-eff({send_msg, P, {queue_status, X}, _}) -> add(sends, #{to => pids(P), queue_status => X});
-eff({send_msg, P, {credit_reply, Tag, DC, C, Av, Dr}, _}) -> add(sends, #{to => pids(P), credit_reply => #{consumer => Tag, delivery_count => DC, credit => C, available => Av, drain => Dr}});
-eff({send_msg, _, {dlx_event, _, {dlx_delivery, Msgs}}, _}) ->
-  [add(dlxd, #{id => Id, reason => R, msg => body(M), failed => maps:get(delivery_count, element(4, M), 0)}) || {Id, {R, M}} <- Msgs];
-eff({send_msg, _, {dlx_event, _, lookup_topology}, _}) -> ok;
-eff({mod_call, rabbit_global_counters, messages_dead_lettered, [R, _, S, N]}) -> add(dead, #{reason => R, strategy => S, count => N});
-eff({mod_call, rabbit_global_counters, messages_dead_lettered_confirmed, [_, _, N]}) -> put(dlxc, get(dlxc) + N);
-eff({mod_call, dlmod, dlfun, [R, Msgs]}) -> case Msgs of [] -> ok; _ -> add(dead, #{reason => R, strategy => at_most_once, count => length(Msgs), messages => [#{msg => body(M), failed => maps:get(delivery_count, element(4, M), 0)} || M <- Msgs]}) end;
-eff({mod_call, rabbit_quorum_queue, cancel_consumer_handler, [_, {Tag, _}]}) -> add(cancelled, Tag);
-eff({mod_call, rabbit_quorum_queue, update_consumer_handler, [_, {Tag, _}, _, _, _, A, S, _]}) -> add(activity, #{consumer => Tag, active => A, status => S});
-eff({monitor, process, P}) -> add(monitors, #{process => pids(P)});
-eff({monitor, node, N}) -> add(monitors, #{node => get({node, N})});
-eff({mod_call, rabbit_log, _, _}) -> ok;
-eff({aux, _}) -> ok;
-eff(garbage_collection) -> ok;
-eff({timer, _, _}) -> ok.
-con({consumer, {consumer_cfg, _, _, Tag, _, Life, Pr}, Status, Next, Ch, Credit, DC}) ->
-  {Tag, #{status => Status, credit => Credit, delivery_count => DC, next_msg_id => Next, life => Life, priority => Pr,
-    checked_out => maps:from_list([{integer_to_binary(I), #{msg => body(rabbit_fifo:get_msg(maps:get(Ix, get(cmds)))), acquired => num(hget(acquired_count, H)), failed => num(hget(delivery_count, H))}} || {I, [Ix | H]} <- maps:to_list(Ch)])}}.
-peek(P, S) -> case rabbit_fifo:query_peek(P, S) of {ok, [I | _]} -> [body(rabbit_fifo:get_msg(maps:get(I, get(cmds)))) | peek(P + 1, S)]; _ -> [] end.
-%% Effects of drop_head come last first.
-dead(L) ->
-  {M, O} = lists:partition(fun(#{reason := R}) -> R == maxlen end, L),
-  O ++ lists:reverse(M).
-obs(S) ->
-  Ready = peek(1, S), NR = lqueue:len(element(5, S)),
-  Waiting = [con(C) || {_, C} <- element(15, S)],
-  {NumDlx, BytesDlx} = rabbit_fifo:query_stat_dlx(S),
-  Dlx = element(12, S),
-  DlxOut = case element(2, Dlx) of undefined -> 0; C -> maps:size(element(4, C)) end,
-  St0 = #{total => element(4, S), ready => Ready, returned => lists:sublist(Ready, NR), checked_out => rabbit_fifo:query_messages_checked_out(S),
-    bytes_ready => element(13, S), bytes_checked_out => element(14, S),
-    consumers => maps:from_list([con(C) || C <- maps:values(element(10, S))]),
-    waiting => [T || {T, _} <- Waiting], waiting_consumers => maps:from_list(Waiting),
-    enqueuers => maps:from_list([{pids(P), element(2, E)} || {P, E} <- maps:to_list(element(7, S))]),
-    consumer_count => rabbit_fifo:query_consumer_count(S),
-    dlx => #{waiting => NumDlx - DlxOut, checked_out => DlxOut, bytes => BytesDlx}},
-  St = case rabbit_fifo:query_single_active_consumer(S) of disabled -> St0; {error, _} -> St0#{active => null}; {value, {T, _}} -> St0#{active => T} end,
-  O = #{deliveries => get(deliveries), dead_letters => dead(get(dead)), dlx_deliveries => get(dlxd), dlx_confirmed => get(dlxc), sends => get(sends), cancelled => get(cancelled), monitors => get(monitors), activity => get(activity), state => St},
-  case get(tick) of none -> O#{reply => get(reply)}; true -> O#{delete_queue => true}; Ns -> O#{delete_queue => false, nodes => Ns} end.
+    logger:set_primary_config(level, none),
+    {ok, Content} = file:read_file(In),
+    {ok, Cases} = thoas:decode(Content),
+    ok = file:write_file(Out, thoas:encode([run(Case) || Case <- Cases])),
+    init:stop().
+
+%% Of a message body: this module is the protocol of all messages.
+size(Body) -> {0, byte_size(Body)}.
+
+run(#{<<"config">> := Config, <<"consumers">> := Consumers, <<"steps">> := Steps}) ->
+    erase(),
+    put(keys, #{}),
+    put(log, #{}),
+    put(consumers, Consumers),
+    steps(Steps, rabbit_fifo:init(config(Config)), []).
+
+steps([], _, Seen) ->
+    lists:reverse(Seen);
+steps([Step | Steps], State0, Seen) ->
+    [put(Key, []) || Key <- [dead_letters, dlx_deliveries, sends, cancelled, monitors, activity]],
+    put(deliveries, #{}),
+    put(dlx_confirmed, 0),
+    put(answer, #{}),
+    try step(Step, State0) of
+        State -> steps(Steps, State, [observed(State) | Seen])
+    catch
+        Class:Error:Stack ->
+            Text = io_lib:format("~p:~p at ~p", [Class, Error, hd(Stack)]),
+            lists:reverse([#{crash => iolist_to_binary(Text)} | Seen])
+    end.
+
+step(#{<<"op">> := <<"tick">>} = Step, State) ->
+    case rabbit_fifo:tick(maps:get(<<"ts">>, Step), State) of
+        [{mod_call, _, spawn_deleter, _}] ->
+            put(answer, #{delete_queue => true});
+        [{aux, {handle_tick, [_, _, Nodes]}}] ->
+            put(answer, #{delete_queue => false, nodes => lists:sort([get({node, Node}) || Node <- Nodes])})
+    end,
+    State;
+step(#{<<"op">> := Op, <<"index">> := Index, <<"ts">> := Time} = Step, State) ->
+    Meta0 = #{index => Index, system_time => Time, machine_version => 5, term => 1, from => from,
+              reply_mode => await_consensus},
+    {Meta, Command} = case command(Op, Step, State) of
+                          {notify, Pid, Made} -> {Meta0#{reply_mode => {notify, 1, Pid}}, Made};
+                          Made -> {Meta0, Made}
+                      end,
+    put(log, maps:put(Index, Command, get(log))),
+    {NewState, Reply, Effects} = case rabbit_fifo:apply(Meta, Command, State) of
+                                     {A, B} -> {A, B, []};
+                                     {A, B, C} -> {A, B, C}
+                                 end,
+    Reply =:= '$ra_no_reply' orelse put(answer, #{reply => reply(Reply, Step)}),
+    effects(Effects),
+    NewState.
+
+%% --- names ---------------------------------------------------------------------------------------------------------
+
+pid(Text) ->
+    [Name, Node] = binary:split(Text, <<"@">>),
+    Number = erlang:phash2(Name, 30000),
+    External = <<131, 88, 119, (byte_size(Node) + 5), Node/binary, "@host", Number:32, 0:32, 1:32>>,
+    Pid = binary_to_term(External),
+    put({pid, Pid}, Text),
+    put({node, node(Pid)}, Node),
+    Pid.
+
+text(Pid) -> get({pid, Pid}).
+
+node_of(Node) -> node(pid(<<"any@", Node/binary>>)).
+
+consumer_id(#{<<"consumer">> := Tag}) -> {Tag, pid(maps:get(Tag, get(consumers)))}.
+
+key(#{<<"by_id">> := true} = Step) -> consumer_id(Step);
+key(#{<<"consumer">> := Tag} = Step) -> maps:get(Tag, get(keys), consumer_id(Step)).
+
+key_json(Key) when is_integer(Key) -> Key;
+key_json(_) -> <<"id">>.
+
+%% --- commands ------------------------------------------------------------------------------------------------------
+
+config(Config) ->
+    Names = [{max_length, <<"max_length">>}, {max_bytes, <<"max_bytes">>}, {msg_ttl, <<"message_ttl">>},
+             {expires, <<"expires">>}, {created, <<"created">>}, {delivery_limit, <<"delivery_limit">>},
+             {single_active_consumer_on, <<"single_active_consumer">>}],
+    Given = maps:from_list([{Name, maps:get(Key, Config)} || {Name, Key} <- Names, is_map_key(Key, Config)]),
+    Handler = case maps:get(<<"dead_letter">>, Config, <<"disabled">>) of
+                  <<"disabled">> -> undefined;
+                  <<"at_most_once">> -> {at_most_once, {dead, letter, []}};
+                  <<"at_least_once">> -> at_least_once
+              end,
+    Overflow = binary_to_atom(maps:get(<<"overflow">>, Config, <<"drop_head">>)),
+    Given#{name => q, queue_resource => {resource, <<"/">>, queue, <<"q">>}, dead_letter_handler => Handler,
+           overflow_strategy => Overflow}.
+
+command(<<"enqueue">>, #{<<"pid">> := Pid, <<"seq">> := Seq, <<"msg">> := Body} = Step, _) ->
+    Names = [{ttl, <<"ttl">>}, {p, <<"priority">>}, {delivery_count, <<"failed">>}],
+    Annotations = maps:from_list([{Name, maps:get(Key, Step)} || {Name, Key} <- Names, is_map_key(Key, Step)]),
+    Message = {mc, ?MODULE, Body, Annotations},
+    case Pid of
+        null -> {enqueue, undefined, undefined, Message};
+        _ -> {notify, pid(Pid), {e, Seq, Message, ?MODULE:size(Body)}}
+    end;
+command(<<"register_enqueuer">>, #{<<"pid">> := Pid}, _) -> {register_enqueuer, pid(Pid)};
+command(<<"attach">>, #{<<"life">> := Life, <<"mode">> := Mode, <<"priority">> := Priority} = Step, _) ->
+    Spec = case Mode of
+               #{<<"prefetch">> := Prefetch} -> {simple_prefetch, Prefetch};
+               #{<<"credited">> := Count} -> {credited, Count}
+           end,
+    {checkout, consumer_id(Step), {binary_to_atom(Life), Spec}, #{priority => Priority}};
+command(<<"dequeue">>, #{<<"settlement">> := Settlement} = Step, _) ->
+    {checkout, consumer_id(Step), {dequeue, binary_to_atom(Settlement)}, #{}};
+command(<<"cancel">>, Step, _) -> {checkout, consumer_id(Step), cancel, #{}};
+command(<<"remove">>, Step, _) -> {checkout, consumer_id(Step), remove, #{}};
+command(<<"settle">>, #{<<"ids">> := Ids} = Step, _) -> {settle, key(Step), Ids};
+command(<<"return">>, #{<<"ids">> := Ids} = Step, _) -> {return, key(Step), Ids};
+command(<<"discard">>, #{<<"ids">> := Ids} = Step, _) -> {discard, key(Step), Ids};
+command(<<"modify">>, #{<<"ids">> := Ids, <<"delivery_failed">> := Failed, <<"undeliverable_here">> := Here,
+                        <<"annotations">> := Annotations} = Step, _) ->
+    {modify, key(Step), Ids, Failed, Here, Annotations};
+command(<<"requeue">>, #{<<"id">> := Id} = Step, State) ->
+    Found = [{Key, Index, Header} || {Key, Consumer} <- maps:to_list(element(?CONSUMERS, State)),
+                                     id_of(Consumer) == consumer_id(Step),
+                                     {Held, [Index | Header]} <- maps:to_list(element(5, Consumer)), Held == Id],
+    case Found of
+        [{Key, Index, Header}] -> {requeue, Key, Id, Index, Header, message(Index)};
+        [] -> {requeue, none, Id, 0, 0, <<>>}
+    end;
+command(<<"credit">>, #{<<"credit">> := Credit, <<"delivery_count">> := Count, <<"drain">> := Drain} = Step, _) ->
+    {credit, key(Step), Credit, Count, Drain};
+command(<<"purge">>, _, _) -> {purge};
+command(<<"purge_nodes">>, #{<<"nodes">> := Nodes}, _) -> {purge_nodes, [node_of(Node) || Node <- Nodes]};
+command(<<"update_config">>, #{<<"config">> := Config}, _) -> {update_config, config(Config)};
+command(<<"expire">>, _, _) -> {timeout, expire_msgs};
+command(<<"down">>, #{<<"pid">> := Pid, <<"reason">> := Reason}, _) -> {down, pid(Pid), binary_to_atom(Reason)};
+command(<<"nodeup">>, #{<<"node">> := Node}, _) -> {nodeup, node_of(Node)};
+command(<<"dlx_attach">>, #{<<"pid">> := Pid, <<"prefetch">> := Prefetch}, _) ->
+    {dlx, {checkout, pid(Pid), Prefetch}};
+command(<<"dlx_settle">>, #{<<"ids">> := Ids}, _) -> {dlx, {settle, Ids}}.
+
+id_of(Consumer) ->
+    Config = element(2, Consumer),
+    {element(4, Config), element(3, Config)}.
+
+message(Index) -> rabbit_fifo:get_msg(maps:get(Index, get(log))).
+
+body(Index) -> text_of(message(Index)).
+
+text_of({mc, _, Body, _}) -> Body.
+
+%% --- replies -------------------------------------------------------------------------------------------------------
+
+reply({ok, #{key := Key, next_msg_id := Next, credit := Credit, delivery_count := Count, num_checked_out := Held}},
+      #{<<"consumer">> := Tag}) ->
+    put(keys, maps:put(Tag, Key, get(keys))),
+    #{attached => #{key => key_json(Key), next_msg_id => Next, credit => Credit, delivery_count => Count,
+                    num_checked_out => Held}};
+reply({ok, #{key := Key, num_checked_out := Held}}, _) ->
+    #{cancelled => #{key => key_json(Key), num_checked_out => Held}};
+reply({ok, None}, _) when map_size(None) == 0 -> #{cancelled => #{}};
+reply({dequeue, empty}, _) -> #{dequeued => null};
+reply({error, {unsupported, single_active_consumer}}, _) -> #{error => unsupported_single_active_consumer};
+reply({error, Reason}, _) -> #{error => Reason};
+reply({purge, Count}, _) -> #{purged => Count};
+reply({send_credit_reply, Available}, _) -> #{credit => #{available => Available}};
+reply({multi, [{send_credit_reply, Available}, {send_drained, {_, Drained}}]}, _) ->
+    #{credit => #{available => Available, drained => Drained}};
+reply(Word, _) when is_atom(Word) -> Word.
+
+%% --- effects -------------------------------------------------------------------------------------------------------
+
+effects(Effects) when is_list(Effects) -> lists:foreach(fun effect/1, Effects);
+effects(Effect) -> effect(Effect).
+
+add(Key, Value) -> put(Key, get(Key) ++ [Value]).
+
+logged(Indexes) -> [maps:get(Index, get(log)) || Index <- Indexes].
+
+effect({log, Indexes, Then, {local, _}}) -> effects(Then(logged(Indexes)));
+effect({log, Indexes, Then}) -> effects(Then(logged(Indexes)));
+effect({reply, _, {wrap_reply, {dequeue, {Id, {Header, Message}}, Ready}}}) ->
+    put(answer, #{reply => #{dequeued => (counts(Header))#{id => Id, msg => text_of(Message), ready => Ready}}});
+effect({send_msg, _, {delivery, Tag, Messages}, _}) ->
+    New = [(counts(Header))#{id => Id, msg => text_of(Message)} || {Id, {Header, Message}} <- Messages],
+    put(deliveries, maps:update_with(Tag, fun(Old) -> Old ++ New end, New, get(deliveries)));
+effect({send_msg, Pid, {queue_status, Status}, _}) -> add(sends, #{to => text(Pid), queue_status => Status});
+effect({send_msg, Pid, {credit_reply, Tag, Count, Credit, Available, Drain}, _}) ->
+    add(sends, #{to => text(Pid), credit_reply => #{consumer => Tag, delivery_count => Count, credit => Credit,
+                                                   available => Available, drain => Drain}});
+effect({send_msg, _, {dlx_event, _, {dlx_delivery, Messages}}, _}) ->
+    [add(dlx_deliveries, (letter(Message))#{id => Id, reason => Reason}) || {Id, {Reason, Message}} <- Messages];
+effect({send_msg, _, {dlx_event, _, lookup_topology}, _}) -> ok;
+effect({mod_call, rabbit_global_counters, messages_dead_lettered, [Reason, _, Strategy, Count]}) ->
+    add(dead_letters, #{reason => Reason, strategy => Strategy, count => Count});
+effect({mod_call, rabbit_global_counters, messages_dead_lettered_confirmed, [_, _, Count]}) ->
+    put(dlx_confirmed, get(dlx_confirmed) + Count);
+effect({mod_call, dead, letter, [Reason, Messages]}) ->
+    add(dead_letters, #{reason => Reason, strategy => at_most_once, count => length(Messages),
+                        messages => [letter(Message) || Message <- Messages]});
+effect({mod_call, rabbit_quorum_queue, cancel_consumer_handler, [_, {Tag, _}]}) -> add(cancelled, Tag);
+effect({mod_call, rabbit_quorum_queue, update_consumer_handler, [_, {Tag, _}, _, _, _, Active, Status, _]}) ->
+    add(activity, #{consumer => Tag, active => Active, status => Status});
+effect({monitor, process, Pid}) -> add(monitors, #{process => text(Pid)});
+effect({monitor, node, Node}) -> add(monitors, #{node => get({node, Node})});
+effect({mod_call, rabbit_log, _, _}) -> ok;
+effect({aux, _}) -> ok;
+effect({timer, _, _}) -> ok;
+effect(garbage_collection) -> ok.
+
+letter({mc, _, Body, Annotations}) -> #{msg => Body, failed => maps:get(delivery_count, Annotations, 0)}.
+
+counts(Header) when is_map(Header) ->
+    #{acquired => maps:get(acquired_count, Header, 0), failed => maps:get(delivery_count, Header, 0),
+      annotations => maps:get(anns, Header, #{})};
+counts(_) ->
+    #{acquired => 0, failed => 0, annotations => #{}}.
+
+%% --- state ---------------------------------------------------------------------------------------------------------
+
+observed(State) ->
+    Ready = ready(1, State),
+    Waiting = [consumer(Consumer) || {_, Consumer} <- element(15, State)],
+    {Letters, LetterBytes} = rabbit_fifo:query_stat_dlx(State),
+    Held = case element(2, element(?DLX, State)) of
+               undefined -> 0;
+               Worker -> map_size(element(4, Worker))
+           end,
+    Seen = #{total => element(4, State),
+             ready => Ready,
+             returned => lists:sublist(Ready, lqueue:len(element(5, State))),
+             checked_out => rabbit_fifo:query_messages_checked_out(State),
+             bytes_ready => element(13, State),
+             bytes_checked_out => element(14, State),
+             consumers => maps:from_list([consumer(Each) || Each <- maps:values(element(?CONSUMERS, State))]),
+             waiting => [Tag || {Tag, _} <- Waiting],
+             waiting_consumers => maps:from_list(Waiting),
+             enqueuers => maps:from_list([{text(Pid), element(2, Each)} || {Pid, Each} <- maps:to_list(element(7, State))]),
+             consumer_count => rabbit_fifo:query_consumer_count(State),
+             dlx => #{waiting => Letters - Held, checked_out => Held, bytes => LetterBytes}},
+    All = case rabbit_fifo:query_single_active_consumer(State) of
+              disabled -> Seen;
+              {error, _} -> Seen#{active => null};
+              {value, {Tag, _}} -> Seen#{active => Tag}
+          end,
+    (get(answer))#{deliveries => get(deliveries), dead_letters => in_order(get(dead_letters)),
+                   dlx_deliveries => get(dlx_deliveries), dlx_confirmed => get(dlx_confirmed), sends => get(sends),
+                   cancelled => get(cancelled), monitors => get(monitors), activity => get(activity), state => All}.
+
+%% What drop_head dropped last comes first in its effects.
+in_order(Letters) ->
+    {Dropped, Others} = lists:partition(fun(#{reason := Reason}) -> Reason =:= maxlen end, Letters),
+    Others ++ lists:reverse(Dropped).
+
+ready(Position, State) ->
+    case rabbit_fifo:query_peek(Position, State) of
+        {ok, [Index | _]} -> [body(Index) | ready(Position + 1, State)];
+        _ -> []
+    end.
+
+consumer({consumer, {consumer_cfg, _, _, Tag, _, Life, Priority}, Status, Next, Held, Credit, Count}) ->
+    Messages = [{integer_to_binary(Id), maps:remove(annotations, (counts(Header))#{msg => body(Index)})}
+                || {Id, [Index | Header]} <- maps:to_list(Held)],
+    {Tag, #{status => Status, credit => Credit, delivery_count => Count, next_msg_id => Next, life => Life,
+            priority => Priority, checked_out => maps:from_list(Messages)}}.

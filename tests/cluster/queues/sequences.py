@@ -130,9 +130,10 @@ class Maker:
 
 
 _WEIGHTS: Final = {
-    "enqueue": 14, "register_enqueuer": 1, "attach": 7, "dequeue": 2, "cancel": 2, "remove": 1, "settle": 6,
-    "return": 5, "discard": 2, "modify": 3, "requeue": 2, "credit": 5, "purge": 0.4, "purge_nodes": 0.3, "update_config": 0.7,
-    "expire": 1, "down": 2.5, "nodeup": 2, "dlx_attach": 1, "dlx_settle": 1, "tick": 1,
+    "enqueue": 14, "register_enqueuer": 1, "attach": 7, "dequeue": 2, "cancel": 2, "remove": 1,
+    "settle": 6, "return": 5, "discard": 2, "modify": 3, "requeue": 2, "credit": 5,
+    "purge": 0.4, "purge_nodes": 0.3, "update_config": 0.7, "expire": 1,
+    "down": 2.5, "nodeup": 2, "dlx_attach": 1, "dlx_settle": 1, "tick": 1,
 }  # fmt: skip
 
 
