@@ -72,9 +72,10 @@ def command(
     So is a run with a checker that breaks, ends its process, or needs more than its limits: what the other checkers
     found is kept. Runs that are still in progress are listed and skipped.
     """
-    if engine == "auto" and (options.given(ctx, "master") or conf):
+    if engine == "auto" and (options.chosen(ctx, "master") or conf):
         engine = "spark"
     options.check_master(ctx, engine, master)
+    conf = conf if engine != "inline" or options.given(ctx, "conf") else {}
     options.check_conf(engine, conf)
     options.limits_of(checker_time, checker_memory)
 

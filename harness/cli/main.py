@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import click
 
+from splitbrain.harness.cli.defaults import LEFT_OUT
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
 
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP)
@@ -95,8 +96,14 @@ class LazyGroup(click.Group):
     epilog="Exit codes: 0 pass, 1 violation, 2 inconclusive, 254 bad arguments, 255 the harness failed.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option(
+    "--no-config",
+    is_flag=True,
+    envvar=LEFT_OUT,
+    help=f"Leave out splitbrain.toml and pyproject.toml, which have defaults of options; {LEFT_OUT}=1 does so too.",
+)
 @click.version_option(package_name="splitbrain", prog_name="splitbrain")
-def splitbrain(debug: bool) -> None:
+def splitbrain(debug: bool, no_config: bool) -> None:
     """Inject faults into a clustered system, and check whether what its clients saw is allowed.
 
     A first run:  splitbrain run --workload register --nemesis partition,kill --time-limit 30

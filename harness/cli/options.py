@@ -39,7 +39,13 @@ def written(name: str) -> str:
 
 
 def given(ctx: click.Context, name: str) -> bool:
-    """Whether the user gave a parameter of the command."""
+    """Whether the user gave a parameter of the command with this command line."""
+    source = ctx.get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+
+
+def chosen(ctx: click.Context, name: str) -> bool:
+    """Whether the user chose a parameter of the command: with this command line, or in a file with defaults."""
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
@@ -54,7 +60,7 @@ def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[
 
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
         asked = given(ctx, str(parameter.name))
-        if not asked or not places.is_address(value):
+        if not chosen(ctx, str(parameter.name)) or not places.is_address(value):
             stores.check_path(str(places.folder_of(value)) if value.strip() else value)
             folder = places.folder_of(value)
             check(folder, asked)
