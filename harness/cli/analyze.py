@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.harness.cli.analyzed import print_run, print_sums, print_table, summed
 from splitbrain.results.errors import EngineError, RunNotFoundError, UsageError
 from splitbrain.results.quantities import counted
@@ -28,7 +28,12 @@ STARTED: Final = "Spark is up"
 
 
 @click.command("analyze", cls=parsing.Command)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument(
+    "runs",
+    nargs=-1,
+    metavar="[RUN]...",
+    shell_complete=completing.run,
+)
 @options.stored_anywhere
 @options.engine_of_runs
 @options.limits

@@ -60,6 +60,8 @@ class _Once(click.Command):
         Raises:
             UsageError: an option is given twice.
         """
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
         order: list[click.Parameter] = self.make_parser(ctx).parse_args(list(args))[2]
         for parameter in self.params:
             times = sum(each is parameter for each in order)

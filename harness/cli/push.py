@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import RemoteConnectionError, RunNotFoundError, SplitbrainError, UsageError
 from splitbrain.results.quantities import counted
 
@@ -23,7 +23,12 @@ _AT_ONCE = 8
 
 
 @click.command("push", cls=parsing.Command)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument(
+    "runs",
+    nargs=-1,
+    metavar="[RUN]...",
+    shell_complete=completing.run,
+)
 @click.option(
     "--to",
     "address",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
@@ -21,13 +21,18 @@ TIMES_MAX = 100_000
 
 
 @click.command("replay", cls=parsing.Command)
-@click.argument("what", metavar="RUN|PLAN")
+@click.argument(
+    "what",
+    metavar="RUN|PLAN",
+    shell_complete=completing.run_or_plan,
+)
 @click.option("--times", type=int, default=1, show_default=True, metavar="N", help="The number of replays.")
 @click.option("--jobs", type=int, metavar="N", help="Worker processes, in simulation.  [default: one per core]")
 @click.option(
     "--backend",
     metavar="NAME",
     help="Run the plan on this backend.  [default: where it was recorded]",
+    shell_complete=completing.one(completing.parts("backends")),
 )
 @click.option("--keep", is_flag=True, help="Store a simulated replay as a new run, with its report.")
 @options.store_or_none

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 
@@ -37,9 +37,17 @@ _PLAIN_S = 10.0
 
 
 @click.command("shrink", cls=parsing.Command)
-@click.argument("what", metavar="RUN|PLAN")
+@click.argument(
+    "what",
+    metavar="RUN|PLAN",
+    shell_complete=completing.run_or_plan,
+)
 @click.option(
-    "-o", "--output", metavar="FILE", help="Also write the plan to this file, for example as a regression test."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Also write the plan to this file, for example as a regression test.",
+    shell_complete=completing.file,
 )
 @click.option(
     "--budget",

@@ -1,4 +1,4 @@
-"""Defaults of options from splitbrain.toml and pyproject.toml: found, checked, shown, overridden, and left out of runs."""
+"""Defaults of options from splitbrain.toml and pyproject.toml: found, checked, shown, overridden, left out of runs."""
 
 from __future__ import annotations
 
