@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.swarm import Asked
     from splitbrain.harness.campaigns.workers import Workers
+    from splitbrain.harness.cli.answers.runs import HuntAnswer
 
 
 SEED_END = 2**62
@@ -185,7 +186,8 @@ def command(
     document = document_of(how, first, tally, kept, smaller, store)
     figures = findings.record(Path(store), document, first)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({**document, "file": str(figures)})).decode())
+        answer: HuntAnswer = {**document, "file": str(figures)}
+        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
     else:
         show(tally, how, kept, smaller, figures, store)
     ctx.exit(_exit_code(tally, kept))

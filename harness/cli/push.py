@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ from splitbrain.results.errors import RemoteConnectionError, RunNotFoundError, S
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import PushedRun
     from splitbrain.results.remote.pushing import Pushed
     from splitbrain.results.remote.runs import RemoteStore
     from splitbrain.results.store import RunDir
@@ -142,7 +143,7 @@ def _report(there: RemoteStore, pushed: Sequence[tuple[RunDir, Pushed]], as_json
     from splitbrain.results.quantities import shown
 
     if as_json:
-        rows: list[dict[str, Any]] = [
+        rows: list[PushedRun] = [
             {
                 "run": str(run.path),
                 "to": there.place.below(each.run.folder),

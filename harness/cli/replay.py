@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.judging import Conclusion
     from splitbrain.harness.campaigns.planned import Played
     from splitbrain.harness.campaigns.replaying import Original
+    from splitbrain.harness.cli.answers.runs import CutAnswer, PlannedReplayAnswer, ReplayAnswer
 
 TIMES_MAX = 100_000
 
@@ -127,17 +128,17 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
     kept = None if store is None else keep(original, store, Progress)
     outcome = worst(each.outcome for each in runs)
     if as_json:
-        document: dict[str, Any] = {
+        document: ReplayAnswer = {
             "what": original.source,
             "outcome": outcome.value,
             "times": times,
             "same": comparison.same,
-            "hashes": comparison.hashes,
+            "hashes": dict(comparison.hashes),
             "cut": None if original.cut is None else _cut_document(original.cut),
-            "differences": comparison.differences,
+            "differences": list(comparison.differences),
             "problem": comparison.problem,
             "sentence": comparison.sentence,
-            "sentences": runs[0].sentences,
+            "sentences": list(runs[0].sentences),
             "harness_error": runs[0].harness_error,
             "run": None if kept is None else str(kept.run.path),
             "report": None if kept is None else str(kept.report),
@@ -153,7 +154,7 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
     return outcome.exit_code
 
 
-def _cut_document(cut: Cut) -> dict[str, Any]:
+def _cut_document(cut: Cut) -> CutAnswer:
     """Where the run was ended early: how, when, and how many rows of its history were compared."""
     return {"how": cut.how, "at_s": cut.at_ns / 1e9, "rows": cut.rows}
 
@@ -192,7 +193,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
     failed = sum(each.outcome is Outcome.VIOLATION for each in conclusions)
     outcome = worst(each.outcome for each in conclusions)
     if as_json:
-        document = {
+        document: PlannedReplayAnswer = {
             "what": original.source,
             "outcome": outcome.value,
             "times": times,

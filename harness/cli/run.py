@@ -14,6 +14,7 @@ from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.cli.answers.runs import RunAnswer
 
 
 @click.command("run", cls=parsing.Command)
@@ -81,7 +82,7 @@ def command(
     if as_json:
         from splitbrain.harness.campaigns.judging import conclusion_document
 
-        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
+        document: RunAnswer = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
         show(conclusion, again)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.judging import Conclusion
     from splitbrain.harness.campaigns.shrinking import Smallest
+    from splitbrain.harness.cli.answers.runs import ShrinkAnswer
     from splitbrain.harness.running.plan import Plan
     from splitbrain.nemesis.shrink import Step
 
@@ -179,7 +180,7 @@ def _ended(found: Smallest) -> str:
     return "ended early: no smaller plan was found, the plan is unchanged"
 
 
-def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
+def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> ShrinkAnswer:
     from splitbrain.harness.campaigns.judging import conclusion_document
     from splitbrain.harness.campaigns.shrinking import difference
     from splitbrain.harness.running.plan import figures
@@ -187,8 +188,8 @@ def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[
     return {
         **conclusion_document(conclusion),
         "plan": str(plan_file),
-        "before": msgspec.to_builtins(figures(found.before)),
-        "after": msgspec.to_builtins(figures(found.after)),
+        "before": figures(found.before),
+        "after": figures(found.after),
         "seed": found.after.options["seed"],
         "minimal": found.minimal,
         "smaller": found.smaller,

@@ -19,7 +19,7 @@ from tests.cli.support import only_run
 def parsed(*words: str) -> dict[str, object]:
     """The values that the options of a command line have."""
     with splitbrain.make_context("splitbrain", list(words)) as root:
-        _, command, rest = splitbrain.resolve_command(root, [*root._protected_args, *root.args])
+        _, command, rest = splitbrain.resolve_command(root, list(words))
         assert command is not None
         with command.make_context(words[0], rest, parent=root) as context:
             return dict(context.params)
