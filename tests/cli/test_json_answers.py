@@ -188,28 +188,35 @@ def test_answers_about_real_nodes(ask: Asking, tmp_path: Path) -> None:
     ask("run", "run", "--nodes", "1", "--nemesis", "none", "--time-limit", "1", "--rate", "20")
     ask("replay-real", "replay", "latest")
 
-    def shell(*words: str) -> None:
-        done = subprocess.run([sys.executable, *SPLITBRAIN, *words], env=environment(), capture_output=True, text=True)
+    def shell(*words: str) -> str:
+        """Run a command in a process of its own: nodes that it starts live on."""
+        done = subprocess.run(
+            [sys.executable, *SPLITBRAIN, *words], env=environment(), capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def told(name: str, *words: str) -> None:
+        check(name, shell(*words, "--json"))
 
     shell("cluster", "up", "--nodes", "3", "--spares", "1", "--base-port", "21731")
     try:
         ask("cluster-status", "cluster", "status")
         shell("cluster", "ctl", "put", "/a/b", "1")
         ctl = ("cluster", "ctl")
-        ask("cluster-ctl-status", *ctl, "status")
-        ask("cluster-ctl-list", *ctl, "list")
-        ask("cluster-ctl-snapshot", *ctl, "snapshot", "--node", "n1")
-        ask("cluster-ctl-checkpoint", *ctl, "checkpoint", "--node", "n1")
+        told("cluster-ctl-status", *ctl, "status")
+        told("cluster-ctl-list", *ctl, "list")
+        told("cluster-ctl-snapshot", *ctl, "snapshot", "--node", "n1")
+        told("cluster-ctl-checkpoint", *ctl, "checkpoint", "--node", "n1")
         ask("cluster-log", "cluster", "log", "metadata-cluster/n1")
         ask("cluster-state", "cluster", "state", "metadata-cluster/n1")
-        ask("cluster-ctl-members", *ctl, "members")
-        ask("cluster-ctl-add", *ctl, "add", "n4", "--role", "learner")
-        ask("cluster-ctl-remove", *ctl, "remove", "n4")
-        ask("cluster-ctl-join", *ctl, "join", "n4")
-        ask("cluster-ctl-reset", *ctl, "reset", "n4", "--yes")
-        ask("cluster-ctl-transfer", *ctl, "transfer", "n2")
-        ask("cluster-ctl-force-shrink", *ctl, "force-shrink", "--node", "n1", "--yes")
+        told("cluster-ctl-members", *ctl, "members")
+        told("cluster-ctl-add", *ctl, "add", "n4", "--role", "learner")
+        told("cluster-ctl-remove", *ctl, "remove", "n4")
+        told("cluster-ctl-join", *ctl, "join", "n4")
+        told("cluster-ctl-reset", *ctl, "reset", "n4", "--yes")
+        told("cluster-ctl-transfer", *ctl, "transfer", "n2")
+        told("cluster-ctl-force-shrink", *ctl, "force-shrink", "--node", "n1", "--yes")
         ask("cluster-status", "cluster", "status")
     finally:
         shell("cluster", "down")
