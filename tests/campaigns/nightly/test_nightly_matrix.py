@@ -93,7 +93,7 @@ def test_a_version_is_a_set_of_options_and_weights_multiply(tmp_path: Path) -> N
 
 
 def test_numbers_of_nodes_and_clients_are_written_as_numbers_or_texts(tmp_path: Path) -> None:
-    matrix = _load(tmp_path, TEXT.replace('nodes = "3"', 'nodes = 3\nconcurrency = 4'))
+    matrix = _load(tmp_path, TEXT.replace('nodes = "3"', "nodes = 3\nconcurrency = 4"))
     found = matrix.options(Cell("set", "kill"), 7)
     assert (found.nodes, found.concurrency) == ("3", "4")
 
