@@ -202,6 +202,7 @@ def test_commands_are_printed_plainly_where_no_file_changes_what_they_do(project
     file = write(project, "[hunt]\nnodes = 3\n")
     assert command_line(options).startswith("splitbrain run ")
     file.write_text("[run]\nnodes = 3\n")
+    assert options_of_cell(Cell("register", "kill"), {}, 1) == options  # nights and pytest do not read it
     assert command_line(options).startswith("splitbrain --no-config run ")
     file.write_text("[run")
     assert command_line(options).startswith("splitbrain --no-config run ")
