@@ -1,8 +1,8 @@
-"""How shells ask for completions. click has the scripts; that of bash is our own.
+"""How shells ask for completions. click has the script of zsh; those of bash and fish are our own.
 
 bash splits a command line at `:` and `=` too, so that `--nemesis partition:2,ki` and `--nemesis=ki` come in pieces. Our
 script hands over the line itself, and what is answered is cut to the last piece, which is all that bash replaces. It
-adds no space after a name in a list.
+adds no space after a name in a list. In fish, click's script takes what follows a comma for something else.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
     add_completion_class,
     get_completion_class,
     split_arg_string,
@@ -37,6 +38,26 @@ _BASH: Final = """\
 }
 
 complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+_FISH: Final = """\
+function %(complete_func)s
+    set -l answer (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp) COMP_CWORD=(commandline -t) \
+%(prog_name)s 2> /dev/null)
+    for line in $answer
+        set -l item (string split -m 1 "," -- $line)
+        switch $item[1]
+            case dir
+                __fish_complete_directories $item[2]
+            case file
+                __fish_complete_path $item[2]
+            case plain
+                echo $item[2]
+        end
+    end
+end
+
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 """
 
 _BREAKS: Final = ":="
@@ -81,7 +102,22 @@ def _cut(item: CompletionItem[str], behind: int) -> CompletionItem[str]:
     return CompletionItem(item.value[behind:], type=item.type, help=item.help, open=item.open)
 
 
+class Fish(FishComplete):
+    """Completion for fish 3 or later."""
+
+    source_template: ClassVar[str] = _FISH
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        """What is offered. fish replaces the whole word, the name of an option before `=` too."""
+        found = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if not equals or not option.startswith("--"):
+            return found
+        return [CompletionItem(f"{option}={each.value}", type=each.type, help=each.help) for each in found]
+
+
 add_completion_class(Bash, "bash")
+add_completion_class(Fish, "fish")
 
 
 def script(command: click.Command, shell: str) -> str:

@@ -146,12 +146,18 @@ def test_a_wrong_line_is_completed_all_the_same() -> None:
 bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 
 
+def program(tmp_path: Path) -> Path:
+    """A folder with the program."""
+    file = tmp_path / "bin" / "splitbrain"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\nexec {sys.executable} {SPLITBRAIN[0]} '{SPLITBRAIN[1]}' \"$@\"\n")
+    file.chmod(0o755)
+    return file.parent
+
+
 def by_bash(tmp_path: Path, line: str) -> list[str]:
     """What bash puts into COMPREPLY for a command line, through the script that it has sourced."""
-    program = tmp_path / "bin" / "splitbrain"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} {SPLITBRAIN[0]} '{SPLITBRAIN[1]}' \"$@\"\n")
-    program.chmod(0o755)
+    folder = program(tmp_path)
     source = f"""
     compopt() {{ echo "compopt $*" >&2; }}
     eval "$(splitbrain completion bash)"
@@ -163,7 +169,7 @@ def by_bash(tmp_path: Path, line: str) -> list[str]:
     done = subprocess.run(
         ["bash", "--norc", "-c", source],
         cwd=tmp_path,
-        env=environment(PATH=f"{program.parent}:{os.environ['PATH']}"),
+        env=environment(PATH=f"{folder}:{os.environ['PATH']}"),
         capture_output=True,
         text=True,
         check=True,
@@ -209,6 +215,30 @@ def test_zsh_and_fish_get_values_with_their_lines() -> None:
     assert done.stdout.split("\n")[:3] == ["plain", "list-append", WORKLOADS["list-append"][1]]
     done = ask("splitbrain run --nemesis kill,partition-ri", "kill,partition-ri", "fish")
     assert done.stdout.splitlines()[0].startswith("plain,kill,partition-ring\tevery node sees a majority")
+    done = ask("splitbrain run --workload=list-a", "--workload=list-a", "fish")
+    assert done.stdout.startswith("plain,--workload=list-append\t")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("splitbrain run --nemesis kill,partition-ri", "kill,partition-ring"),
+        ("splitbrain run --workload=list-a", "--workload=list-append"),
+        ("splitbrain run --nemesis partition:2,kill-al", "partition:2,kill-all"),
+    ],
+)
+def test_fish_completes_values(tmp_path: Path, line: str, wanted: str) -> None:
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"splitbrain completion fish | source; complete -C '{line}'"],
+        cwd=tmp_path,
+        env=environment(PATH=f"{program(tmp_path)}:{os.environ['PATH']}", HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.partition("\t")[0] == wanted
 
 
 @pytest.mark.parametrize(
