@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -143,8 +142,6 @@ def test_a_wrong_line_is_completed_all_the_same() -> None:
 
 # --- a real bash ------------------------------------------------------------------------------------------------------
 
-bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-
 
 def program(tmp_path: Path) -> Path:
     """A folder with the program."""
@@ -177,7 +174,6 @@ def by_bash(tmp_path: Path, line: str) -> list[str]:
     return [*done.stdout.split(), *done.stderr.splitlines()]
 
 
-@bash
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "wanted"),
@@ -219,28 +215,6 @@ def test_zsh_and_fish_get_values_with_their_lines() -> None:
     assert done.stdout.startswith("plain,--workload=list-append\t")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("splitbrain run --nemesis kill,partition-ri", "kill,partition-ring"),
-        ("splitbrain run --workload=list-a", "--workload=list-append"),
-        ("splitbrain run --nemesis partition:2,kill-al", "partition:2,kill-all"),
-    ],
-)
-def test_fish_completes_values(tmp_path: Path, line: str, wanted: str) -> None:
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", f"splitbrain completion fish | source; complete -C '{line}'"],
-        cwd=tmp_path,
-        env=environment(PATH=f"{program(tmp_path)}:{os.environ['PATH']}", HOME=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.partition("\t")[0] == wanted
-
-
 @pytest.mark.parametrize(
     ("shell", "line"), [("bash", "complete -o nosort"), ("zsh", "compdef"), ("fish", "complete --")]
 )
@@ -251,6 +225,8 @@ def test_each_shell_gets_its_script(shell: str, line: str, capsys: pytest.Captur
     text = capsys.readouterr().out
     assert line in text
     assert f"_SPLITBRAIN_COMPLETE={shell}_complete" in text
+    if shell == "fish":  # a value may have commas
+        assert 'string split -m 1 ","' in text
 
 
 @pytest.mark.slow
