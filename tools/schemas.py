@@ -10,6 +10,7 @@ A schema that lost a field, or in which a field has another type, is refused unt
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.harness.campaigns.answers import ConclusionAnswer, VerdictAnswer
+from splitbrain.harness.campaigns.answers import ConclusionAnswer, HuntTally, VerdictAnswer
 from splitbrain.harness.cli.answers.catalogue import ANSWERS, Answer
 from splitbrain.harness.cli.answers.clusters import StatusRow
 from splitbrain.harness.cli.answers.runs import HuntDocument
@@ -40,21 +41,22 @@ has a field `format`, it is that number.
 """
 _ATTRIBUTES: Final = re.compile(r"^Attributes:\n(.*)", re.M | re.S)
 _ATTRIBUTE: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*?)(?=^    \w+(?:, \w+)*: |\Z)", re.M | re.S)
-_LIKE: Final[Mapping[str, Any]] = {
-    "RunAnswer": ConclusionAnswer,
-    "ShrinkAnswer": ConclusionAnswer,
-    "HuntAnswer": HuntDocument,
-    "CheckedFile": VerdictAnswer,
-    "NodeStatus": StatusRow,
+_LIKE: Final[Mapping[str, Sequence[Any]]] = {
+    "RunAnswer": (ConclusionAnswer,),
+    "ShrinkAnswer": (ConclusionAnswer,),
+    "HuntAnswer": (HuntTally, HuntDocument),
+    "CheckedFile": (VerdictAnswer,),
+    "NodeStatus": (StatusRow,),
 }
-"""The type that has the words for fields of another one."""
+"""The types that have the words for fields of another one."""
 
 
 def schema(answer: Answer) -> dict[str, Any]:
     """The schema of an answer."""
     found = msgspec.json.schema(answer.shape)
     for name, each in found.get("$defs", {}).items():
-        _describe(each, _words(inspect.getdoc(_LIKE.get(name)) or ""))
+        like = [_words(inspect.getdoc(other) or "") for other in _LIKE.get(name, ())]
+        _describe(each, dict(itertools.chain.from_iterable(words.items() for words in like)))
     if answer.about:
         found["description"] = answer.about
     return {

@@ -60,3 +60,49 @@ class ConclusionAnswer(TypedDict):
     harness_error: str | None
     reasons: list[Reason]
     verdicts: list[VerdictAnswer]
+
+
+class HuntFigures(TypedDict):
+    """How fast a hunt went.
+
+    Attributes:
+        wall_s: how long it took.
+        cpu_s: CPU seconds of its workers.
+        simulated_s: simulated seconds of all runs.
+        ops: operations of clients.
+        runs: runs.
+        runs_per_s: runs for each second that it took.
+        simulated_s_per_cpu_s: simulated seconds for each CPU second.
+    """
+
+    wall_s: float
+    cpu_s: float
+    simulated_s: float
+    ops: int
+    runs: int
+    runs_per_s: float | None
+    simulated_s_per_cpu_s: float | None
+
+
+class HuntTally(TypedDict):
+    """What a hunt adds up to.
+
+    Attributes:
+        outcome: the worst that was found.
+        seeds: first and last of each stretch of seeds that were tried.
+        outcomes: the number of runs by outcome.
+        reasons: inconclusive runs by code.
+        kinds: how often each kind of violation or error was found.
+        figures: how fast it went.
+        marks: coverage marks, with the number of runs that reached each.
+        never_reached: marks that no run reached.
+    """
+
+    outcome: OutcomeName
+    seeds: list[list[int]]
+    outcomes: dict[str, int]
+    reasons: dict[str, int]
+    kinds: dict[str, int]
+    figures: HuntFigures
+    marks: dict[str, int]
+    never_reached: list[str]

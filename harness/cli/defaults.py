@@ -159,8 +159,8 @@ def _meant(key: str, known: Iterable[str]) -> str:
 def _steps(ctx: click.Context) -> _Steps:
     """The names of the commands that lead to a context, without that of the program."""
     names: list[str] = []
-    each: click.Context | None = ctx
-    while each is not None and each.parent is not None:
+    each = ctx
+    while each.parent is not None:
         names.insert(0, str(each.info_name))
         each = each.parent
     return tuple(names)
@@ -186,21 +186,22 @@ def _value(found: Configured, steps: _Steps, option: click.Option, given: Any, c
         if not isinstance(given, bool):
             raise refused("true or false")
         return given
-    several = cast("list[Any]", given) if isinstance(given, list) else None
+    several: list[Any] | None = cast("list[Any]", given) if isinstance(given, list) else None
+    values: list[Any] = [given] if several is None else several
     whole = isinstance(option.type, click.types.IntParamType)
     numeric = whole or isinstance(option.type, click.types.FloatParamType)
     types = int if whole else int | float if numeric else str | int | float
     wanted = "a whole number" if whole else "a number" if numeric else "a text, a number or a list of them"
-    for each in [given] if several is None else several:
+    for each in values:
         if isinstance(each, bool) or not isinstance(each, types):
             raise refused(wanted)
     if several is not None and not option.multiple and (numeric or not several):
         raise refused(wanted)
-    taken: Any = given
+    taken: Any = values[0] if values else None
     if option.multiple:
-        taken = tuple(map(str, [given] if several is None else several))
+        taken = tuple(map(str, values))
     elif not numeric:
-        taken = str(given) if several is None else ",".join(map(str, several))
+        taken = ",".join(map(str, values))
     try:
         option.type_cast_value(ctx, taken)
     except click.BadParameter as error:

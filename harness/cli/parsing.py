@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -41,14 +41,10 @@ class _Once(click.Command):
         places = defaults.places(ctx)
         for parameter in self.params:
             if isinstance(parameter, click.Option) and parameter.name in places and ctx.default_map is not None:
-                value = ctx.default_map[parameter.name]
-                shown = (
-                    str(value).lower()
-                    if isinstance(value, bool)
-                    else " ".join(value)
-                    if isinstance(value, tuple)
-                    else value
-                )
+                value: Any = ctx.default_map[parameter.name]
+                listed = isinstance(value, tuple)
+                shown = " ".join(map(str, cast("tuple[Any, ...]", value))) if listed else str(value)
+                shown = shown.lower() if isinstance(value, bool) else shown
                 text = (parameter.help or "").partition("[default: ")[0].rstrip()
                 parameter.help = f"{text}  [default: {shown}, by {places[parameter.name]}]"
                 parameter.show_default = False

@@ -6,6 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 from splitbrain.harness.campaigns.compose import RunOptions, command_line
@@ -74,12 +75,14 @@ def test_tables_of_commands_in_groups(project: Path) -> None:
     write(project, "[cluster.up]\nnodes = 3\n[cluster.ctl]\ntimeout = 4\n")
     with splitbrain.make_context("splitbrain", ["cluster", "up"]) as root:
         group = splitbrain.get_command(root, "cluster")
-        assert group is not None
+        assert isinstance(group, click.Group)
         with group.make_context("cluster", ["up"], parent=root) as inner:
-            up = group.get_command(inner, "up")  # type: ignore[attr-defined]
+            up = group.get_command(inner, "up")
+            ctl = group.get_command(inner, "ctl")
+            assert up is not None
+            assert ctl is not None
             with up.make_context("up", [], parent=inner) as context:
                 assert str(context.params["nodes"]) == "3"
-            ctl = group.get_command(inner, "ctl")  # type: ignore[attr-defined]
             with ctl.make_context("ctl", ["status"], parent=inner) as context:
                 assert context.params["timeout"] == 4
 

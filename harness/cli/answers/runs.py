@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from splitbrain.harness.campaigns.answers import ConclusionAnswer, OutcomeName, VerdictAnswer
+from splitbrain.harness.campaigns.answers import ConclusionAnswer, HuntTally, OutcomeName, VerdictAnswer
 from splitbrain.harness.campaigns.hunting.search import Ending
 from splitbrain.harness.campaigns.hunting.search import Limits as HuntLimits
 from splitbrain.harness.campaigns.swarm import Asked
@@ -118,28 +118,6 @@ class ShrinkAnswer(ConclusionAnswer):
     command: str
 
 
-class HuntFigures(TypedDict):
-    """How fast a hunt went.
-
-    Attributes:
-        wall_s: how long it took.
-        cpu_s: CPU seconds of its workers.
-        simulated_s: simulated seconds of all runs.
-        ops: operations of clients.
-        runs: runs.
-        runs_per_s: runs for each second that it took.
-        simulated_s_per_cpu_s: simulated seconds for each CPU second.
-    """
-
-    wall_s: float
-    cpu_s: float
-    simulated_s: float
-    ops: int
-    runs: int
-    runs_per_s: float | None
-    simulated_s_per_cpu_s: float | None
-
-
 class HuntFinding(TypedDict):
     """The first run of a kind of violation or error.
 
@@ -212,7 +190,7 @@ class Revision(TypedDict):
     dirty: bool
 
 
-class HuntDocument(TypedDict):
+class HuntDocument(HuntTally):
     """A hunt, as its file in the store has it.
 
     Attributes:
@@ -222,14 +200,6 @@ class HuntDocument(TypedDict):
         limits: when it was to end.
         ended_by: why it ended.
         first_seed: the first seed.
-        outcome: the worst that was found.
-        seeds: first and last of each stretch of seeds that were tried.
-        outcomes: the number of runs by outcome.
-        reasons: inconclusive runs by code.
-        kinds: how often each kind of violation or error was found.
-        figures: how fast it went.
-        marks: coverage marks, with the number of runs that reached each.
-        never_reached: marks that no run reached.
         findings: the first run of each kind of violation or error.
         smaller: the first violation, shrunk; null without one, or with --no-shrink.
         versions: of Python and of libraries.
@@ -242,14 +212,6 @@ class HuntDocument(TypedDict):
     limits: HuntLimits
     ended_by: Ending
     first_seed: int
-    outcome: OutcomeName
-    seeds: list[list[int]]
-    outcomes: dict[str, int]
-    reasons: dict[str, int]
-    kinds: dict[str, int]
-    figures: HuntFigures
-    marks: dict[str, int]
-    never_reached: list[str]
     findings: list[HuntFinding]
     smaller: HuntSmaller | None
     versions: dict[str, str]

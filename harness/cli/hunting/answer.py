@@ -64,7 +64,7 @@ def document_of(
         "findings": [_finding(finding, store) for finding in findings],
         "smaller": None if smaller is None else _smaller(smaller),
         "versions": versions(),
-        "git": git_revision(),
+        "git": cast("Revision | None", git_revision()),
     }
 
 
