@@ -26,7 +26,7 @@ from splitbrain.results.origin import git_revision, versions
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
-    from splitbrain.harness.cli.answers.runs import HuntDocument, HuntFinding, HuntSmaller
+    from splitbrain.harness.cli.answers.runs import HuntDocument, HuntFinding, HuntSmaller, Revision
 
 FORMAT: Final = 1
 """The version of the document."""
