@@ -7,7 +7,7 @@ line overrides all of it. A table is checked when its command runs: to check all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
@@ -109,11 +109,23 @@ def places(ctx: click.Context) -> dict[str, str]:
     }
 
 
-def explained(error: UsageError, ctx: click.Context) -> UsageError:
-    """An error that says where a refused value stands, if a file has it and not the command line."""
+def explained(error: UsageError, ctx: click.Context, words: Sequence[str] = ()) -> UsageError:
+    """An error that says where a refused value stands, if a file has it and not the command line.
+
+    Args:
+        error: the error.
+        ctx: of the command.
+        words: of the command line, where the context does not know yet what they give.
+    """
     text = str(error)
+    given = {
+        name for name in ctx.params if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT_MAP
+    }
+    for each in ctx.command.params:
+        if any(word.partition("=")[0] in each.opts for word in words):
+            given.add(str(each.name))
     for name, where in places(ctx).items():
-        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT_MAP or where in text:
+        if name in given or where in text:
             continue
         value = ctx.params.get(name)
         if f"--{name.replace('_', '-')} " in text or (isinstance(value, str) and value and repr(value) in text):

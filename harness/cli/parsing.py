@@ -27,7 +27,11 @@ class _Once(click.Command):
         except UsageError:
             if not extra.get("resilient_parsing"):
                 raise
-        return super().make_context(info_name, args, parent, **extra)
+        try:
+            return super().make_context(info_name, list(args), parent, **extra)
+        except UsageError as error:
+            asked = click.Context(self, parent, info_name, default_map=extra.get("default_map"))
+            raise defaults.explained(error, asked, args) from error.__cause__
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error about a value says so if it is from a file."""

@@ -127,6 +127,12 @@ def test_the_nearest_file_holds_and_none_above_the_project(project: Path) -> Non
         ("[cluster]\nnodes = 3\n", ["cluster", "up"], "line 2: splitbrain cluster has no option 'nodes'."),
         ("[cluster.ctl.reset]\nyes = true\n", ["cluster", "ctl", "reset", "n1"], "line 2: yes cannot have a default"),
         ("[run]\nbackend = 'sim'\nconcurrency = '5m'\n", ["run"], "(it stands in ../../splitbrain.toml, line 3)"),
+        (
+            "[run]\nbug = ''\n",
+            ["run"],
+            "--bug '' is empty: remove it, or give a value. (it stands in ../../splitbrain.toml",
+        ),
+        ("[analyze]\nconf = ['x=1']\n", ["analyze"], "is no property of Spark: give spark.NAME=VALUE. (it stands in"),
         ("[run]\nnodes = 3\nnodes = 4\n", ["run"], "splitbrain.toml is not TOML"),
     ],
 )
