@@ -248,7 +248,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         expired: signatures of entries of the baseline that have expired.
         not_reached: what the night did not reach.
         stored_bytes: of the store when it ended.
-        versions: of splitbrain and what it uses; git: of its sources.
+        versions: of splitbrain and what it uses
+        revision: the commit of its sources.
         format: the version of this shape.
     """
 
