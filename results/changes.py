@@ -132,25 +132,65 @@ class Place(NamedTuple):
     nemesis: str = ""
 
 
+class Looked(msgspec.Struct, frozen=True):
+    """All comparisons of a night.
+
+    Attributes:
+        changes: what has changed, figures of all cells first, each with those that are more certain first.
+        too_few: figures of all cells of which too little is known to see any change.
+        compared: how many comparisons were made.
+    """
+
+    changes: list[Change]
+    too_few: list[tuple[Figure, Group]]
+    compared: int
+
+
 def trends_of(tonight: NightTable, before: Sequence[NightTable], known: Iterable[Change]) -> Trends:
-    """What has changed.
+    """What has changed, as the document of a night says it.
 
     Args:
         tonight: the night.
         before: earlier nights, the oldest first.
         known: the changes of earlier nights.
     """
+    found = look(tonight, before, known)
+    too_few = [f"{figure.label} of {group.name}" for figure, group in found.too_few]
+    return Trends(
+        nights=len(before),
+        compared=found.compared,
+        changes=tuple(found.changes),
+        too_few=tuple(too_few[:TOO_FEW_MAX]),
+        too_few_more=max(0, len(too_few) - TOO_FEW_MAX),
+    )
+
+
+def look(tonight: NightTable, before: Sequence[NightTable], known: Iterable[Change]) -> Looked:
+    """Compare a night with those before it; the arguments are those of `trends_of`."""
     nights = [*before, tonight]
     looked = _Look(nights, _starts(known, [night.name for night in nights]))
     by_runs, by_night = looked.questions()
-    too_few: list[str] = []
-    changes: list[Change] = []
-    pooled = [each for each in by_runs if each.cell is None]
-    single = [each for each in by_runs if each.cell is not None]
+    changes, too_few = _by_runs(looked, by_runs)
+    for figure, group in by_night:
+        found = looked.machine(figure, group, ALPHA / 3 / len(by_night))
+        if isinstance(found, Change):
+            changes.append(found)
+        elif found:
+            too_few.append((figure, group))
+    changes.sort(key=lambda each: (bool(each.workload), each.p))
+    return Looked(changes, too_few, len(by_runs) + len(by_night))
+
+
+def _by_runs(looked: _Look, every: Sequence[_Asked]) -> tuple[list[Change], list[tuple[Figure, Group]]]:
+    """What has changed of all cells, or else of single ones; and of what there are too few runs."""
+    pooled = [each for each in every if each.cell is None]
+    single = [each for each in every if each.cell is not None]
     certain: dict[tuple[Figure, Group, int], list[_Asked]] = {}
     for asked in single:
         if _is_change(asked.found(), ALPHA / 3 / len(single)):
             certain.setdefault((asked.figure, asked.group, asked.window), []).append(asked)
+    changes: list[Change] = []
+    too_few: list[tuple[Figure, Group]] = []
     seen: set[tuple[Figure, Group]] = set()
     for asked in pooled:  # the shortest window first
         place = (asked.figure, asked.group)
@@ -159,27 +199,14 @@ def trends_of(tonight: NightTable, before: Sequence[NightTable], known: Iterable
             seen.add(place)
             cells = tuple(each.cell.name for each in certain.get((*place, asked.window), ()) if each.cell)
             changes.append(looked.change(asked, cells))
-        elif asked.window == 1 and asked.says_nothing(threshold):
-            too_few.append(f"{asked.figure.label} of {asked.group.name}")
-    cells_seen: set[tuple[Figure, Cell]] = set()
+        elif asked.window == WINDOWS[0] and asked.says_nothing(threshold):
+            too_few.append(place)
+    cells_seen: set[tuple[Figure, Cell | None]] = set()
     for asked in (each for listed in certain.values() for each in listed):
-        assert asked.cell is not None
         if (asked.figure, asked.group) not in seen and (asked.figure, asked.cell) not in cells_seen:
             cells_seen.add((asked.figure, asked.cell))
             changes.append(looked.change(asked, ()))
-    for figure, group in by_night:
-        found = looked.machine(figure, group, ALPHA / 3 / len(by_night))
-        if isinstance(found, Change):
-            changes.append(found)
-        elif found:
-            too_few.append(f"{figure.label} of {group.name}")
-    return Trends(
-        nights=len(before),
-        compared=len(by_runs) + len(by_night),
-        changes=tuple(sorted(changes, key=lambda each: (bool(each.workload), each.p))),
-        too_few=tuple(too_few[:TOO_FEW_MAX]),
-        too_few_more=max(0, len(too_few) - TOO_FEW_MAX),
-    )
+    return changes, too_few
 
 
 def _starts(known: Iterable[Change], names: Sequence[str]) -> dict[Place, int]:

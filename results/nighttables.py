@@ -153,6 +153,10 @@ class NightTable:
         found = self._table["revision"][0].as_py() if self.runs else None
         return found or ""
 
+    def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """All runs with some of their columns."""
+        return self._table.select(list(names)).to_pylist()
+
     @cached_property
     def cells(self) -> dict[Cell, NDArray[np.int64]]:
         """The cells that were run, each with its rows."""

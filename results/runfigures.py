@@ -7,7 +7,7 @@ each run (docs/schema.md). All these tables have the same columns: other tools r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -198,21 +198,27 @@ def files(store: Path) -> list[Path]:
     return sorted(path for path in found if path.stem != OTHERS and not path.name.startswith("."))
 
 
-def read(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table.
-
-    Args:
-        path: of the file.
-        columns: only these.
+def read(path: Path) -> pa.Table:
+    """The table in a file.
 
     Raises:
         HistoryFormatError: it is damaged, or no plain file.
     """
     refuse_others(path)
     try:
-        with pq.ParquetFile(path) as file:
-            return file.read(columns=None if columns is None else list(columns)).cast(
-                SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
-            )
+        return parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise HistoryFormatError(str(path), f"cannot be read: {error.strerror}") from error
+
+
+def parse(content: bytes, path: str) -> pa.Table:
+    """The table in a file's content; `path` is for messages.
+
+    Raises:
+        HistoryFormatError: it is damaged.
+    """
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            return file.read().cast(SCHEMA)
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-        raise HistoryFormatError(str(path), f"damaged: {error}") from error
+        raise HistoryFormatError(path, f"damaged: {error}") from error

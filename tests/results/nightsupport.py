@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from splitbrain.results import runfigures
-from splitbrain.results.nighttables import NightTable
+from splitbrain.results.nights import CellOfNight, Night, NotReached
+from splitbrain.results.nighttables import Cell, NightTable
 from splitbrain.results.runfigures import RunFigures, Took
-
-Draw = Callable[[np.random.Generator], float]
 
 
 def rows(
@@ -39,7 +39,7 @@ def rows(
             seed = number if known else int(generator.integers(1000, 2**31))
             draw = np.random.default_rng(seed) if known else generator
             took = tuple(
-                Took("kill", "start", 0.1, round(factor * float(draw.uniform(0.5, 2.0)), 6), None) for _ in range(3)
+                Took("kill", "start", 0.1, round(factor * float(draw.uniform(0.7, 1.5)), 6), None) for _ in range(3)
             )
             figures = RunFigures(
                 duration_s=30.0,
@@ -70,6 +70,44 @@ def rows(
             }
             found.append(runfigures.row(figures, what))
     return found
+
+
+def night_document(name: str, listed: Sequence[dict[str, Any]], **more: Any) -> Night:
+    """The document of a night with these rows."""
+    cells: dict[str, Counter[str]] = {}
+    for row in listed:
+        cells.setdefault(row["cell"], Counter())[row["outcome"]] += 1
+    made: dict[str, Any] = {
+        "name": name,
+        "matrix": "nightly.toml",
+        "matrix_digest": "x",
+        "began": "2026-01-01T00:00:00.000+00:00",
+        "ended": "2026-01-01T01:00:00.000+00:00",
+        "ended_by": "budget",
+        "budget_s": 3600.0,
+        "elapsed_s": 3600.0,
+        "outcome": "pass",
+        "exit_code": 0,
+        "strict": False,
+        "outcomes": dict(sum(cells.values(), Counter[str]())),
+        "cells": tuple(
+            CellOfNight(
+                name=cell,
+                **dict(zip(Cell._fields, cell.split("/"), strict=True)),
+                outcomes=dict(found),
+                seconds=1.0,
+                weight=1.0,
+            )
+            for cell, found in cells.items()
+        ),
+        "violations": (),
+        "errors": (),
+        "fixed": (),
+        "expired": (),
+        "not_reached": NotReached(),
+        "stored_bytes": 0,
+    }
+    return Night(**{**made, **more})
 
 
 def night(name: str, generator: np.random.Generator, **more: Any) -> NightTable:

@@ -83,9 +83,7 @@ def test_the_ratio_is_that_of_the_medians_and_does_not_depend_on_how_cells_diffe
     some = order.permutation(values).tolist()
     once = shift(_strata((some, [factor * value for value in some])))
     scaled = [1000 * value for value in some]
-    twice = shift(
-        _strata((some, [factor * value for value in some]), (scaled, [factor * value for value in scaled]))
-    )
+    twice = shift(_strata((some, [factor * value for value in some]), (scaled, [factor * value for value in scaled])))
     assert once.ratio == pytest.approx(factor)
     assert twice.ratio == pytest.approx(factor)
     assert twice.greater == pytest.approx(once.greater)
