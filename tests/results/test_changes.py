@@ -51,7 +51,7 @@ def test_a_cell_that_changed_alone_is_named() -> None:
 
 
 def test_a_change_too_small_for_one_night_is_found_after_three_and_dated_back() -> None:
-    found = _changes(_nights(9, 2, lambda number: {"runs": 50, "slower": 1.07 if number >= 6 else 1.0}))
+    found = _changes(_nights(9, 1, lambda number: {"runs": 80, "slower": 1.07 if number >= 6 else 1.0}))
     [change] = [change for changes in found for change in changes]
     assert (change.since, change.until) == ("06", "08")
 
