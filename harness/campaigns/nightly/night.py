@@ -293,10 +293,12 @@ class _Night:
                 if wanted:
                     workers.__enter__()
             lanes = {True: simulators, False: runners}
-            ended_by = self._explore(lanes)
-            if not self.interrupts.seen:
-                closer.look(self, lanes, self._closer())
-            self._let_end(runners)
+            try:
+                ended_by = self._explore(lanes)
+                if not self.interrupts.seen:
+                    closer.look(self, lanes, self._closer())
+            finally:  # also if the journal cannot be written: faults must be healed
+                self._let_end(runners)
         return self._concluded("interrupt" if self.interrupts.seen else ended_by)
 
     def _closer(self) -> closer.Wanted:
