@@ -35,7 +35,7 @@ shrink = false
 replays = 0
 
 [axes]
-workload = ["register", "set"]
+workload = "register"
 nemesis = ["kill", "kill,partition"]
 
 [options]
