@@ -17,6 +17,7 @@ from splitbrain.results.nightcomparison import Quantiles, quantiles_of
 from splitbrain.results.nights import Night
 from splitbrain.results.nighttables import Cell, Figure, Group, NightTable, figures_in
 from splitbrain.results.site.beneath import is_name, read
+from splitbrain.results.site.rows import DOCUMENT_MAX
 from splitbrain.results.values import NOT_JSON
 
 NIGHTS_MAX: Final = 60
@@ -86,12 +87,16 @@ class Nights:
         return known[1]
 
     def _night(self, path: Sequence[str]) -> Night | None:
+        if _too_large(self.root.joinpath(*path)):
+            return None
         try:
             return msgspec.json.decode(read(self.root, path), type=Night)
         except (OSError, SplitbrainError, *NOT_JSON):
             return None
 
     def _table(self, name: str, path: Sequence[str]) -> NightTable | None:
+        if _too_large(self.root.joinpath(*path)):
+            return None
         try:
             return NightTable(name, runfigures.parse(read(self.root, path), "/".join(path)))
         except (OSError, SplitbrainError):
@@ -113,6 +118,11 @@ class Nights:
 def short(cell: Cell) -> str:
     """Workload and nemesis of a cell."""
     return f"{cell.workload}/{cell.nemesis}"
+
+
+def _too_large(path: Path) -> bool:
+    found = _stamp(path)
+    return found is not None and found[1] > DOCUMENT_MAX
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
