@@ -12,14 +12,19 @@ Exits 1 if a night of the same code has a change point, or the slower election g
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
+from splitbrain.harness.campaigns.nightly import night as nightly
 from splitbrain.harness.campaigns.nightly.matrix import load_matrix
 from splitbrain.harness.campaigns.nightly.night import NightPlan, run_night
+from splitbrain.harness.campaigns.nightly.tasks import simulate
 from splitbrain.results import quantities, runfigures
 from splitbrain.results.baseline import Baseline
 from splitbrain.results.nightmarkdown import change_line
@@ -41,7 +46,7 @@ nemesis = ["kill", "kill,partition"]
 [options]
 nodes = "3"
 time-limit = 30
-rate = 20
+rate = 15
 interval = 3
 settings = "election-ms={election}"
 
@@ -59,8 +64,34 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--store", type=Path, help="where the nights stay; else they are removed")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _lasting_workers():
         return _measure(options, Path(folder) if options.store is None else options.store)
+
+
+@contextlib.contextmanager
+def _lasting_workers() -> Generator[None]:
+    """All nights have the same processes: to start them anew for each takes longer than a short night."""
+    made: list[Any] = []
+    stops: list[Callable[[], None]] = []
+    plain: Any = nightly.Workers
+
+    def lasting(work: Any, *given: Any, **more: Any) -> Any:
+        if work is not simulate:
+            return plain(work, *given, **more)
+        if not made:
+            made.append(plain(work, *given, **more).__enter__())
+            stops.append(made[0].stop)
+            made[0].stop = lambda: None
+            made[0].__enter__ = lambda: made[0]
+        return made[0]
+
+    nightly.Workers = lasting  # type: ignore[assignment, misc]
+    try:
+        yield
+    finally:
+        nightly.Workers = plain
+        for stop in stops:
+            stop()
 
 
 def _measure(options: argparse.Namespace, folder: Path) -> int:
