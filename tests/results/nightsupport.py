@@ -36,7 +36,8 @@ def rows(
         factor = slower if only in ("", workload) else 1.0
         for number in range(runs):
             known = number < fixed
-            seed = number if known else int(generator.integers(1000, 2**31))
+            drawn: Any = number if known else generator.integers(1000, 2**31)
+            seed = int(drawn)
             draw = np.random.default_rng(seed) if known else generator
             took = tuple(
                 Took("kill", "start", 0.1, round(factor * float(draw.uniform(0.7, 1.5)), 6), None) for _ in range(3)

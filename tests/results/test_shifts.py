@@ -125,7 +125,7 @@ def test_the_rate_of_false_answers_is_below_what_is_asked_for_with_ties_and_skew
     for kind in ("lognormal", "counts", "mostly none"):
         false = 0
         for _ in range(2000):
-            strata = []
+            strata: list[Strata] = []
             for cell in range(3):
                 sides = [
                     {

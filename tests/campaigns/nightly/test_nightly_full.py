@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.results.nightsupport import night_document
 
 
 @contextmanager
-def no_more_than(size: int) -> Iterator[None]:
+def no_more_than(size: int) -> Generator[None]:
     """Files of this process cannot grow beyond a size."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
