@@ -179,11 +179,18 @@ class NightTable:
         return np.asarray(self._table["seed"].to_pylist(), dtype=np.int64)
 
     @cached_property
+    def _sampled(self) -> NDArray[np.bool_]:
+        return np.asarray([why != "failed" for why in self._table["why"].to_pylist()], dtype=np.bool_)
+
+    @cached_property
     def _series(self) -> dict[tuple[Figure, Cell], Series]:
         return {}
 
     def series(self, figure: Figure, cell: Cell) -> Series:
-        """A figure of the runs of a cell that have it, each seed once."""
+        """A figure of the runs of a cell that have it, each seed once; without runs that were chosen since they failed.
+
+        What is extreme once is less so when it is run again: such runs would look like a change.
+        """
         known = self._series.get((figure, cell))
         if known is None:
             known = self._series[figure, cell] = self._found(figure, cell)
@@ -193,7 +200,7 @@ class NightTable:
         values, rows = self.figures.get(figure), self.cells.get(cell)
         if values is None or rows is None:
             return Series(np.empty(0, np.int64), np.empty(0))
-        rows = rows[~np.isnan(values[rows])]
+        rows = rows[~np.isnan(values[rows]) & self._sampled[rows]]
         seeds = self.seeds[rows]
         _, places = np.unique(seeds, return_index=True)
         rows = rows[np.sort(places)]

@@ -137,6 +137,7 @@ _TYPES: Final[dict[str, Any]] = {
     "backend": pa.string(),
     "bug": pa.string(),
     "seed": pa.int64(),
+    "why": pa.string(),
     "outcome": pa.string(),
     "folder": pa.string(),
     "duration_s": pa.float64(),
@@ -212,13 +213,18 @@ def read(path: Path) -> pa.Table:
 
 
 def parse(content: bytes, path: str) -> pa.Table:
-    """The table in a file's content; `path` is for messages.
+    """The table in a file's content; columns that it does not have yet are null. `path` is for messages.
 
     Raises:
         HistoryFormatError: it is damaged.
     """
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
-            return file.read().cast(SCHEMA)
+            found = file.read()
+        columns = [
+            found[field.name] if field.name in found.column_names else pa.nulls(found.num_rows, field.type)
+            for field in SCHEMA
+        ]
+        return pa.table(columns, names=SCHEMA.names).cast(SCHEMA)
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
         raise HistoryFormatError(path, f"damaged: {error}") from error

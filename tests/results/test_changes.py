@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from splitbrain.results import runfigures
 from splitbrain.results.changes import ALPHA, Change, Trends, prediction_p, student_p, trends_of
 from splitbrain.results.nighttables import NightTable
-from tests.results.nightsupport import night
+from tests.results.nightsupport import night, rows
 
 MAJORITY = "recovery/kill/start/majority"
 
@@ -63,6 +65,18 @@ def test_the_same_seeds_give_pairs_and_say_nothing_where_nothing_changed() -> No
     assert (change.figure, change.pairs) == (MAJORITY, 120)
     assert change.ratio == pytest.approx(1.08, abs=1e-3)
     assert change.p < 1e-20
+
+
+def test_runs_that_were_chosen_since_they_failed_are_no_sample() -> None:
+    draw = np.random.default_rng(1)
+    listed = rows("1", draw, runs=60)
+    chosen = [{**row, "why": "failed", "seed": row["seed"] + 1, "p99_ms": 1e6} for row in listed]
+    before = NightTable("0", pa.Table.from_pylist(rows("0", draw, runs=60), runfigures.SCHEMA))
+    tonight = NightTable("1", pa.Table.from_pylist([*listed, *chosen], runfigures.SCHEMA))
+    assert trends_of(tonight, [before], ()).changes == ()
+    as_fresh = [{**row, "why": "fresh"} for row in chosen]
+    fresh = NightTable("1", pa.Table.from_pylist([*listed, *as_fresh], runfigures.SCHEMA))
+    assert [change.figure for change in trends_of(fresh, [before], ()).changes] == ["p99_ms"]
 
 
 def test_a_night_of_few_runs_says_that_they_are_too_few() -> None:

@@ -449,7 +449,8 @@ class _Night:
         Raises:
             UsageError: the table cannot be written.
         """
-        rows = (trends.row_of(night, run, self.cells[run.cell], self.plan.store) for run in self.runs)
+        fixed = frozenset(self.plan.matrix.file.seeds.fixed)
+        rows = (trends.row_of(night, run, self.cells[run.cell], self.plan.store, fixed) for run in self.runs)
         try:
             written = runfigures.write(self.plan.store, night.name, rows)
         except OSError as error:

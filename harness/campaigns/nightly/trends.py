@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +21,8 @@ LOOKED_AT: Final = 30
 """How many nights before are read: a cell need not be in each of them."""
 
 
-def row_of(night: Night, run: Ran, cell: Cell, store: Path) -> dict[str, Any]:
-    """The row of a run in the table of its night."""
+def row_of(night: Night, run: Ran, cell: Cell, store: Path, fixed: Collection[int]) -> dict[str, Any]:
+    """The row of a run in the table of its night; `fixed` are seeds that every night has."""
     what = {
         **msgspec.structs.asdict(cell),
         "night": night.name,
@@ -30,6 +30,7 @@ def row_of(night: Night, run: Ran, cell: Cell, store: Path) -> dict[str, Any]:
         "revision": night.revision,
         "cell": run.cell,
         "seed": run.seed,
+        "why": "fixed" if run.seed in fixed else run.why,
         "outcome": run.outcome,
         "folder": "" if run.run is None else os.path.relpath(run.run, store),
     }
