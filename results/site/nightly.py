@@ -327,14 +327,18 @@ def _band(dots: Sequence[Dot], y: Callable[[float], float]) -> str:
 
 ROWS_A_PAGE: Final = 100
 
+JOURNAL: Final = "journal.jsonl"
+"""The name of a night's journal."""
+
 
 class RunOfNight(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a night: what was run, how it came out, its figures, and its folder if it is stored still."""
+    """A run of a night: how it came out, its figures, its folder if it is stored still, the command that repeats it."""
 
     cell: str
     seed: int
     outcome: str
     folder: str
+    command: str
     ok_per_s: float | None
     p99_ms: float | None
     available: float | None
@@ -387,6 +391,7 @@ def runs_of_night(shown: Shown, root: Path, query: Mapping[str, str]) -> RunsOfN
     found = [row for row in table if cell in ("", row["cell"]) and outcome in ("", row["outcome"])]
     pages = max(1, -(-len(found) // ROWS_A_PAGE))
     page = min(max(int(asked), 1), pages)
+    commands = _commands(root, shown.name)
     rows = found[(page - 1) * ROWS_A_PAGE : page * ROWS_A_PAGE]
     return RunsOfNight(
         name=shown.name,
@@ -395,7 +400,7 @@ def runs_of_night(shown: Shown, root: Path, query: Mapping[str, str]) -> RunsOfN
         outcome=outcome,
         offered_cells=cells,
         offered_outcomes=outcomes,
-        runs=[_run(row, root) for row in rows],
+        runs=[_run(row, root, commands.get((row["cell"], row["seed"]), "")) for row in rows],
         matching=len(found),
         total=len(table),
         page=page,
@@ -417,11 +422,32 @@ _NEEDED: Final = (
 )
 
 
-def _run(row: Mapping[str, Any], root: Path) -> RunOfNight:
+class _Line(msgspec.Struct):
+    type: str
+    cell: str = ""
+    seed: int = 0
+    command: str = ""
+
+
+def _commands(root: Path, name: str) -> dict[tuple[str, int], str]:
+    """The commands that repeat the runs of a night, as its journal has them; none if it cannot be read."""
+    path = (nights.FOLDER, name, JOURNAL)
+    if _too_large(root.joinpath(*path)):
+        return {}
+    try:
+        lines = msgspec.json.Decoder(_Line).decode_lines(read(root, path))
+    except (OSError, SplitbrainError, *NOT_JSON):
+        return {}
+    return {(line.cell, line.seed): line.command for line in lines if line.type == "ran"}
+
+
+def _run(row: Mapping[str, Any], root: Path, command: str) -> RunOfNight:
     took: list[float | None] = [each["majority_s"] for each in row["recoveries"] or ()]
     folder = row["folder"] or ""
     parts = folder.split("/")
     stored = len(parts) == 2 and all(map(is_name, parts)) and (root / folder / "test.json").is_file()
     values = {name: row[name] for name in _NEEDED[:3] + _NEEDED[4:9]}
     longest = max((seconds for seconds in took if seconds is not None), default=None)
-    return msgspec.convert({**values, "folder": folder if stored else "", "recovery_s": longest}, RunOfNight)
+    return msgspec.convert(
+        {**values, "folder": folder if stored else "", "command": command, "recovery_s": longest}, RunOfNight
+    )

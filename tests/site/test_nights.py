@@ -11,6 +11,7 @@ import numpy as np
 
 from splitbrain.results import nights, runfigures
 from splitbrain.results.changes import trends_of
+from splitbrain.results.nights import Ran
 from splitbrain.results.nighttables import NightTable, read_nights
 from tests.results.nightsupport import night_document, rows
 from tests.site.support import HOSTILE, bare_run, document, get, text
@@ -69,7 +70,13 @@ def test_the_runs_of_a_night_can_be_chosen_and_lead_to_stored_ones(tmp_path: Pat
     listed[1]["folder"] = "test=gone/run=gone"
     listed[2]["outcome"] = "violation"
     runfigures.write(tmp_path, name, listed)
+    ran = Ran(cell=CELL, seed=listed[3]["seed"], why="fresh", outcome="pass", command="splitbrain run <again> --seed 3")
+    journal = tmp_path / nights.FOLDER / name / "journal.jsonl"
+    journal.write_bytes(msgspec.json.encode(ran) + b"\n")
     page = text(get(tmp_path, f"/night/{name}"))
+    assert re.findall(r"<summary>(\d+)</summary><code class=.command.>([^<]+)<", page) == [
+        (str(ran.seed), "splitbrain run &lt;again&gt; --seed 3")
+    ]
     assert re.findall(r'<a href="(/run/[^"]+)">run</a>', page) == [f"/run/{stored.test_name}/{stored.name}"]
     assert "120 runs, page 1 of 2" in page
     assert page.count("<tr>") == 101
