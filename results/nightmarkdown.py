@@ -54,13 +54,13 @@ def first_line(night: Night) -> str:
 def grouped(violations: Sequence[Violation]) -> list[list[Violation]]:
     """Violations by leading signature, known ones by issue: what is likely to be one bug.
 
-    The run that was looked at closer is the first of its group.
+    The run that was looked at closest, replayed or else stored, is the first of its group.
     """
     groups: dict[tuple[str, str], list[Violation]] = {}
     for each in violations:
         place = each.issue if each.classification == "known" else each.signatures[0]
         groups.setdefault((each.classification, place), []).append(each)
-    return [sorted(group, key=lambda each: each.run is None) for group in groups.values()]
+    return [sorted(group, key=lambda each: (not each.replays, each.run is None)) for group in groups.values()]
 
 
 def by_cell(group: Sequence[Violation]) -> list[list[Violation]]:
@@ -89,6 +89,8 @@ def _violation(group: Sequence[Violation]) -> Iterable[str]:
     yield f"  `{_code(first.signatures[0])}`, {counted(len(group), 'run')}  "
     if first.replays:
         yield f"  reproduced {first.seen} of {first.replays} times  "
+    elif first.classification == "new":
+        yield "  not replayed: the budget was spent, or replays are off  "
     if first.issue:
         owner = f", {cell(first.owner)}" if first.owner else ""
         until = f"expired on {first.expires}: it is new again" if first.expired else f"until {first.expires}"

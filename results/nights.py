@@ -254,7 +254,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         not_reached: what the night did not reach.
         stored_bytes: of the store when it ended.
         trends: which figures are no longer what they were in the nights before.
-        versions: of splitbrain and what it uses; git: of its sources.
+        versions: of splitbrain and what it uses.
+        revision: the commit of its sources.
         format: the version of this shape.
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -27,14 +27,23 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
 
 
 @click.command("compare", cls=parsing.Command)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument(
+    "a",
+    metavar="A",
+    shell_complete=completing.compared,
+)
+@click.argument(
+    "b",
+    metavar="B",
+    shell_complete=completing.compared,
+)
 @options.stored_anywhere
 @click.option(
     "--page",
     default=None,
     metavar="FILE",
     help="Write the comparison as an HTML page as well, with pictures of both sides over time.",
+    shell_complete=completing.file,
 )
 @options.as_json
 @click.pass_context

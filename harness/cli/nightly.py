@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,17 +20,37 @@ CHANGES_SHOWN: Final = 10
 
 
 @click.command("nightly", cls=parsing.Command)
-@click.argument("matrix", metavar="MATRIX.toml")
+@click.argument(
+    "matrix",
+    metavar="MATRIX.toml",
+    shell_complete=completing.matrix,
+)
 @click.option("--budget", metavar="TIME", help="How long it may take, such as 90s, 30m or 8h.  [default: the matrix's]")
 @click.option(
-    "--baseline", callback=parsing.named, metavar="FILE", help="Violations that are known.  [default: the matrix's]"
+    "--baseline",
+    callback=parsing.named,
+    metavar="FILE",
+    help="Violations that are known.  [default: the matrix's]",
+    shell_complete=completing.file,
 )
 @click.option("--strict", is_flag=True, help="Known violations count for the exit code and for JUnit.")
 @click.option("--resume", is_flag=True, help="Continue the latest night of this matrix that did not come to its end.")
 @click.option("--seed", type=int, metavar="N", help="From which fresh seeds are drawn.  [default: drawn]")
 @click.option("--jobs", type=int, metavar="N", help="Processes that simulate.  [default: one per core]")
-@click.option("--junit", callback=parsing.named, metavar="FILE", help="Write the JUnit XML there as well.")
-@click.option("--summary", callback=parsing.named, metavar="FILE", help="Append the Markdown summary to this file.")
+@click.option(
+    "--junit",
+    callback=parsing.named,
+    metavar="FILE",
+    help="Write the JUnit XML there as well.",
+    shell_complete=completing.file,
+)
+@click.option(
+    "--summary",
+    callback=parsing.named,
+    metavar="FILE",
+    help="Append the Markdown summary to this file.",
+    shell_complete=completing.file,
+)
 @options.store
 @options.as_json
 @click.pass_context
