@@ -377,7 +377,8 @@ class Naive:
             return {"cancelled": {}}
         con.life, con.credit, con.status = "once", 0, "cancelled"
         self.settle_down(con)
-        return {"cancelled": {"key": con.key, "num_checked_out": len(con.held)} if con.held else {}}
+        key = "id" if con.key == BY_ID else con.key
+        return {"cancelled": {"key": key, "num_checked_out": len(con.held)} if con.held else {}}
 
     do_remove = do_cancel
 
