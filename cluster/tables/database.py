@@ -47,6 +47,9 @@ GRACE_MS: Final = 2000
 JOIN_MS: Final = 5000
 """So long a running replica tries to take in another one."""
 
+RUNS: Final = 2**16
+"""At most in one process."""
+
 JOIN_AGAIN_MS: Final = 500
 """So long a node that was refused waits before it asks again."""
 
@@ -106,7 +109,7 @@ class Database:
         self._last_active = tuple(last_active) or self._members
         self.phase: Phase = "stopped"
         self.partitions: dict[str, None] = {}
-        self._run = 0
+        self._run = life * RUNS  # no other process of this node has a run of the same number
         self._peers: dict[str, Announce | None] = {}
         self._active: dict[str, None] = {}
         self._to_self: list[OfTransactions] = []
@@ -129,7 +132,7 @@ class Database:
 
     @property
     def run(self) -> int:
-        """How often the database was started."""
+        """The number of the present run: no other run of the node has it."""
         return self._run
 
     @property
@@ -328,6 +331,7 @@ class Database:
             return
 
         def steps() -> Steps:
+            yield Read(MEMBERS)  # so that the replicas which are asked next are all that there are
             yield Read(MEMBERS, "write")
 
         tids: list[Tid] = []

@@ -207,7 +207,7 @@ class TableNode:
     # --- strategies -------------------------------------------------------------------------------------------------
 
     def _view(self) -> View:
-        partitions = tuple(sorted(self._database.partitions))
+        partitions = tuple(sorted(set(self._database.partitions) - set(self._database.active())))
         return View(self._node, self._members, self.alive, partitions, self.clients, self._now_ms)
 
     def _look(self) -> None:

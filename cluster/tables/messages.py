@@ -98,7 +98,7 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag="announce"):
     """What the database of the sender is now; the first message of each session.
 
     Attributes:
-        run: how often it was started in this process.
+        run: which of its runs this is; a number for each start of the database.
         phase: what it does.
         last_active: the replicas that were up, as it knew, when it last served.
         settled: whether it has looked for all other nodes long enough.

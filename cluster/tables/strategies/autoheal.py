@@ -41,6 +41,14 @@ ASK_MS: Final = 5_000
 """So long the leader waits for what the others see."""
 
 
+PATIENCE: Final = 10
+"""So often the leader asks again where nodes say different things of who is partitioned from whom.
+
+Right after a heal some have noticed more than others. RabbitMQ decides by what there is, and may let another partition
+win than one that all would agree on.
+"""
+
+
 class NotHealing(NamedTuple):
     """Nothing is under way here."""
 
@@ -101,6 +109,12 @@ def all_partitions(members: Sequence[str], cannot_see: Mapping[str, Sequence[str
     return partitions
 
 
+def agree(partitions: Sequence[Sequence[str]], cannot_see: Mapping[str, Sequence[str]]) -> bool:
+    """Whether each node runs apart from exactly those that are in other partitions."""
+    members = {node for partition in partitions for node in partition}
+    return all(set(cannot_see[node]) == members - set(partition) for partition in partitions for node in partition)
+
+
 def decision(partitions: Sequence[Sequence[str]], clients: Mapping[str, int]) -> tuple[str, tuple[str, ...]]:
     """The node that wins for its partition, and all nodes that lose (MN-7)."""
     ranked = sorted(partitions, key=lambda each: (sum(clients[node] for node in each), len(each), list(each)))
@@ -117,6 +131,7 @@ class Autoheal(Strategy):
 
     def __init__(self) -> None:
         self.state: State = NotHealing()
+        self._denied = 0
 
     def node_down(self, node: str, view: View) -> Sequence[Action]:
         """Give up, where all nodes are needed."""
@@ -206,9 +221,12 @@ class Autoheal(Strategy):
         self.state = NotHealing()
         if any(set(view.members) - set(status.alive) for status in answers.values()):
             return ()  # denied: some node does not see all others
-        partitions = all_partitions(view.members, {node: answers[node].partitions for node in view.members})
-        if len(partitions) < 2:
+        cannot_see = {node: answers[node].partitions for node in view.members}
+        partitions = all_partitions(view.members, cannot_see)
+        if len(partitions) < 2 or (self._denied < PATIENCE and not agree(partitions, cannot_see)):
+            self._denied += 1
             return ()
+        self._denied = 0
         winner, losers = decision(partitions, {node: status.clients for node, status in answers.items()})
         if winner == view.node:
             return self._win(losers)
