@@ -198,9 +198,7 @@ class Cluster:
     # --- links ------------------------------------------------------------------------------------------------------
 
     def partition(self, *sides: Sequence[str]) -> None:
-        self.cut = {
-            (a, b) for side in sides for a in side for other in sides if other is not side for b in other
-        }
+        self.cut = {(a, b) for side in sides for a in side for other in sides if other is not side for b in other}
 
     def heal(self) -> None:
         self.cut = set()
@@ -245,9 +243,7 @@ class Cluster:
         request = Request(node, procedure, arguments, self.now_ms)
         self.requests.append(request)
         machine = self.node(node)
-        self._carry_out(
-            node, machine.request(len(self.requests) - 1, procedure, arguments, timeout_ms, self.now_ms)
-        )
+        self._carry_out(node, machine.request(len(self.requests) - 1, procedure, arguments, timeout_ms, self.now_ms))
         return request
 
     def _ended(self, number: int, end: End) -> None:

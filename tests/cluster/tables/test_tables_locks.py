@@ -76,7 +76,9 @@ REQUESTS = st.tuples(st.integers(0, 5), st.sampled_from([A, B]), st.sampled_from
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(REQUESTS | st.integers(0, 5), max_size=60))
-def test_no_writer_shares_and_everything_waits_for_younger_ones_only(events: list[tuple[int, Item, Mode] | int]) -> None:
+def test_no_writer_shares_and_everything_waits_for_younger_ones_only(
+    events: list[tuple[int, Item, Mode] | int],
+) -> None:
     locks = LockTable()
     held: dict[tuple[Tid, Item], Mode] = {}
     for event in events:
