@@ -36,7 +36,7 @@ def test_mn_3_under_ignore_two_creations_of_one_name_are_acknowledged(tmp_path: 
     settings = "strategy=ignore,net-tick-ms=1000"
     found = outcome(tmp_path, "--workload", "declare", "--nemesis", "partition", "--settings", settings)
     assert found["outcome"] == "violation"
-    assert [verdict for verdict in found["verdicts"] if verdict["checker"] == "declare" and verdict["valid"] == "false"]
+    assert [verdict for verdict in found["verdicts"] if verdict["checker"] == "declare" and verdict["valid"] is False]
 
 
 @pytest.mark.slow

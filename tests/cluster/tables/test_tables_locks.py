@@ -92,6 +92,6 @@ def test_no_writer_shares_and_everything_waits_for_younger_ones_only(
                 held[tid(age), item] = mode
         for item in (A, B):
             holders = [(holder, mode) for (holder, of), mode in held.items() if of == item]
-            assert all(locks.holds(holder, item, mode) for holder, mode in holders)
+            assert all(locks.holds(holder, item, held[holder, item]) for holder, _ in holders)
             assert len(holders) < 2 or all(mode == "read" for _, mode in holders)
         assert all(waiting < holder for waiting, holder in locks.waits_for())

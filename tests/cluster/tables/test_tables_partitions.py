@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from splitbrain.cluster.tables.coordinator import Done, GivenUp
 from splitbrain.cluster.tables.strategies import Autoheal, Ignore, PauseIfAllDown, PauseMinority, Strategy
 from splitbrain.cluster.tables.strategies.autoheal import NotHealing
-from tests.cluster.tables.simulation import TICK_MS, Cluster
+from tests.cluster.tables.simulation import TICK_MS, Cluster, Request
 
 THREE = ["n1", "n2", "n3"]
 FOUR = ["n1", "n2", "n3", "n4"]
@@ -359,7 +359,7 @@ def test_mn_9_each_strategy_loses_acknowledged_writes(strategy: Callable[[], Str
     lost: list[str] = []
     for seed in range(40):
         cluster = Cluster(THREE, seed, strategy)
-        writes = []
+        writes: list[Request] = []
         for number in range(6):
             writes.append(cluster.request("n1", "insert", "t", "k", number, timeout_ms=3000))
             cluster.run(cluster.rng.randint(5, 25))

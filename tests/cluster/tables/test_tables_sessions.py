@@ -51,7 +51,8 @@ class Pair:
                     self.note(name, session.poll(self.now))
 
     def note(self, name: str, happened: list[Happened]) -> None:
-        self.events[name] += [(self.now, event) for event in happened]
+        for event in happened:
+            self.events[name].append((self.now, event))
 
     def messages(self, name: str) -> list[int]:
         return [event.run for _, event in self.events[name] if isinstance(event, AskToJoin)]
