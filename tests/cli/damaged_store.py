@@ -469,7 +469,8 @@ def main() -> None:
     found = problems(laid, done)
     print("\n".join(found))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    outcomes = Counter(each["outcome"] for each in json.loads(done.stdout))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    outcomes = Counter(line["outcome"] for line in lines if line["kind"] == "run")
     print(f"{len(laid)} runs, {len({each.kind for each in laid} - {''})} kinds of damage: {dict(outcomes)}")
     print(f"{len(found)} problems; {used.ru_utime + used.ru_stime:.1f} CPU seconds")
     if asked.keep is None:
