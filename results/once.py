@@ -1,8 +1,8 @@
 """What is made of a table by several readers is made once, for as long as the table is being judged.
 
 The checkers of a run are pure functions of the same two tables, and most begin alike: ops are paired, faults are read,
-rows of telemetry become Python objects. The engine has a `Kept` for the tables of a run, and the checkers of that run work
-within it; nothing outlives it, and what belongs to other tables, or is asked for outside of it, is made each time.
+rows of telemetry become Python objects. The engine has a `Kept` for the tables of a run, and the checkers of that run
+work within it; nothing outlives it, and what belongs to other tables, or is asked for outside of it, is made each time.
 """
 
 from __future__ import annotations

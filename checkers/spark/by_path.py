@@ -356,7 +356,7 @@ class _Run(Job):
 
     def _opened(self, step: Callable[[str], None]) -> OpenedRun | Large:
         each, sizes = stored.ready(self.path, step), self.sizes
-        if sizes is None or (each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows):
+        if sizes is None or sizes.is_whole(each.rows, each.telemetry, self.limits):
             if self.settled:
                 specs = tuple(NONE if place in self.settled else spec for place, spec in enumerate(each.specs))
                 return OpenedRun(self.path, stored.recorded(each, step), specs)

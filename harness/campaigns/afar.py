@@ -104,7 +104,7 @@ def judge_there(
     """
     try:
         copy = copies.fetch(run) if fetch is None else fetch()
-        if sizes is not None and _is_large(copy, sizes):
+        if sizes is not None and _is_large(copy, sizes, limits):
             return None
         again = (copy.path / VERDICT).exists()
         found = judge_one(by, copy, _silent, limits, engine_name, paged=paged)
@@ -136,7 +136,7 @@ def _with_addresses(copies: Copies, found: Judged) -> Judged:
     return msgspec.structs.replace(found, said=copies.said(found.said), problem=problem)
 
 
-def _is_large(copy: RunDir, sizes: Sizes) -> bool:
+def _is_large(copy: RunDir, sizes: Sizes, limits: Limits) -> bool:
     def rows() -> tuple[int, int]:
         telemetry = read_parquet_head(copy.telemetry_path).rows if copy.telemetry_path.exists() else 0
         return read_parquet_head(copy.history_path).rows, telemetry
@@ -144,7 +144,7 @@ def _is_large(copy: RunDir, sizes: Sizes) -> bool:
     found = or_unjudged(copy.path, rows)
     if isinstance(found, Unjudged):  # the one that judges it says so
         return False
-    return found[0] >= sizes.hot_rows or sum(found) > sizes.run_rows
+    return not sizes.is_whole(*found, limits)
 
 
 def _nothing() -> None:
