@@ -151,11 +151,8 @@ def main(args: Sequence[str] | None = None) -> None:
             sys.exit(EXIT_USAGE)
         if isinstance(error, OSError) and error.errno in _DISK:
             where = "" if error.filename is None else f" ({error.filename})"
-            click.echo(
-                f"splitbrain: {error.strerror}{where}: {_DISK[error.errno]}. What was recorded until then can be judged "
-                "with splitbrain analyze.",
-                err=True,
-            )
+            kept = "What was recorded until then can be judged with splitbrain analyze."
+            click.echo(f"splitbrain: {error.strerror}{where}: {_DISK[error.errno]}. {kept}", err=True)
             sys.exit(EXIT_HARNESS_ERROR)
         what = f"unexpected {type(error).__name__}: {error}"
         click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)

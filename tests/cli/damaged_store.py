@@ -219,6 +219,13 @@ def _rewritten(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]
     return damage
 
 
+def _of_another_run(run: Path) -> None:
+    """The nodes of the run are others than those in its telemetry."""
+    document = json.loads((run / "test.json").read_bytes())
+    (run / "test.json").unlink()
+    (run / "test.json").write_text(json.dumps({**document, "telemetry": {"n9": "nodes/n9/telemetry.jsonl"}}))
+
+
 def _unreadable(run: Path) -> None:
     _replaced("history.parquet", lambda content: content)(run)
     (run / "history.parquet").chmod(0)
@@ -263,6 +270,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "history of other columns": Kind(_rewritten(WITHIN["other columns"]), f"{HISTORY}.*no column"),
     "history of texts for numbers": Kind(_rewritten(WITHIN["processes that are texts"]), f"{HISTORY}.*'process'"),
     "history of duplicate indexes": Kind(_rewritten(WITHIN["duplicate indexes"]), f"{HISTORY}.*index"),
+    "history of times that go back": Kind(_rewritten(WITHIN["times that go back"]), f"{HISTORY}.*times go back"),
+    "telemetry of another run": Kind(_of_another_run, f"{TELEMETRY}.*'n1', which test.json does not know"),
     "history of values that are no JSON": Kind(_rewritten(WITHIN["values that are not JSON"]), f"{HISTORY}.*JSON"),
     "test.json that is gone": Kind(lambda run: (run / "test.json").unlink(), TEST),
     "test.json that is empty": Kind(_replaced("test.json", lambda _: b""), TEST),
