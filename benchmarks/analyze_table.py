@@ -7,8 +7,8 @@
 judged cold without pages: CPU seconds of each size, of one more run, and the exponent of the marginal cost. Verdicts
 must be those that were found inline, or the benchmark fails. *Nothing changed* is the store of the last size, inline,
 judged once more. The *hot store* has one run of `--hot-ops` ops on two keys, both under way at the same time, and 30
-small runs. It is judged three times: by the library in one process (`splitbrain.checkers.engine.judge_each`, run after
-run: what judging itself takes), by the command as it is, and by the command with Spark; and there is an empty job of
+small runs. It is judged three times: by the library in one process, run after run, verdicts and figures kept
+(`splitbrain.checkers.engine.judge_each`: what judging itself takes), by the command as it is, and by the command with Spark; and there is an empty job of
 Spark, for what is to be taken off. The goals are at most 0.05 CPU seconds for one more run, an exponent of 1.00 within
 0.05, 3 CPU seconds for nothing changed, and ratios of 1.3.
 
@@ -51,11 +51,15 @@ LIBRARY: Final = """
 import sys
 from pathlib import Path
 from splitbrain.checkers import engine
+from splitbrain.harness.campaigns.judging import keep_verdicts
+from splitbrain.results.figures import write_figures
 from splitbrain.results.loaded import load
 from splitbrain.results.store import Store
 for run in Store(Path(sys.argv[1])).runs():
     loaded = load(run)
-    engine.judge_each(loaded.history, engine.specs_of(loaded.document, str(run.path)), loaded.telemetry)
+    specs = engine.specs_of(loaded.document, str(run.path))
+    verdicts = engine.judge_each(loaded.history, specs, loaded.telemetry)
+    write_figures(loaded, keep_verdicts(run, loaded.document, verdicts, "inline"))
 """
 
 EMPTY: Final = """
