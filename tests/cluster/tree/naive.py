@@ -166,12 +166,15 @@ class Naive:
     def _operation(self, change: Callable[[], Path | None]) -> list[Path]:
         before = copy.deepcopy(self)
         bumped: dict[Path, None] = {}
+        touched: set[Path] = set()  # also what the operation made and removed again
         last = copy.deepcopy(self)
         created = change()
         while True:
             self._bump(last, bumped)
+            paths = {path for state in (last, self) for path, _ in state.all()}
+            touched |= {path for path in paths if last._seen(path) != self._seen(path)}
             last = copy.deepcopy(self)
-            ending = [path for path, node in self.all() if path and self._ends(before, path, node, created)]
+            ending = [path for path, node in self.all() if path and self._ends(touched, path, node, created)]
             if not ending:
                 return sorted(path for path, _ in before.all() if self.find(path) is None)
             for path in sorted(ending):
@@ -188,19 +191,16 @@ class Naive:
                 node["clv"] += 1
                 bumped[path] = None
 
-    def _ends(self, before: Naive, path: Path, node: Node, created: Path | None) -> bool:
+    def _ends(self, touched: set[Path], path: Path, node: Node, created: Path | None) -> bool:
         if node["implicit"] and not node["children"] and node["payload"] is None:
             return True
         # Conditions are looked at, all of a node's together, when what one of them watches was touched (khepri_tree).
-        if not any(self._touched(before, watched) for watched, _ in node["kept"]):
+        if not any(watched in touched for watched, _ in node["kept"]):
             return False
         return not all(
             (path == created and watched[: len(path)] == path) or self._is_met(watched, condition)
             for watched, condition in node["kept"]
         )
-
-    def _touched(self, before: Naive, path: Path) -> bool:
-        return self._seen(path) != before._seen(path)
 
     def _seen(self, path: Path) -> object:
         node = self.find(path)
