@@ -8,9 +8,9 @@ judged cold without pages: CPU seconds of each size, of one more run, and the ex
 must be those that were found inline, or the benchmark fails. *Nothing changed* is the store of the last size, inline,
 judged once more. The *hot store* has one run of `--hot-ops` ops on two keys, both under way at the same time, and 30
 small runs. It is judged three times: by the library in one process, run after run, verdicts and figures kept
-(`splitbrain.checkers.engine.judge_each`: what judging itself takes), by the command as it is, and by the command with Spark; and there is an empty job of
-Spark, for what is to be taken off. The goals are at most 0.05 CPU seconds for one more run, an exponent of 1.00 within
-0.05, 3 CPU seconds for nothing changed, and ratios of 1.3.
+(`splitbrain.checkers.engine.judge_each`: what judging itself takes), by the command as it is, and by the command with
+Spark; and there is an empty job of Spark, for what is to be taken off. The goals are at most 0.05 CPU seconds for one
+more run, an exponent of 1.00 within 0.05, 3 CPU seconds for nothing changed, and ratios of 1.3.
 
 CPU is that of all processes, of which the kernel is asked a few times a second. Memory is the largest sum of what all
 processes but Java's held at one time, where a page that several share counts once (PSS); Java's is stated apart.
