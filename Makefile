@@ -1,6 +1,6 @@
 # make demo    run five nodes under faults, once as they are and once with a bug switched on, and judge both
 # make test    the test suite (minutes);  make test-all adds the slow rest
-# make lint    ruff, pyright (strict), import contracts, docs/reference.md
+# make lint    ruff, pyright (strict), import contracts, docs/reference.md, docs/json
 # make bench   every benchmark, each also one command: see docs/benchmarks.md
 #
 # The first target that runs sets everything up in .venv: it needs make and a Python of 3.11 or later, nothing else.
@@ -32,6 +32,7 @@ lint: $(READY)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/reference.py --check
+	$(BIN)/python tools/schemas.py --check
 
 bench: $(READY)
 	for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done

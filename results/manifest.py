@@ -1,10 +1,13 @@
 """The table of a store: a row for each run, in one Parquet file that other tools read (docs/schema.md).
 
+With it goes the table of the figures of all runs that no night has begun (`splitbrain.results.runfigures`).
+
 It follows from the runs, and is written anew as a whole: a reader has the one of before or the one of now.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +16,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from splitbrain.results import runfigures
 from splitbrain.results.atomic import replace_file
+from splitbrain.results.errors import HistoryFormatError, SplitbrainError
+from splitbrain.results.figures import stored_figures
 from splitbrain.results.site.rows import Index, Row
+from splitbrain.results.store import RunDir
 
 MANIFEST: Final = "runs.parquet"
 """Its name in the folder of the store."""
@@ -58,7 +65,38 @@ def write_manifest(store: Path) -> int:
     columns = {name: [_cell(row, name) for row in rows] for name in SCHEMA.names}
     table = pa.table(columns, SCHEMA).replace_schema_metadata({b"splitbrain.manifest": FORMAT})
     replace_file(store / MANIFEST, lambda aside: pq.write_table(table, aside, compression="zstd"))
+    _write_figures(store, rows)
     return len(rows)
+
+
+def _write_figures(store: Path, rows: Sequence[Row]) -> None:
+    of_nights: set[str] = set()
+    for path in runfigures.files(store):
+        try:
+            of_nights |= {folder for folder in runfigures.read(path)["folder"].to_pylist() if folder is not None}
+        except HistoryFormatError:
+            continue  # its runs are in no other table either: that is better than none
+    others = [row for row in rows if "/".join(row.parts) not in of_nights]
+    runfigures.write(store, runfigures.OTHERS, (_figures_row(store, row) for row in others))
+
+
+def _figures_row(store: Path, row: Row) -> dict[str, Any]:
+    path = store.joinpath(*row.parts)
+    named = ("workload", "nemesis", "system", "backend", "bug", "seed", "outcome", "began", "folder")
+    what = {name: row.state if name == "outcome" else _cell(row, name) for name in named}
+    found = None if row.state == "damaged" else stored_figures(path)
+    if found is None:
+        return runfigures.row(None, what)
+    return runfigures.row(runfigures.run_figures(found, _checking_s(path)), what)
+
+
+def _checking_s(path: Path) -> float | None:
+    """CPU seconds that the checkers of a run took; None if it was not judged."""
+    try:
+        judgement = RunDir(path).read_verdicts()
+    except SplitbrainError:
+        return None
+    return None if judgement is None else sum(float(each.get("seconds") or 0.0) for each in judgement.verdicts)
 
 
 def _cell(row: Row, name: str) -> Any:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from splitbrain.results.baseline import Class
-from splitbrain.results.nights import Night, Violation
+from splitbrain.results.changes import Change
+from splitbrain.results.nights import EndedBy, Night, Violation
 from splitbrain.results.quantities import counted, shown
 from splitbrain.results.text import visible
 
 SHOWN_MAX: Final = 30
 """Violations, cells and marks of each kind that are listed: services show up to a megabyte."""
+
+_ENDED: Final[Mapping[EndedBy, str]] = {
+    "runs": "all runs done",
+    "budget": "the budget is spent",
+    "interrupt": "interrupted",
+    "disk": "the store is as large as it may be, and only runs on real nodes were left",
+}
 
 _HEADINGS: Final[tuple[tuple[Class, str], ...]] = (("new", "New"), ("flaky", "Flaky"), ("known", "Known"))
 
@@ -19,7 +27,7 @@ _HEADINGS: Final[tuple[tuple[Class, str], ...]] = (("new", "New"), ("flaky", "Fl
 def document(night: Night) -> str:
     """The summary."""
     parts = [f"## Night {night.name}: {night.outcome}", "", first_line(night), "", *_violations(night)]
-    parts += [*_errors(night), *_fixed(night), *_matrix(night), *_not_reached(night)]
+    parts += [*_errors(night), *_fixed(night), *_changes(night), *_matrix(night), *_not_reached(night)]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -36,7 +44,7 @@ def headline(night: Night) -> str:
 def first_line(night: Night) -> str:
     """What was found, what was run, and how long it took."""
     outcomes = ", ".join(f"{count} {name}" for name, count in night.outcomes.items() if count)
-    how = {"runs": "all runs done", "budget": "the budget is spent", "interrupt": "interrupted"}[night.ended_by]
+    how = _ENDED[night.ended_by]
     return (
         f"{headline(night)} ({outcomes or 'nothing was run'}). {night.elapsed_s:.0f} of {night.budget_s:.0f} s: {how}. "
         f"The store has {shown(night.stored_bytes)}."
@@ -46,13 +54,13 @@ def first_line(night: Night) -> str:
 def grouped(violations: Sequence[Violation]) -> list[list[Violation]]:
     """Violations by leading signature, known ones by issue: what is likely to be one bug.
 
-    The run that was looked at closer is the first of its group.
+    The run that was looked at closest, replayed or else stored, is the first of its group.
     """
     groups: dict[tuple[str, str], list[Violation]] = {}
     for each in violations:
         place = each.issue if each.classification == "known" else each.signatures[0]
         groups.setdefault((each.classification, place), []).append(each)
-    return [sorted(group, key=lambda each: each.run is None) for group in groups.values()]
+    return [sorted(group, key=lambda each: (not each.replays, each.run is None)) for group in groups.values()]
 
 
 def by_cell(group: Sequence[Violation]) -> list[list[Violation]]:
@@ -81,6 +89,8 @@ def _violation(group: Sequence[Violation]) -> Iterable[str]:
     yield f"  `{_code(first.signatures[0])}`, {counted(len(group), 'run')}  "
     if first.replays:
         yield f"  reproduced {first.seen} of {first.replays} times  "
+    elif first.classification == "new":
+        yield "  not replayed: the budget was spent, or replays are off  "
     if first.issue:
         owner = f", {cell(first.owner)}" if first.owner else ""
         until = f"expired on {first.expires}: it is new again" if first.expired else f"until {first.expires}"
@@ -118,6 +128,46 @@ def _fixed(night: Night) -> Iterable[str]:
     for signature in night.expired:
         yield f"- expired: `{_code(signature)}`"
     yield ""
+
+
+def change_line(change: Change) -> str:
+    """A change point in words: which figure, by how much, since when, and by which runs that is known."""
+    where = f"{change.workload}/{change.nemesis} on " if change.workload else ""
+    before, after = (_amount(value) for value in (change.before, change.after))
+    by = "" if change.ratio is None else f" ({change.ratio - 1.0:+.0%})"
+    against = f"{counted(change.runs_before, 'run')} of {counted(change.nights_before, 'night')} before"
+    return (
+        f"{change.label}, {where}{'/'.join(change.place.group)}: {before} -> {after}{by} since {change.since}; "
+        f"{counted(change.runs_after, 'run')} against {against}, p < {change.p:.1g}"
+    )
+
+
+def _amount(value: float | None) -> str:
+    return "no answer" if value is None else f"{value:,.4g}"
+
+
+def _changes(night: Night) -> Iterable[str]:
+    found = night.trends
+    if not found.nights:
+        return
+    yield from ("### Figures", "")
+    for each in found.changes[:SHOWN_MAX]:
+        yield f"- changed: {cell(change_line(each))}"
+    if len(found.changes) > SHOWN_MAX:
+        yield f"- and {len(found.changes) - SHOWN_MAX} more"
+    yield from (f"- {line}" for line in trends_lines(night))
+    yield ""
+
+
+def trends_lines(night: Night) -> list[str]:
+    """How much the figures of a night were compared, and of what there is too little to say anything."""
+    found = night.trends
+    none = "" if found.changes else "no figure changed: "
+    lines = [f"{none}{counted(found.compared, 'comparison')} with {counted(found.nights, 'night')} before"]
+    if found.too_few:
+        more = f" and {found.too_few_more} more" if found.too_few_more else ""
+        lines.append(f"too few runs or nights to say of: {'; '.join(map(cell, found.too_few))}{more}")
+    return [*lines, *map(cell, found.problems)]
 
 
 def _matrix(night: Night) -> Iterable[str]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from splitbrain.results.nightmarkdown import by_cell, first_line, grouped
+from splitbrain.results.nightmarkdown import by_cell, change_line, first_line, grouped
 from splitbrain.results.nights import Night
 from splitbrain.results.templates import environment
 from splitbrain.results.text import clip
@@ -38,6 +38,7 @@ def document(night: Night, folder: Path) -> str:
             style=Markup(_STYLE.read_text()),
             by_cell=by_cell,
             link=partial(_link, folder),
+            change_line=change_line,
         )
     )
 

@@ -17,8 +17,10 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from splitbrain.results.baseline import Class
+from splitbrain.results.changes import Trends
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.runfigures import RunFigures
 from splitbrain.results.values import NOT_JSON
 
 FORMAT: Final = 1
@@ -32,7 +34,8 @@ Why: TypeAlias = Literal["failed", "fixed", "fresh"]
 ErrorKind: TypeAlias = Literal["", "deploy", "harness"]
 """deploy: the system could not be built or started. harness: anything else that is not the system's fault."""
 
-EndedBy: TypeAlias = Literal["runs", "budget", "interrupt"]
+EndedBy: TypeAlias = Literal["runs", "budget", "interrupt", "disk"]
+"""runs: nothing was left to do. disk: nothing but runs on real nodes, for which the store had no room."""
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
@@ -74,6 +77,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
         history_hash: of the history of a simulated run.
         marks: how often coverage marks were reached, 0 included; in the journal only what no run before it showed:
             marks that it reached first, and those of which it was the first to say anything.
+        figures: of the run; None if it has none, and in journals of older versions.
     """
 
     cell: str
@@ -92,6 +96,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
     report: str | None = None
     history_hash: str = ""
     marks: Mapping[str, int] = {}
+    figures: RunFigures | None = None
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
@@ -248,7 +253,9 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         expired: signatures of entries of the baseline that have expired.
         not_reached: what the night did not reach.
         stored_bytes: of the store when it ended.
-        versions: of splitbrain and what it uses; git: of its sources.
+        trends: which figures are no longer what they were in the nights before.
+        versions: of splitbrain and what it uses.
+        revision: the commit of its sources.
         format: the version of this shape.
     """
 
@@ -271,6 +278,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     expired: tuple[str, ...]
     not_reached: NotReached
     stored_bytes: int
+    trends: Trends = Trends()
     versions: Mapping[str, str] = {}
     revision: str = ""
     format: int = FORMAT

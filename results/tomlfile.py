@@ -10,7 +10,7 @@ import re
 import tomllib
 from itertools import takewhile
 from pathlib import Path
-from typing import Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -28,24 +28,20 @@ _UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
 Step = str | int
 
 
-class TomlFile(Generic[T]):
-    """A file that was read.
+class TomlText:
+    """A file that is TOML.
 
     Attributes:
         path: as it was given.
-        value: what is in it.
+        text: of the file.
+        data: what is in it.
     """
 
-    def __init__(self, path: Path, wanted: type[T], format_version: int) -> None:
+    def __init__(self, path: Path) -> None:
         """Read a file.
 
-        Args:
-            path: of the file.
-            wanted: what is in it: a struct that forbids unknown fields; its `format` is checked here.
-            format_version: the version of the format that is read.
-
         Raises:
-            UsageError: it cannot be read, is no TOML, or is of another shape.
+            UsageError: it cannot be read, or is no TOML.
         """
         self.path = path
         try:
@@ -56,16 +52,9 @@ class TomlFile(Generic[T]):
         except UnicodeDecodeError as error:
             raise UsageError(f"{path} is not UTF-8 text: write it in UTF-8.") from error
         try:
-            data = tomllib.loads(self.text)
+            self.data: dict[str, Any] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{path} is not TOML: {error}. Correct that line.") from error
-        if data.get("format", format_version) != format_version:
-            self.fail(("format",), f"format {data['format']!r} is not known: this splitbrain reads {format_version}.")
-        try:
-            self.value = msgspec.convert(data, wanted)
-        except msgspec.ValidationError as error:
-            steps, what = _read(str(error))
-            self.fail(steps, f"{what}. {_cure(what)}")
 
     def fail(self, steps: tuple[Step, ...], problem: str) -> NoReturn:
         """Refuse what stands at a place in the file.
@@ -102,6 +91,35 @@ class TomlFile(Generic[T]):
             if shared > deepest:
                 best, deepest = number, shared
         return best
+
+
+class TomlFile(TomlText, Generic[T]):
+    """A file that was read into a typed value.
+
+    Attributes:
+        value: what is in it.
+    """
+
+    def __init__(self, path: Path, wanted: type[T], format_version: int) -> None:
+        """Read a file.
+
+        Args:
+            path: of the file.
+            wanted: what is in it: a struct that forbids unknown fields; its `format` is checked here.
+            format_version: the version of the format that is read.
+
+        Raises:
+            UsageError: it cannot be read, is no TOML, or is of another shape.
+        """
+        super().__init__(path)
+        if self.data.get("format", format_version) != format_version:
+            found = self.data["format"]
+            self.fail(("format",), f"format {found!r} is not known: this splitbrain reads {format_version}.")
+        try:
+            self.value = msgspec.convert(self.data, wanted)
+        except msgspec.ValidationError as error:
+            steps, what = _read(str(error))
+            self.fail(steps, f"{what}. {_cure(what)}")
 
 
 def _read(message: str) -> tuple[tuple[Step, ...], str]:

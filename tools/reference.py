@@ -1,4 +1,5 @@
-"""Write docs/reference.md: what the code knows of commands, options and names. `make lint` checks it.
+"""Write docs/reference.md and the names that shells complete: what the code knows of commands, options and names.
+`make lint` checks both.
 
 usage: tools/reference.py [--check]
 """
@@ -15,7 +16,9 @@ import msgspec
 
 from splitbrain.checkers import models
 from splitbrain.checkers.registry import CHECKERS
+from splitbrain.checkers.transactions import models as consistency
 from splitbrain.harness.backends.catalogue import BACKENDS
+from splitbrain.harness.cli.completing import NAMES
 from splitbrain.harness.cli.main import splitbrain
 from splitbrain.harness.contract.sessions import GROUPS, OperationGroup, calls
 from splitbrain.harness.simulation.worlds import WORLDS
@@ -148,16 +151,41 @@ def _model(name: str) -> tuple[str, str, str]:
     return f"`{name}[({parameter})]`" if parameter else f"`{name}`", ", ".join(sorted(found.fs)), line
 
 
+def completed() -> dict[str, dict[str, Any]]:
+    """The names that shells complete, by kind (`splitbrain.harness.cli.completing`)."""
+    built = {name: systems.build(name) for name in systems.SYSTEMS}
+    return {
+        "workloads": {name: line for name, (_, line) in workloads.WORKLOADS.items()},
+        "nemeses": dict(nemeses.descriptions()),
+        "systems": {name: line for name, (_, line) in systems.SYSTEMS.items()},
+        "backends": {name: line for name, (_, line) in BACKENDS.items()},
+        "checkers": {name: line for name, (_, line) in CHECKERS.items()},
+        "models": {name: _model(name)[2] for name in models.names()},
+        "consistency models": {name: "" for name in consistency.model_names() if consistency.proscribed_by([name])},
+        "worlds": dict(WORLDS),
+        "formats": dict(FORMATS),
+        "bugs": {name: dict(system.bugs) for name, system in built.items()},
+        "settings": {
+            name: {each: setting.line for each, setting in system.capabilities.settings.items()}
+            for name, system in built.items()
+        },
+        "isolations": {name: dict.fromkeys(system.capabilities.isolations, "") for name, system in built.items()},
+        "read modes": {name: dict.fromkeys(system.capabilities.read_modes, "") for name, system in built.items()},
+    }
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the file, or only say whether it is what it should be."""
+    """Write the files, or only say whether they are what they should be."""
     text = HEAD + "".join(f"\n## {heading}\n\n{body}" for heading, body in sections())
-    if "--check" not in arguments:
-        FILE.write_text(text, encoding="utf-8")
-        return 0
-    if not FILE.exists() or FILE.read_text(encoding="utf-8") != text:
-        print(f"{FILE.name} is not up to date: run tools/reference.py", file=sys.stderr)
-        return 1
-    return 0
+    names = msgspec.json.format(msgspec.json.encode(completed()), indent=1).decode() + "\n"
+    exit_code = 0
+    for file, wanted in ((FILE, text), (NAMES, names)):
+        if "--check" not in arguments:
+            file.write_text(wanted, encoding="utf-8")
+        elif not file.exists() or file.read_text(encoding="utf-8") != wanted:
+            print(f"{file.name} is not up to date: run tools/reference.py", file=sys.stderr)
+            exit_code = 1
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import msgspec
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.backends.sim import SimBackend, check_embeddable
 from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
+from splitbrain.harness.campaigns.configured import overridden
 from splitbrain.harness.campaigns.followable import check_passed, checked_faults, declared_marks
 from splitbrain.harness.campaigns.idle import idle
 from splitbrain.harness.campaigns.judges import with_judges
@@ -378,7 +379,8 @@ def command_line(
         engine: who judges, None where that was left to splitbrain.
         master: Spark's, None likewise.
     """
-    words = ["splitbrain", "run"]
+    # Defaults are left out, so that a file with other ones must be left out as well.
+    words = ["splitbrain", *(["--no-config"] if overridden() else []), "run"]
     given: dict[str, Any] = msgspec.to_builtins(options)
     without = {"scheduled", *idle(given)}
     given = {name: value for name, value in given.items() if name not in without}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -30,6 +30,7 @@ from splitbrain.results.store import Judgement, RunDir, plain_verdict
 
 if TYPE_CHECKING:
     from splitbrain.checkers.spark.session import Spark
+    from splitbrain.harness.campaigns.answers import ConclusionAnswer, OutcomeName, VerdictAnswer
 
 
 class Conclusion(msgspec.Struct, frozen=True):
@@ -218,13 +219,13 @@ def _draw(run: LoadedRun, verdicts: Sequence[Verdict]) -> None:
     path.unlink(missing_ok=True)
 
 
-def conclusion_document(conclusion: Conclusion) -> dict[str, Any]:
+def conclusion_document(conclusion: Conclusion) -> ConclusionAnswer:
     """A conclusion as JSON."""
     verdicts = [plain_verdict(verdict) for verdict in conclusion.verdicts]
     return _document(conclusion.run, conclusion.outcome.value, conclusion.harness_error, conclusion.report, verdicts)
 
 
-def stored_document(run: RunDir) -> dict[str, Any]:
+def stored_document(run: RunDir) -> ConclusionAnswer:
     """The same, of a run whose verdicts are kept.
 
     Raises:
@@ -236,20 +237,20 @@ def stored_document(run: RunDir) -> dict[str, Any]:
     return _document(run, found.outcome, found.harness_error, run.path / REPORT, found.verdicts)
 
 
-def damaged_document(run: RunDir, why: str) -> dict[str, Any]:
+def damaged_document(run: RunDir, why: str) -> ConclusionAnswer:
     """The same, of a run that no checker could judge."""
     return _document(run, Outcome.HARNESS_ERROR.value, why, run.path / REPORT, [])
 
 
 def _document(
     run: RunDir, outcome: str, harness_error: str | None, report: Path, verdicts: list[dict[str, Any]]
-) -> dict[str, Any]:
+) -> ConclusionAnswer:
     return {
-        "outcome": outcome,
+        "outcome": cast("OutcomeName", outcome),
         "run": str(run.path),
         "test": run.test_name,
         "report": str(report),
         "harness_error": harness_error,
         "reasons": msgspec.to_builtins(reasons_of(verdicts)),
-        "verdicts": verdicts,
+        "verdicts": cast("list[VerdictAnswer]", verdicts),
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.harness.cli.analyzed import print_run, print_sums, print_table, summed
 from splitbrain.results.errors import EngineError, RunNotFoundError, UsageError
 from splitbrain.results.quantities import counted
@@ -28,7 +28,12 @@ STARTED: Final = "Spark is up"
 
 
 @click.command("analyze", cls=parsing.Command)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument(
+    "runs",
+    nargs=-1,
+    metavar="[RUN]...",
+    shell_complete=completing.run,
+)
 @options.stored_anywhere
 @options.engine_of_runs
 @options.limits
@@ -72,9 +77,10 @@ def command(
     So is a run with a checker that breaks, ends its process, or needs more than its limits: what the other checkers
     found is kept. Runs that are still in progress are listed and skipped.
     """
-    if engine == "auto" and (options.given(ctx, "master") or conf):
+    if engine == "auto" and (options.chosen(ctx, "master") or conf):
         engine = "spark"
     options.check_master(ctx, engine, master)
+    conf = conf if engine != "inline" or options.given(ctx, "conf") else {}
     options.check_conf(engine, conf)
     options.limits_of(checker_time, checker_memory)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import msgspec
@@ -19,8 +19,9 @@ from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.many import Judged
+    from splitbrain.harness.cli.answers.runs import AnalyzedRun, AnalyzedSums
 
-LINES_FORMAT: Final = 2
+LINES_FORMAT: Final[Literal[2]] = 2
 """The version of the lines. The first one was a single array of runs, printed at the end."""
 
 
@@ -37,8 +38,14 @@ def print_run(each: Judged, where: Mapping[str, Any] = MappingProxyType({})) -> 
     from splitbrain.harness.campaigns.judging import damaged_document, stored_document
 
     found = damaged_document(each.run, each.said) if each.damaged else stored_document(each.run)
-    found |= {**where, "judged": each.since is None, "unchanged_since": each.since}
-    _print({"kind": "run", "format": LINES_FORMAT, **found})
+    line: AnalyzedRun = {
+        "kind": "run",
+        "format": LINES_FORMAT,
+        **found,
+        "judged": each.since is None,
+        "unchanged_since": each.since,
+    }
+    _print({**line, **where})
 
 
 def print_sums(judged: Sequence[Judged], seconds: float, named: Callable[[str], str] = str) -> None:
@@ -54,27 +61,26 @@ def print_sums(judged: Sequence[Judged], seconds: float, named: Callable[[str], 
     outcome = worst(each.outcome for each in judged)
     unchanged = sum(each.since is not None for each in judged)
     outcomes = Counter(each.outcome.value for each in judged)
-    _print(
-        {
-            "kind": "sums",
-            "format": LINES_FORMAT,
-            "runs": len(judged),
-            "judged": len(judged) - unchanged,
-            "unchanged": unchanged,
-            "outcomes": dict(sorted(outcomes.items())),
-            "outcome": outcome.value,
-            "exit_code": outcome.exit_code,
-            "problems": [
-                {"run": named(str(each.run.path)), "problem": named(each.problem)}
-                for each in judged
-                if each.problem is not None
-            ],
-            "seconds": round(seconds, 3),
-        }
-    )
+    line: AnalyzedSums = {
+        "kind": "sums",
+        "format": LINES_FORMAT,
+        "runs": len(judged),
+        "judged": len(judged) - unchanged,
+        "unchanged": unchanged,
+        "outcomes": dict(sorted(outcomes.items())),
+        "outcome": outcome.value,
+        "exit_code": outcome.exit_code,
+        "problems": [
+            {"run": named(str(each.run.path)), "problem": named(each.problem)}
+            for each in judged
+            if each.problem is not None
+        ],
+        "seconds": round(seconds, 3),
+    }
+    _print({**line})
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(document: Mapping[str, Any]) -> None:
     click.echo(msgspec.json.encode(document))  # flushes
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import click
 import msgspec
 
-from splitbrain.harness.cli import counterexample, options, parsing
+from splitbrain.harness.cli import completing, counterexample, options, parsing
 from splitbrain.results.errors import (
     DamagedRunError,
     HarnessError,
@@ -49,7 +49,13 @@ MEMORY_MAX_MB: Final = 1 << 30
 
 
 @click.command("check", cls=parsing.Command)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    shell_complete=completing.run,
+)
 @click.option(
     "--checker",
     "checker_name",
@@ -57,6 +63,7 @@ MEMORY_MAX_MB: Final = 1 << 30
     show_default=True,
     metavar="NAME",
     help="The checker (splitbrain list checkers).",
+    shell_complete=completing.one(completing.parts("checkers")),
 )
 @click.option(
     "--model",
@@ -64,6 +71,7 @@ MEMORY_MAX_MB: Final = 1 << 30
     show_default=True,
     metavar="NAME|MODULE:CLASS",
     help="For linearizable: the model of a correct object (splitbrain list models).",
+    shell_complete=completing.one(completing.parts("models")),
 )
 @click.option(
     "--workload",
@@ -77,6 +85,7 @@ MEMORY_MAX_MB: Final = 1 << 30
     show_default=True,
     metavar="NAME,...",
     help="For transactions: the consistency models that the history should satisfy.",
+    shell_complete=completing.several(completing.parts("consistency models")),
 )
 @click.option(
     "--assume",

@@ -13,6 +13,7 @@ from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     from splitbrain.harness.backends.shared.leftovers import Cleaned
+    from splitbrain.harness.cli.answers.stores import CleanAnswer
 
 
 @click.command("clean", cls=parsing.Command)
@@ -61,7 +62,7 @@ def command(
 
 def _report(cleaned: Cleaned, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        document = {"dry_run": dry_run, "removed": cleaned.removed, "notes": cleaned.notes}
+        document: CleanAnswer = {"dry_run": dry_run, "removed": cleaned.removed, "notes": cleaned.notes}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
         return
     for line in cleaned.removed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,6 +12,7 @@ from splitbrain.harness.cli import options, parsing
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import CompactAnswer
     from splitbrain.results.compacting import Compacted
 
 
@@ -53,7 +54,7 @@ def _report(runs: int, done: list[Compacted], problems: list[str], dry_run: bool
 
     freed = sum(each.before_bytes - each.after_bytes for each in done)
     if as_json:
-        answer: dict[str, Any] = {"dry_run": dry_run, "compacted": done, "problems": problems, "freed_bytes": freed}
+        answer: CompactAnswer = {"dry_run": dry_run, "compacted": done, "problems": problems, "freed_bytes": freed}
         click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
         return
     would = "would compact" if dry_run else "compacted"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -27,19 +27,28 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
 
 
 @click.command("compare", cls=parsing.Command)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument(
+    "a",
+    metavar="A",
+    shell_complete=completing.compared,
+)
+@click.argument(
+    "b",
+    metavar="B",
+    shell_complete=completing.compared,
+)
 @options.stored_anywhere
 @click.option(
     "--page",
     default=None,
     metavar="FILE",
     help="Write the comparison as an HTML page as well, with pictures of both sides over time.",
+    shell_complete=completing.file,
 )
 @options.as_json
 @click.pass_context
 def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as_json: bool) -> None:
-    """Compare two runs, or two sets of runs: outcomes, verdicts, figures, and what differs in what was tested.
+    """Compare two runs, sets of runs, or nights: outcomes, verdicts, figures, and what differs in what was tested.
 
     \b
     A and B are each
@@ -50,12 +59,14 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
                    workload, nemesis (one of a run's), nemeses (all of them), system,
                    backend, bug (or any, none), since and until (days, as 2026-11-21)
       a folder     a store, or a test in one
+      a night      its folder, its name, or night: with the beginning of its name or "latest"
 
     \b
     Examples:
       splitbrain compare latest 20261120T2301
       splitbrain compare 'system=etcd nemesis=partition' 'system=metadata nemesis=partition'
-      splitbrain compare 'since=2026-11-20 until=2026-11-20' 'since=2026-11-21' --page nights.html
+      splitbrain compare 'since=2026-11-20 until=2026-11-20' 'since=2026-11-21' --page days.html
+      splitbrain compare night:20261120 night:latest --page nights.html
 
     First come differences in what was tested, then outcomes and verdicts with the number of runs, then figures: the
     value of a run, or the median of a set with its range and the number of runs (n). Recovery times are those after
@@ -63,14 +74,24 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
     after which no node answered before the next one. A star marks a figure whose difference is larger than the spread
     within either side; that needs at least four values on each side.
 
+    Two nights are compared by the figures of all their runs, also of those that were not stored: which figures moved
+    and in which cells, which violations are new, which are fixed (docs/nightly.md).
+
     The exit code is always 0: verdicts are not judged again.
     """
     from splitbrain.results.comparison import compare
+    from splitbrain.results.nightcomparison import find
     from splitbrain.results.targets import check_target
 
     if page is not None:
         check_target("--page", page)
     there = afar.addressed(ctx, store)
+    found_nights = [None if there is not None else find(each, Path(store)) for each in (a, b)]
+    if any(found_nights):
+        from splitbrain.harness.cli.comparenights import compare_nights
+
+        compare_nights((a, b), found_nights, page, as_json=as_json)
+        return
     copies = None if there is None else ctx.with_resource(afar.sketched(there[0]))
     store = store if copies is None else str(copies.root)
     selected = [_selected(each, store) for each in (a, b)]

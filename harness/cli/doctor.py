@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from splitbrain.harness.campaigns.doctor import Fault, Finding
+    from splitbrain.harness.cli.answers.stores import DoctorAnswer
 
 
 @click.command("doctor", cls=parsing.Command)
@@ -49,7 +50,10 @@ def command(
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
     findings, faults = doctor.diagnose(), doctor.faults(inventory)
     if as_json:
-        document = {"findings": findings, "faults": {fault.kind: fault.backends for fault in faults}}
+        document: DoctorAnswer = {
+            "findings": findings,
+            "faults": {fault.kind: dict(fault.backends) for fault in faults},
+        }
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
         return
     from rich.console import Console

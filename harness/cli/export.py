@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.errors import UsageError
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 @click.command("export", cls=parsing.Command)
-@click.argument("file", metavar="RUN|FILE")
+@click.argument(
+    "file",
+    metavar="RUN|FILE",
+    shell_complete=completing.run,
+)
 @click.option(
     "--format",
     "target",
@@ -29,7 +33,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="edn is for Jepsen, Knossos and Elle; jsonl has every field of a splitbrain history.",
 )
-@click.option("-o", "--output", default=None, metavar="FILE", help="The file to write.  [default: standard output]")
+@click.option(
+    "-o",
+    "--output",
+    default=None,
+    metavar="FILE",
+    help="The file to write.  [default: standard output]",
+    shell_complete=completing.file,
+)
 @options.source_format
 @options.independent
 def command(file: str, target: str, output: str | None, format_name: str | None, independent: Independent) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.swarm import Asked
     from splitbrain.harness.campaigns.workers import Workers
+    from splitbrain.harness.cli.answers.runs import HuntAnswer
 
 
 SEED_END = 2**62
@@ -37,26 +38,37 @@ SEED_END = 2**62
     "--workload",
     metavar="NAME[,NAME...]",
     help="Each seed draws one of these.  [default: all of splitbrain list workloads]",
+    shell_complete=completing.several(completing.parts("workloads")),
 )
 @click.option(
     "--nemesis",
     metavar="NAME[,NAME...]",
     help="Each seed draws some of these.  [default: all that can be simulated and that a correct system tolerates, "
     "without moment]",
+    shell_complete=completing.several(completing.parts("nemeses")),
 )
-@click.option("--system", default="metadata", show_default=True, metavar="NAME", help="What is tested.")
+@click.option(
+    "--system",
+    default="metadata",
+    show_default=True,
+    metavar="NAME",
+    help="What is tested.",
+    shell_complete=completing.one(completing.parts("systems")),
+)
 @click.option(
     "--bug",
     default="",
     callback=parsing.named,
     metavar="ID[,ID...]",
     help="Switch bugs of the system on, in every run.",
+    shell_complete=completing.several(completing.of_system("bugs")),
 )
 @click.option(
     "--settings",
     callback=parsing.named,
     metavar="NAME=N[,NAME=N...]",
     help="Numbers that nodes are started with (splitbrain list settings), in every run.  [default: drawn]",
+    shell_complete=completing.several(completing.of_system("settings"), "="),
 )
 @click.option(
     "--consistency-model",
@@ -64,6 +76,7 @@ SEED_END = 2**62
     callback=parsing.named,
     metavar="NAME[,NAME...]",
     help="As in splitbrain run, in every run; only workloads that are judged by such models are drawn.",
+    shell_complete=completing.several(completing.parts("consistency models")),
 )
 @click.option("-n", "--nodes", metavar="N[,N...]", help="Each seed draws one of these numbers.  [default: 3,4,5,6,7]")
 @click.option(
@@ -72,6 +85,7 @@ SEED_END = 2**62
     show_default=True,
     metavar="NAME",
     help="As in splitbrain run; with swarm each seed draws its own.",
+    shell_complete=completing.one(completing.parts("worlds")),
 )
 @click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes, in every run.  [default: drawn]")
 @click.option("--rate", type=float, metavar="HZ", help="Operations per second, in every run.  [default: drawn]")
@@ -172,7 +186,8 @@ def command(
     document = document_of(how, first, tally, kept, smaller, store)
     figures = findings.record(Path(store), document, first)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({**document, "file": str(figures)})).decode())
+        answer: HuntAnswer = {**document, "file": str(figures)}
+        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
     else:
         show(tally, how, kept, smaller, figures, store)
     ctx.exit(_exit_code(tally, kept))

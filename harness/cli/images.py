@@ -15,6 +15,7 @@ import msgspec
 from splitbrain.harness.cli import options, parsing
 
 if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import ImagesAnswer
     from splitbrain.harness.images.build import Built
     from splitbrain.harness.images.catalogue import Image
 
@@ -93,7 +94,8 @@ def list_images(as_json: bool) -> None:
     with closing(engine()) as client:
         states, stale = survey(client), stale_images(client)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"images": states, "stale": stale})).decode())
+        answer: ImagesAnswer = {"images": list(states), "stale": list(stale)}
+        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
         return
     for each in states:
         size = f"{each.size_bytes / 1e6:.0f} MB" if each.tag else ""

@@ -15,10 +15,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from splitbrain.harness.cli.defaults import LEFT_OUT
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP)
 """Errors of the operating system for an invalid file name: the user gave that name."""
@@ -74,6 +79,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("splitbrain.harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
     "images": ("splitbrain.harness.cli.images", "Build the container images of nodes and of systems under test."),
     "demo": ("splitbrain.harness.cli.demo", "Run two short tests, one with a bug switched on, judged by Spark."),
+    "completion": (
+        "splitbrain.harness.cli.completion",
+        "Print the script with which a shell completes commands and values.",
+    ),
     "prepare": ("splitbrain.harness.cli.prepare", "Compile the kernels and prepare Spark's start (set-up does this)."),
 }
 
@@ -91,6 +100,13 @@ class LazyGroup(click.Group):
             return None
         return importlib.import_module(COMMANDS[cmd_name][0]).command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """What a shell offers: options of the program, or subcommands, without importing them."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
@@ -103,8 +119,14 @@ class LazyGroup(click.Group):
     epilog="Exit codes: 0 pass, 1 violation, 2 inconclusive, 254 bad arguments, 255 the harness failed.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option(
+    "--no-config",
+    is_flag=True,
+    envvar=LEFT_OUT,
+    help=f"Leave out splitbrain.toml and pyproject.toml, which have defaults of options; {LEFT_OUT}=1 does so too.",
+)
 @click.version_option(package_name="splitbrain", prog_name="splitbrain")
-def splitbrain(debug: bool) -> None:
+def splitbrain(debug: bool, no_config: bool) -> None:
     """Inject faults into a clustered system, and check whether what its clients saw is allowed.
 
     A first run:  splitbrain run --workload register --nemesis partition,kill --time-limit 30
@@ -114,6 +136,10 @@ def splitbrain(debug: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = list(sys.argv[1:] if args is None else args)
+    if os.environ.get("_SPLITBRAIN_COMPLETE"):
+        from splitbrain.harness.cli.shells import answer
+
+        sys.exit(answer(splitbrain, os.environ["_SPLITBRAIN_COMPLETE"]))
     # NumPy's BLAS starts a thread per core, which spins at first. That costs a tenth of a CPU second, and no code here
     # uses BLAS.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from splitbrain.harness.cli import parsing
+from splitbrain.harness.cli import completing, parsing
 
 KINDS = ("workload", "nemesis", "system", "model", "checker")
 
@@ -15,7 +15,12 @@ KINDS = ("workload", "nemesis", "system", "model", "checker")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @click.option(
-    "--into", default=".", show_default=True, metavar="FOLDER", help="The folder in which the package is created."
+    "--into",
+    default=".",
+    show_default=True,
+    metavar="FOLDER",
+    help="The folder in which the package is created.",
+    shell_complete=completing.folder,
 )
 def command(kind: str, name: str, into: str) -> None:
     """Write a package NAME with a KIND of your own, or add it to that package. It works, has a test, can be installed.

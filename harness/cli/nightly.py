@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     from splitbrain.results.nights import Night
 
 
+MARKS_SHOWN: Final = 6
+CHANGES_SHOWN: Final = 10
+
+
 @click.command("nightly", cls=parsing.Command)
-@click.argument("matrix", metavar="MATRIX.toml")
+@click.argument(
+    "matrix",
+    metavar="MATRIX.toml",
+    shell_complete=completing.matrix,
+)
 @click.option("--budget", metavar="TIME", help="How long it may take, such as 90s, 30m or 8h.  [default: the matrix's]")
 @click.option(
-    "--baseline", callback=parsing.named, metavar="FILE", help="Violations that are known.  [default: the matrix's]"
+    "--baseline",
+    callback=parsing.named,
+    metavar="FILE",
+    help="Violations that are known.  [default: the matrix's]",
+    shell_complete=completing.file,
 )
 @click.option("--strict", is_flag=True, help="Known violations count for the exit code and for JUnit.")
 @click.option("--resume", is_flag=True, help="Continue the latest night of this matrix that did not come to its end.")
 @click.option("--seed", type=int, metavar="N", help="From which fresh seeds are drawn.  [default: drawn]")
 @click.option("--jobs", type=int, metavar="N", help="Processes that simulate.  [default: one per core]")
-@click.option("--junit", callback=parsing.named, metavar="FILE", help="Write the JUnit XML there as well.")
-@click.option("--summary", callback=parsing.named, metavar="FILE", help="Append the Markdown summary to this file.")
+@click.option(
+    "--junit",
+    callback=parsing.named,
+    metavar="FILE",
+    help="Write the JUnit XML there as well.",
+    shell_complete=completing.file,
+)
+@click.option(
+    "--summary",
+    callback=parsing.named,
+    metavar="FILE",
+    help="Append the Markdown summary to this file.",
+    shell_complete=completing.file,
+)
 @options.store
 @options.as_json
 @click.pass_context
@@ -160,18 +184,42 @@ def show(night: Night, folder: Path) -> None:
     click.echo()
     for each in night.fixed:
         click.echo(f"fixed: {each.signature} is gone for {each.nights} nights {each.issue}".rstrip())
+    _show_trends(night)
     _show_not_reached(night)
     click.echo(f"page    {folder / output.PAGE}")
     click.echo(f"junit   {folder / output.JUNIT}")
 
 
+def _show_trends(night: Night) -> None:
+    from splitbrain.results.nightmarkdown import change_line
+    from splitbrain.results.quantities import counted
+
+    found = night.trends
+    for each in found.changes[:CHANGES_SHOWN]:
+        click.echo(f"changed: {change_line(each)}")
+    if len(found.changes) > CHANGES_SHOWN:
+        click.echo(f"changed: {len(found.changes) - CHANGES_SHOWN} more (the page has all)")
+    few = len(found.too_few) + found.too_few_more
+    if found.nights:
+        none = "" if found.changes else "no figure changed, "
+        some = f"; too few runs or nights to say of {counted(few, 'figure')}" if few else ""
+        click.echo(f"figures {none}{counted(found.compared, 'comparison')} with {counted(found.nights, 'night')}{some}")
+    for problem in found.problems:
+        click.echo(f"figures of a night cannot be read: {problem}")
+
+
 def _show_not_reached(night: Night) -> None:
+    from splitbrain.results.quantities import counted
+
     found = night.not_reached
     if found.cells:
         click.echo(f"cells without a run, first in the next night: {', '.join(found.cells)}")
     for each in found.impossible:
         click.echo(f"cannot be run: {each.cell}: {each.why}")
     if found.marks:
-        click.echo(f"never reached: {', '.join(found.marks)}")
+        more = (
+            f" and {len(found.marks) - MARKS_SHOWN} more (the page has all)" if len(found.marks) > MARKS_SHOWN else ""
+        )
+        click.echo(f"never reached: {counted(len(found.marks), 'mark')}: {', '.join(found.marks[:MARKS_SHOWN])}{more}")
     if found.reasons:
         click.echo(f"inconclusive because of: {', '.join(f'{code} {count}' for code, count in found.reasons.items())}")

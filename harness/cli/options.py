@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from splitbrain.harness.campaigns.idle import HOST_OPTIONS
-from splitbrain.harness.cli import parsing
+from splitbrain.harness.cli import completing, parsing
 from splitbrain.results import places, stores
 from splitbrain.results.errors import UsageError
 
@@ -39,7 +39,13 @@ def written(name: str) -> str:
 
 
 def given(ctx: click.Context, name: str) -> bool:
-    """Whether the user gave a parameter of the command."""
+    """Whether the user gave a parameter of the command with this command line."""
+    source = ctx.get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+
+
+def chosen(ctx: click.Context, name: str) -> bool:
+    """Whether the user chose a parameter of the command: with this command line, or in a file with defaults."""
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
@@ -53,8 +59,10 @@ def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[
     """
 
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+        if ctx.resilient_parsing:
+            return value
         asked = given(ctx, str(parameter.name))
-        if not asked or not places.is_address(value):
+        if not chosen(ctx, str(parameter.name)) or not places.is_address(value):
             stores.check_path(str(places.folder_of(value)) if value.strip() else value)
             folder = places.folder_of(value)
             check(folder, asked)
@@ -72,6 +80,7 @@ def _store(check: Callable[[Path, bool], None], instead: str = "") -> Callable[[
         metavar="DIR" if instead else "DIR|URL",
         help="The folder of stored runs." if instead else "The folder of stored runs, or the address of pushed ones.",
         callback=checked,
+        shell_complete=completing.folder,
     )
 
 
@@ -107,9 +116,15 @@ history_format = click.option(
     default=None,
     metavar="NAME",
     help="edn, jsonl, parquet, porcupine or compact (splitbrain list formats).  [default: detected]",
+    shell_complete=completing.one(completing.parts("formats")),
 )
 source_format = click.option(
-    "--from", "format_name", default=None, metavar="NAME", help="The format of FILE.  [default: detected]"
+    "--from",
+    "format_name",
+    default=None,
+    metavar="NAME",
+    help="The format of FILE.  [default: detected]",
+    shell_complete=completing.one(completing.parts("formats")),
 )
 independent = click.option(
     "--independent",
@@ -304,6 +319,7 @@ _HOSTS = [
         callback=parsing.named,
         metavar="FILE",
         help="Known host keys; a host with another key or none is refused.  [default: ~/.ssh/known_hosts]",
+        shell_complete=completing.file,
     ),
     click.option(
         "--ssh-key",
@@ -311,6 +327,7 @@ _HOSTS = [
         callback=parsing.named,
         metavar="FILE",
         help="The private key for the login.  [default: those of the ssh agent and ~/.ssh]",
+        shell_complete=completing.file,
     ),
     click.option(
         "--ssh-user",
@@ -331,6 +348,7 @@ test = _apply(
             show_default=True,
             metavar="NAME",
             help="What clients do (splitbrain list workloads).",
+            shell_complete=completing.one(completing.parts("workloads")),
         ),
         click.option(
             "--nemesis",
@@ -339,6 +357,7 @@ test = _apply(
             metavar="NAME[:WEIGHT][,...]",
             help="The faults to draw from the seed (splitbrain list nemeses); partition:2,kill has two partitions for "
             "each kill; none has no faults.",
+            shell_complete=completing.several(completing.parts("nemeses")),
         ),
         click.option(
             "--schedule",
@@ -347,6 +366,7 @@ test = _apply(
             metavar="FILE",
             help="Exactly these faults at these times, instead of drawing them for --nemesis: JSON lines such as "
             '[2.5, "kill", {"spec": "leader"}], or the plan.json of a run.',
+            shell_complete=completing.file,
         ),
         click.option(
             "--system",
@@ -354,6 +374,7 @@ test = _apply(
             show_default=True,
             metavar="NAME",
             help="The system under test (splitbrain list systems).",
+            shell_complete=completing.one(completing.parts("systems")),
         ),
         click.option(
             "--read-mode",
@@ -362,6 +383,7 @@ test = _apply(
             metavar="NAME",
             help="The mode of reads: linearizable, or serializable if the system has that (etcd). Workloads check the "
             "same property in both modes.",
+            shell_complete=completing.one(completing.of_system("read modes")),
         ),
         click.option(
             "--isolation",
@@ -370,6 +392,7 @@ test = _apply(
             metavar="LEVEL",
             help="The level of isolation of transactions, if the system has several (postgresql): read-committed, "
             "repeatable-read or serializable.  [default: the system's own]",
+            shell_complete=completing.one(completing.of_system("isolations")),
         ),
         click.option(
             "--consistency-model",
@@ -378,6 +401,7 @@ test = _apply(
             metavar="NAME[,NAME...]",
             help="For workloads list-append, rw-register and predicates: the models that transactions must satisfy, "
             "instead of what the system promises.",
+            shell_complete=completing.several(completing.parts("consistency models")),
         ),
         click.option(
             "--backend",
@@ -385,6 +409,7 @@ test = _apply(
             show_default=True,
             metavar="NAME",
             help="Where nodes run (splitbrain list backends; splitbrain doctor shows what works here).",
+            shell_complete=completing.one(completing.parts("backends")),
         ),
         *_HOSTS,
         click.option(
@@ -394,6 +419,7 @@ test = _apply(
             metavar="NAME",
             help="The properties of the simulated network, disks, clocks and processors: lan, wan, globe, slow-disks, "
             "slow-cpu, late, or swarm (drawn from the seed; swarm:7 from seed 7).",
+            shell_complete=completing.one(completing.parts("worlds")),
         ),
         click.option(
             "--bug",
@@ -401,6 +427,7 @@ test = _apply(
             callback=parsing.named,
             metavar="ID[,ID...]",
             help="Switch bugs of the system on (splitbrain list bugs).",
+            shell_complete=completing.several(completing.of_system("bugs")),
         ),
         click.option(
             "--settings",
@@ -408,6 +435,7 @@ test = _apply(
             callback=parsing.named,
             metavar="NAME=N[,NAME=N...]",
             help="Numbers that nodes are started with (splitbrain list settings).",
+            shell_complete=completing.several(completing.of_system("settings"), "="),
         ),
         click.option(
             "-n",

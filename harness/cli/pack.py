@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from splitbrain.harness.cli import options, parsing
+
+if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import PackAnswer
 
 
 @click.command("pack", cls=parsing.Command)
@@ -41,7 +45,12 @@ def command(output: str, modules: tuple[str, ...], only_ours: bool, as_json: boo
     parsing.refuse_twice("--module", modules)
     packed = pack(Path(output), modules, only_ours=only_ours)
     if as_json:
-        answer = {**msgspec.to_builtins(packed), "properties": packed.properties}
+        answer: PackAnswer = {
+            "path": packed.path,
+            "size_bytes": packed.size_bytes,
+            "contents": packed.contents,
+            "properties": packed.properties,
+        }
         click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
         return
     click.echo(f"packed {packed.path} ({shown(packed.size_bytes)}): {', '.join(packed.contents)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ from splitbrain.results.places import is_address
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import PruneAnswer
     from splitbrain.results.pruning import Candidate, Limits
 
 
@@ -208,11 +209,11 @@ def _report(
 
     freed = sum(run.size_bytes for run in removed)
     if as_json:
-        answer: dict[str, Any] = {
+        answer: PruneAnswer = {
             "dry_run": dry_run,
             "removed": removed,
             "problems": problems,
-            "referred_to": referred,
+            "referred_to": dict(referred),
             "runs_left": len(runs) - len(removed),
             "freed_bytes": freed,
         }

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import RemoteConnectionError, RunNotFoundError, SplitbrainError, UsageError
 from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import PushedRun
     from splitbrain.results.remote.pushing import Pushed
     from splitbrain.results.remote.runs import RemoteStore
     from splitbrain.results.store import RunDir
@@ -23,7 +24,12 @@ _AT_ONCE = 8
 
 
 @click.command("push", cls=parsing.Command)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument(
+    "runs",
+    nargs=-1,
+    metavar="[RUN]...",
+    shell_complete=completing.run,
+)
 @click.option(
     "--to",
     "address",
@@ -137,7 +143,7 @@ def _report(there: RemoteStore, pushed: Sequence[tuple[RunDir, Pushed]], as_json
     from splitbrain.results.quantities import shown
 
     if as_json:
-        rows: list[dict[str, Any]] = [
+        rows: list[PushedRun] = [
             {
                 "run": str(run.path),
                 "to": there.place.below(each.run.folder),

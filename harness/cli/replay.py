@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
@@ -16,18 +16,24 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.judging import Conclusion
     from splitbrain.harness.campaigns.planned import Played
     from splitbrain.harness.campaigns.replaying import Original
+    from splitbrain.harness.cli.answers.runs import CutAnswer, PlannedReplayAnswer, ReplayAnswer
 
 TIMES_MAX = 100_000
 
 
 @click.command("replay", cls=parsing.Command)
-@click.argument("what", metavar="RUN|PLAN")
+@click.argument(
+    "what",
+    metavar="RUN|PLAN",
+    shell_complete=completing.run_or_plan,
+)
 @click.option("--times", type=int, default=1, show_default=True, metavar="N", help="The number of replays.")
 @click.option("--jobs", type=int, metavar="N", help="Worker processes, in simulation.  [default: one per core]")
 @click.option(
     "--backend",
     metavar="NAME",
     help="Run the plan on this backend.  [default: where it was recorded]",
+    shell_complete=completing.one(completing.parts("backends")),
 )
 @click.option("--keep", is_flag=True, help="Store a simulated replay as a new run, with its report.")
 @options.store_or_none
@@ -122,17 +128,17 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
     kept = None if store is None else keep(original, store, Progress)
     outcome = worst(each.outcome for each in runs)
     if as_json:
-        document: dict[str, Any] = {
+        document: ReplayAnswer = {
             "what": original.source,
             "outcome": outcome.value,
             "times": times,
             "same": comparison.same,
-            "hashes": comparison.hashes,
+            "hashes": dict(comparison.hashes),
             "cut": None if original.cut is None else _cut_document(original.cut),
-            "differences": comparison.differences,
+            "differences": list(comparison.differences),
             "problem": comparison.problem,
             "sentence": comparison.sentence,
-            "sentences": runs[0].sentences,
+            "sentences": list(runs[0].sentences),
             "harness_error": runs[0].harness_error,
             "run": None if kept is None else str(kept.run.path),
             "report": None if kept is None else str(kept.report),
@@ -148,7 +154,7 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
     return outcome.exit_code
 
 
-def _cut_document(cut: Cut) -> dict[str, Any]:
+def _cut_document(cut: Cut) -> CutAnswer:
     """Where the run was ended early: how, when, and how many rows of its history were compared."""
     return {"how": cut.how, "at_s": cut.at_ns / 1e9, "rows": cut.rows}
 
@@ -187,7 +193,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
     failed = sum(each.outcome is Outcome.VIOLATION for each in conclusions)
     outcome = worst(each.outcome for each in conclusions)
     if as_json:
-        document = {
+        document: PlannedReplayAnswer = {
             "what": original.source,
             "outcome": outcome.value,
             "times": times,

@@ -8,12 +8,17 @@ from pathlib import Path
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import SplitbrainError
 
 
 @click.command("report", cls=parsing.Command)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument(
+    "runs",
+    nargs=-1,
+    metavar="[RUN]...",
+    shell_complete=completing.run,
+)
 @options.stored_anywhere
 @options.as_json
 @click.pass_context

@@ -14,6 +14,7 @@ from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.cli.answers.runs import RunAnswer
 
 
 @click.command("run", cls=parsing.Command)
@@ -56,15 +57,16 @@ def command(
     _refuse_idle(ctx, given)
     options.check_master(ctx, engine or "inline", master)
     limits = options.limits_of(checker_time, checker_memory)
-    chosen = RunOptions.of(**given)
+    chosen = RunOptions.of(**_without_idle(ctx, given))
     test = compose(chosen)
     backend = backend_of(chosen)
     backend.check(test)
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
-    again = command_line(chosen, store, engine, master if options.given(ctx, "master") else None)
+    by_spark = engine == "spark" and options.chosen(ctx, "master")
+    again = command_line(chosen, store, engine, master if by_spark else None)
     for name in ("checker_time", "checker_memory"):
-        if options.given(ctx, name):
+        if options.chosen(ctx, name):
             again += f" {options.written(name)} {ctx.params[name]:g}"
     notes = {"command": again}
     conclusion = run_and_judge(
@@ -80,7 +82,7 @@ def command(
     if as_json:
         from splitbrain.harness.campaigns.judging import conclusion_document
 
-        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
+        document: RunAnswer = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
         show(conclusion, again)
@@ -105,6 +107,14 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
     alone = names("--nemesis", given["nemesis"])
     if len(alone) == 1 and weighted(alone[0])[1] is not None and not alone[0].startswith("none"):
         raise UsageError(f"--nemesis {alone[0]}: a weight has no effect on a single nemesis: remove it, or add others.")
+
+
+def _without_idle(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the test. One from a file that has no effect beside the others is as if it were not there."""
+    from splitbrain.harness.campaigns.idle import idle
+
+    plain = {str(each.name): each.default for each in ctx.command.params}
+    return {**given, **{name: plain[name] for name in idle(given) if not options.given(ctx, name)}}
 
 
 def show(conclusion: Conclusion, again: str) -> None:

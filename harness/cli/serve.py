@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from splitbrain.harness.cli import options, parsing
+
+if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.stores import ServeAnswer
 
 
 @click.command("serve", cls=parsing.Command)
@@ -52,7 +56,8 @@ def command(store: str, host: str, port: int, as_json: bool) -> None:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         if as_json:
-            click.echo(msgspec.json.encode({"url": server.url, "store": str(root)}).decode())
+            answer: ServeAnswer = {"url": server.url, "store": str(root)}
+            click.echo(msgspec.json.encode(answer).decode())
         else:
             click.echo(f"serving {store} at {server.url}  (Ctrl-C ends it)")
         if loopback_hosts(host) is None:

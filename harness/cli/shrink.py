@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from splitbrain.harness.cli import afar, options, parsing
+from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.judging import Conclusion
     from splitbrain.harness.campaigns.shrinking import Smallest
+    from splitbrain.harness.cli.answers.runs import ShrinkAnswer
     from splitbrain.harness.running.plan import Plan
     from splitbrain.nemesis.shrink import Step
 
@@ -37,9 +38,17 @@ _PLAIN_S = 10.0
 
 
 @click.command("shrink", cls=parsing.Command)
-@click.argument("what", metavar="RUN|PLAN")
+@click.argument(
+    "what",
+    metavar="RUN|PLAN",
+    shell_complete=completing.run_or_plan,
+)
 @click.option(
-    "-o", "--output", metavar="FILE", help="Also write the plan to this file, for example as a regression test."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Also write the plan to this file, for example as a regression test.",
+    shell_complete=completing.file,
 )
 @click.option(
     "--budget",
@@ -171,7 +180,7 @@ def _ended(found: Smallest) -> str:
     return "ended early: no smaller plan was found, the plan is unchanged"
 
 
-def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
+def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> ShrinkAnswer:
     from splitbrain.harness.campaigns.judging import conclusion_document
     from splitbrain.harness.campaigns.shrinking import difference
     from splitbrain.harness.running.plan import figures
@@ -179,8 +188,8 @@ def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[
     return {
         **conclusion_document(conclusion),
         "plan": str(plan_file),
-        "before": msgspec.to_builtins(figures(found.before)),
-        "after": msgspec.to_builtins(figures(found.after)),
+        "before": figures(found.before),
+        "after": figures(found.after),
         "seed": found.after.options["seed"],
         "minimal": found.minimal,
         "smaller": found.smaller,

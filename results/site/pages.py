@@ -60,7 +60,7 @@ def table_page(
     store: str, chosen: Chosen, wanted: Selection, choices: dict[str, list[str]], drawn: Sequence[Trend]
 ) -> str:
     """The table of runs, under the pictures of its test where one test is chosen."""
-    return _render(
+    return render(
         "table.html.j2",
         store=store,
         chosen=chosen,
@@ -78,7 +78,7 @@ def table_page(
 def run_page(row: Row, before: Row | None, subject: Subject | None, files: Sequence[Entry], most: int) -> str:
     """A run: what was found, its figures, its files; and the way to the run of the same test before it."""
     names = {entry.path for entry in files if entry.refused is None}
-    return _render(
+    return render(
         "run.html.j2",
         row=row,
         before=before,
@@ -99,7 +99,7 @@ def matrix_page(store: str, found: Matrix, asked: str) -> str:
         found: what is shown.
         asked: the day that was asked for, empty for the latest.
     """
-    return _render("matrix.html.j2", store=store, found=found, asked=asked, spans=DAYS, length=SPANS)
+    return render("matrix.html.j2", store=store, found=found, asked=asked, spans=DAYS, length=SPANS)
 
 
 def comparison_page(found: Comparison, drawn: Overlays | None, *, standalone: bool) -> str:
@@ -112,12 +112,12 @@ def comparison_page(found: Comparison, drawn: Overlays | None, *, standalone: bo
     """
     # Our own files: no value of a run is in them.
     style = Markup("\n".join(static(name).decode() for name in STATIC if name.endswith(".css"))) if standalone else None
-    return _render("compare.html.j2", found=found, drawn=drawn, what=what, standalone=standalone, style=style)
+    return render("compare.html.j2", found=found, drawn=drawn, what=what, standalone=standalone, style=style)
 
 
 def error_page(title: str, sentence: str) -> str:
     """A page that says what is wrong."""
-    return _render("error.html.j2", title=title, sentence=sentence)
+    return render("error.html.j2", title=title, sentence=sentence)
 
 
 def visible(text: str) -> str:
@@ -129,7 +129,8 @@ def visible(text: str) -> str:
     )
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """A template of the site, filled in."""
     return _environment().get_template(template).render(**values)
 
 

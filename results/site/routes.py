@@ -14,13 +14,16 @@ import msgspec
 
 from splitbrain.results.comparison import Comparison, Side, Subject, compare, subject_of
 from splitbrain.results.errors import RunNotFoundError, SplitbrainError, UsageError
+from splitbrain.results.nightcomparison import NightComparison
+from splitbrain.results.nightcomparison import compare as compare_nights
 from splitbrain.results.report import REPORT, rendered
 from splitbrain.results.report.overlays import Overlays, overlays
-from splitbrain.results.site import pages
+from splitbrain.results.site import nightpages, pages
 from splitbrain.results.site.beneath import Entry, entries, is_name
 from splitbrain.results.site.files import LISTED_MAX, archive_response, attachment, file_response
 from splitbrain.results.site.matrix import matrix
 from splitbrain.results.site.messages import STORED_PAGE, Request, Response, json_response
+from splitbrain.results.site.nightly import Nights, runs_of_night, trends_of_nights
 from splitbrain.results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
 from splitbrain.results.site.selection import choices, choose, parse
 from splitbrain.results.site.trends import trends
@@ -50,11 +53,15 @@ class Site:
 
     /                               the table of runs: filters, order and page in the query
     /matrix                         the nightly page; ?days=1|7|30&until=DAY
+    /trends                         figures of nights; ?of=SYSTEM/BACKEND/BUG&cell=WORKLOAD/NEMESIS
+    /night/NAME                     the runs of a night; ?cell=CELL&outcome=OUTCOME&page=N
+    /nights?a=NAME&b=NAME           two nights side by side
     /run/TEST/RUN                   a run
     /run/TEST/RUN/files/PATH        one of its files; ?download=1 to save it
     /archive/TEST/RUN               all its files, as zip
     /compare?a=TEST/RUN&b=TEST/RUN  two runs side by side
-    /api/runs, /api/runs/TEST/RUN, /api/matrix, /api/compare: the same for machines; all matching runs at once
+    /api/runs, /api/runs/TEST/RUN, /api/matrix, /api/compare, /api/trends, /api/nights: the same for machines; all
+    matching runs at once
     /static/...                     style and script
     """
 
@@ -69,12 +76,16 @@ class Site:
         self.root = root
         self.hosts = hosts
         self.index = Index(root)
+        self.nights = Nights(root)
         self._rendering = threading.Lock()
         self._subjects: dict[str, tuple[Stamp, Subject]] = {}
         self._overlays: dict[tuple[tuple[str | None, Stamp | None], ...], tuple[Overlays | None]] = {}
         self._routes: dict[str, Callable[[Request], Response]] = {
             "": self._table,
             "matrix": self._matrix,
+            "trends": self._trends,
+            "night": self._night,
+            "nights": self._two_nights,
             "run": self._run_or_file,
             "archive": self._archive,
             "compare": self._comparison,
@@ -121,6 +132,31 @@ class Site:
         found = matrix(self.index.rows(), request.query)
         asked = found.until if request.query.get("until", "").strip() else ""
         return _page(pages.matrix_page(str(self.root), found, asked))
+
+    def _trends(self, request: Request) -> Response:
+        if request.parts != ("trends",):
+            raise _no_page(request)
+        return _page(nightpages.trends_page(str(self.root), trends_of_nights(self.nights, request.query)))
+
+    def _night(self, request: Request) -> Response:
+        match request.parts:
+            case (_, name):
+                found = runs_of_night(self.nights.find(name), self.root, request.query)
+                return _page(nightpages.night_page(found))
+            case _:
+                raise _no_page(request)
+
+    def _two_nights(self, request: Request) -> Response:
+        if request.parts != ("nights",):
+            raise _no_page(request)
+        return _page(nightpages.comparison_page(self._nights_compared(request.query), standalone=False))
+
+    def _nights_compared(self, query: Mapping[str, str]) -> NightComparison:
+        found = [self.nights.find(query.get(side, "")) for side in ("a", "b")]
+        a, b = (each.night for each in found)
+        if a is None or b is None:
+            raise UsageError("the document of one of these nights cannot be read: choose others.")
+        return compare_nights(a, b, *(each.table for each in found))
 
     def _run_or_file(self, request: Request) -> Response:
         match request.parts:
@@ -186,6 +222,10 @@ class Site:
                 return json_response(self._document(row, self._subject_to_show(row)))
             case (_, "matrix"):
                 return json_response(matrix(self.index.rows(), request.query))
+            case (_, "trends"):
+                return json_response(nightpages.trends_document(trends_of_nights(self.nights, request.query)))
+            case (_, "nights"):
+                return json_response(self._nights_compared(request.query))
             case (_, "compare"):
                 return json_response(self._compared(request.query))
             case _:

@@ -556,6 +556,7 @@ TABLE: dict[str, Told] = {
         "--json": "the answer is another",
     },
     "list": {"kind": [(["list", "wrokloads"], "'wrokloads' is not one of")], "--json": "the answer is another"},
+    "completion": {"shell": [(["completion", "tcsh"], "'tcsh' is not one of")]},
     "new": {
         "kind": [(["new", "backend", "shop"], "'backend' is not one of")],
         "name": [(["new", "model", "Shop"], "'Shop' cannot be the name of a package")],

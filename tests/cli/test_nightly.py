@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from splitbrain.harness.campaigns.nightly.journal import FILE, read
+from splitbrain.results import runfigures
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.nights import Began, Ran
 from tests.cli.support import answer, environment, splitbrain, start
@@ -62,6 +63,10 @@ def test_a_night_that_is_ended_half_way_is_resumed_without_repeating_a_run(tmp_p
     assert sum(found["outcomes"].values()) == 20
     assert found["elapsed_s"] >= half[-1].elapsed_s
     assert done.returncode == found["exit_code"]
+    table = runfigures.read(tmp_path / "store" / runfigures.FOLDER / f"{folder.name}.parquet").to_pylist()
+    assert [(row["cell"], row["seed"]) for row in table] == [(run.cell, run.seed) for run in runs]
+    assert all(row["night"] == folder.name and row["ops"] > 0 and row["sim_s_per_cpu_s"] > 0 for row in table)
+    assert found["trends"]["nights"] == 0
     splitbrain("nightly", "night.toml", "--resume", "--budget", "0.000001s", "--jobs", "1", cwd=tmp_path)
     assert len(list(tmp_path.glob("store/nights/*"))) == 2, "one that came to its end is not continued"
 

@@ -12,6 +12,7 @@ from splitbrain.results.report import write_report
 from splitbrain.results.site.server import SiteServer
 from tests.report.chromium import Browser, chromium
 from tests.site.support import HOSTILE, address, bare_run, served, small_run
+from tests.site.test_nights import night_store
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,31 @@ def test_the_matrix_follows_the_store_and_its_cells_lead_to_their_runs(tmp_path:
         assert browser.complaints == []
 
 
+@pytest.mark.slow
+def test_a_dot_of_a_trend_leads_to_the_runs_of_its_night(tmp_path: Path, browser: Browser) -> None:
+    names = night_store(tmp_path)
+    with served(tmp_path) as server:
+        visit(browser, server, "/trends")
+        browser.run(
+            "(() => { const s = document.querySelector('select[name=cell]'); s.value = 'register/kill';"
+            " s.dispatchEvent(new Event('change')); })()"
+        )
+        browser.wait_until("location.search.includes('register') && document.readyState === 'complete'")
+        dot = ".trends figure:last-child svg a:last-of-type circle"
+        browser.run(f"document.querySelector('{dot}').scrollIntoView({{block: 'center'}})")
+        browser.click(dot)
+        browser.wait_until("location.pathname.startsWith('/night/') && document.readyState === 'complete'")
+        assert browser.run("location.pathname").endswith(names[-1])
+        assert browser.run("document.getElementById('count').textContent") == "60 of 120 runs"
+        visit(browser, server, "/trends")
+        browser.run("document.querySelectorAll('input[name=a]')[1].click()")
+        browser.run("document.querySelectorAll('input[name=b]')[0].click()")
+        browser.run("document.querySelector('form[action=\"/nights\"]').requestSubmit()")
+        browser.wait_until("location.pathname === '/nights' && document.readyState === 'complete'")
+        assert "after kill: a majority answers" in browser.run("document.body.innerText")
+        assert browser.complaints == []
+
+
 CONTRASTS = """
 (() => {
   const light = (colour) => {
@@ -177,11 +203,13 @@ def test_text_can_be_read_in_light_and_dark(tmp_path: Path, browser: Browser, sc
         bare_run(tmp_path, f"t{seed}", seed, {"workload": outcome}).write_verdicts([], outcome)
     bare_run(tmp_path, "empty", 9, {"workload": "empty"})
     a, b = small_run(tmp_path, "pass", seed=11), small_run(tmp_path, "violation", seed=12)
+    names = night_store(tmp_path)
     browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     try:
         with served(tmp_path) as server:
             compared = f"/compare?a={a.test_name}/{a.name}&b={b.test_name}/{b.name}"
-            for path in ("/", "/?test=metadata-set", "/matrix?days=30", address(b), compared):
+            nights = ("/trends", f"/night/{names[-1]}", f"/nights?a={names[0]}&b={names[-1]}")
+            for path in ("/", "/?test=metadata-set", "/matrix?days=30", address(b), compared, *nights):
                 visit(browser, server, path)
                 assert browser.run(f"matchMedia('(prefers-color-scheme: {scheme})').matches")
                 assert browser.run(CONTRASTS) == [], path
@@ -195,7 +223,9 @@ def test_pages_fit_a_phone_and_a_screen(tmp_path: Path, browser: Browser, width:
     run = small_run(tmp_path, "violation")
     name = f"{run.test_name}/{run.name}"
     with served(tmp_path) as server:
-        for path in ("/", "/matrix", address(run), f"/compare?a={name}&b={name}"):
+        names = night_store(tmp_path)
+        nights = ("/trends", f"/night/{names[-1]}", f"/nights?a={names[0]}&b={names[-1]}")
+        for path in ("/", "/matrix", address(run), f"/compare?a={name}&b={name}", *nights):
             visit(browser, server, path, width=width)
             assert browser.run("document.documentElement.scrollWidth") <= width, path
             assert browser.run("document.querySelectorAll('h1').length") == 1

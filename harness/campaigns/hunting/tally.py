@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.hunting.trial import Trial
+
+if TYPE_CHECKING:
+    from splitbrain.harness.campaigns.answers import HuntFigures, HuntTally
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -81,7 +84,7 @@ class Tally:
         """The first trial of each kind that ended so, in the order in which they were found."""
         return [trial for trial in self.firsts.values() if trial.outcome is outcome]
 
-    def figures(self, wall_s: float) -> dict[str, Any]:
+    def figures(self, wall_s: float) -> HuntFigures:
         """How fast it went; `wall_s` is how long it took."""
         return {
             "wall_s": round(wall_s, 3),
@@ -93,14 +96,14 @@ class Tally:
             "simulated_s_per_cpu_s": _ratio(self.simulated_s, self.cpu_s),
         }
 
-    def document(self, wall_s: float) -> dict[str, Any]:
+    def document(self, wall_s: float) -> HuntTally:
         """All of it as JSON."""
         return {
             "outcome": self.outcome.value,
             "seeds": ranges(self.seeds),
             "outcomes": {outcome.value: self.outcomes[outcome] for outcome in Outcome},
             "reasons": dict(self.reasons.most_common()),
-            "kinds": self.kinds,
+            "kinds": dict(self.kinds),
             "figures": self.figures(wall_s),
             "marks": dict(sorted(self.marks.items())),
             "never_reached": self.never,

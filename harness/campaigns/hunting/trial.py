@@ -12,9 +12,12 @@ from splitbrain.checkers import engine, kernels
 from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict, reasons
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.words import sentences
+from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.results.arrow import client_ops
 from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.figures import figures
+from splitbrain.results.runfigures import RunFigures, run_figures
 from splitbrain.results.signatures import Signature, anonymous, families, setting_of, signatures_of
 from splitbrain.results.store import plain_verdict
 
@@ -54,6 +57,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         repeatable: whether it can be run again safely: it came to its end.
         record: of a test that is repeated, every op of the history, and every line of each node's telemetry.
         difference: how a repetition differed from it, None if there was none, or it was the same.
+        figures: of the run, where they were asked for.
     """
 
     options: RunOptions
@@ -72,6 +76,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     repeatable: bool = True
     record: tuple[bytes, ...] = ()
     difference: str | None = None
+    figures: RunFigures | None = None
 
 
 def is_repeated(seed: int) -> bool:
@@ -79,8 +84,13 @@ def is_repeated(seed: int) -> bool:
     return seed % REPEATED_EVERY == _REPEATED
 
 
-def carry_out(options: RunOptions) -> Trial:
-    """Simulate and judge a test. Errors are recorded in the trial."""
+def carry_out(options: RunOptions, *, measured: bool = False) -> Trial:
+    """Simulate and judge a test. Errors are recorded in the trial.
+
+    Args:
+        options: what the test is composed of.
+        measured: whether the trial gets the figures of the run.
+    """
     began_s = kernels.cpu_s()
     try:
         test = compose(options)
@@ -89,6 +99,7 @@ def carry_out(options: RunOptions) -> Trial:
         verdicts = engine.judge(simulated.history, hurried(test.workload.checkers), simulated.telemetry, weaker=False)
     except SplitbrainError as error:
         return broken(options, str(error), cpu_s=kernels.cpu_s() - began_s)
+    cpu_s = kernels.cpu_s() - began_s
     outcome, error = engine.judged_outcome(verdicts, failure)
     signatures = signatures_in(verdicts, simulated.history)
     if error is not None and not signatures:
@@ -102,13 +113,27 @@ def carry_out(options: RunOptions) -> Trial:
         harness_error=error,
         reason=next((reason.code for reason in reasons(verdicts)), "") if outcome is Outcome.INCONCLUSIVE else "",
         simulated_s=simulated.simulated_s,
-        cpu_s=kernels.cpu_s() - began_s,
+        cpu_s=cpu_s,
         ops=client_ops(simulated.history),
         marks=dict(simulated.marks),
         fingerprint=simulated.fingerprint,
         history_hash=simulated.history_hash,
         record=tuple(_record(simulated)) if is_repeated(options.seed) else (),
+        figures=_figures(test, simulated, verdicts, cpu_s) if measured else None,
     )
+
+
+def _figures(test: Test, simulated: Simulated, verdicts: Sequence[Verdict], cpu_s: float) -> RunFigures | None:
+    """The figures of a run; None if its history is damaged: its verdicts say so."""
+    plain = [plain_verdict(verdict) for verdict in verdicts]
+    try:
+        found = figures(
+            simulated.history, simulated.telemetry, plain, [str(node) for node in test.nodes], simulated.marks
+        )
+    except SplitbrainError:
+        return None
+    speed = simulated.simulated_s / cpu_s if cpu_s > 0 else None
+    return run_figures(found, sum(verdict.seconds for verdict in verdicts), speed)
 
 
 def signatures_in(verdicts: Sequence[Verdict], history: pa.Table) -> tuple[Signature, ...]:

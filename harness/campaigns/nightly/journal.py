@@ -6,6 +6,7 @@ cut off is dropped. One process at a time writes a journal; others are refused.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -74,10 +75,25 @@ class Journal:
         os.close(self._file)
 
     def append(self, entry: Entry) -> None:
-        """Add a line; it is on the disk when this returns."""
+        """Add a line; it is on the disk when this returns.
+
+        Raises:
+            UsageError: it cannot be written. The journal stays as it was before, so that the night can be resumed.
+        """
+        line, end = msgspec.json.encode(entry) + b"\n", os.fstat(self._file).st_size
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._file, line[written:])
+            os.fsync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a line that was cut off is dropped when the journal is opened again
+                os.ftruncate(self._file, end)
+            raise UsageError(
+                f"cannot write to {self.path}: {error.strerror}. Make room there (splitbrain prune), then continue the "
+                "night with --resume: what is in the journal is not done again."
+            ) from error
         self.entries.append(entry)
-        os.write(self._file, msgspec.json.encode(entry) + b"\n")
-        os.fsync(self._file)
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The entries of a kind, in order."""

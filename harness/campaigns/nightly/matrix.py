@@ -10,13 +10,20 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from splitbrain.harness.backends.catalogue import BACKENDS
 from splitbrain.harness.campaigns.compose import RunOptions
-from splitbrain.harness.campaigns.nightly.cells import AXES, SEED_END, Cell, options_of_cell
-from splitbrain.results import quantities
-from splitbrain.results.errors import SplitbrainError, UsageError
+from splitbrain.harness.campaigns.nightly.cells import AXES, NO_BUG, SEED_END, Cell, options_of_cell
+from splitbrain.harness.contract.listed import names
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.nemesis import catalogue as nemeses
+from splitbrain.results import plugins, quantities
+from splitbrain.results.errors import SplitbrainError, UnknownNameError, UsageError
 from splitbrain.results.tomlfile import TomlFile
+from splitbrain.workloads import catalogue as workloads
 
 FORMAT: Final = 1
+
+NO_FAULTS: Final = "none"
 
 CELLS_MAX: Final = 100_000
 """More combinations than that are a mistake."""
@@ -155,6 +162,8 @@ def load_matrix(path: Path) -> Matrix:
         values = found.axes.values(axis)
         if not values or len(set(values)) < len(values) or not all(map(str.strip, values)):
             file.fail(("axes", axis), f"{axis} needs one value or more, each once.")
+        for value in values:
+            _check_name(file, axis, value)
     for version in found.axes.values("version"):
         if version not in found.versions and version not in AXES["version"]:
             file.fail(("axes", "version"), f"there is no [versions.{version}]: add it, with the options that make it.")
@@ -182,8 +191,13 @@ def load_matrix(path: Path) -> Matrix:
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the fields of `RunOptions` are called; they are written as on the command line."""
-    return {name.replace("-", "_"): value for name, value in options.items()}
+    """Options as the fields of `RunOptions` are called; they are written as on the command line, numbers as numbers."""
+    found = {name.replace("-", "_"): value for name, value in options.items()}
+    return {name: str(value) if name in _TEXTS and type(value) is int else value for name, value in found.items()}
+
+
+_TEXTS: Final = ("nodes", "concurrency")
+"""Options that are texts, and often a number."""
 
 
 _OWN: Final = frozenset({*AXES, "seed", "scheduled"})
@@ -203,6 +217,32 @@ def _check_options(file: TomlFile[MatrixFile]) -> None:
                 options_of_cell(first, _named({name: given[name]}), 0)
             except (SplitbrainError, msgspec.ValidationError) as error:
                 file.fail((*place, name), f"{name} = {given[name]!r}: {error}")
+
+
+def _check_name(file: TomlFile[MatrixFile], axis: str, value: str) -> None:
+    """Refuse a part that does not exist or cannot be made: a night would take its cells for impossible ones."""
+    try:
+        match axis:
+            case "workload":
+                workloads.needs(value)
+            case "nemesis":
+                for name in names("--nemesis", value):
+                    if value != NO_FAULTS:
+                        nemeses.entry(nemeses.weighted(name)[0])
+            case "system":
+                systems.build(value)
+            case "backend":
+                if value not in BACKENDS:
+                    plugins.find("backend", value, BACKENDS)
+            case "bug" if value != NO_BUG:
+                known = {bug for system in file.value.axes.values("system") for bug in systems.build(system).bugs}
+                for bug in names("--bug", value):
+                    if bug not in known:
+                        raise UnknownNameError("bug", bug, known)
+            case _:
+                pass
+    except UsageError as error:
+        file.fail(("axes", axis), str(error))
 
 
 def _check_pattern(file: TomlFile[MatrixFile], place: tuple[str, int], pattern: Pattern) -> None:

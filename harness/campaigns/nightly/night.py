@@ -21,7 +21,7 @@ from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.hunting.reach import within_reach
 from splitbrain.harness.campaigns.hunting.search import TRIAL_LIMIT_S
 from splitbrain.harness.campaigns.interrupts import Interrupts
-from splitbrain.harness.campaigns.nightly import classify, closer, disk, output
+from splitbrain.harness.campaigns.nightly import classify, closer, disk, output, trends
 from splitbrain.harness.campaigns.nightly.budget import Shares, neglected
 from splitbrain.harness.campaigns.nightly.cells import Cell, fresh_seeds, impossible
 from splitbrain.harness.campaigns.nightly.journal import FILE as JOURNAL
@@ -33,8 +33,9 @@ from splitbrain.harness.campaigns.warm import warm_up
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.harness.contract.listed import names
 from splitbrain.nemesis.catalogue import weighted
-from splitbrain.results import nights
+from splitbrain.results import nights, runfigures
 from splitbrain.results.baseline import Baseline
+from splitbrain.results.changes import Trends
 from splitbrain.results.errors import SplitbrainError, UsageError
 from splitbrain.results.nights import Began, CellOfNight, EndedBy, Impossible, Night, NotReached, Ran, Why
 from splitbrain.results.origin import git_revision, versions
@@ -167,6 +168,7 @@ class _Night:
         self._outcomes: dict[str, Counter[str]] = {}
         self._marks: Counter[str] = Counter()
         self._is_full = False
+        self._refused = False
         for run in self.runs:
             self._outcomes.setdefault(run.cell, Counter())[run.outcome] += 1
             self._marks.update(run.marks)
@@ -291,10 +293,12 @@ class _Night:
                 if wanted:
                     workers.__enter__()
             lanes = {True: simulators, False: runners}
-            ended_by = self._explore(lanes)
-            if not self.interrupts.seen:
-                closer.look(self, lanes, self._closer())
-            self._let_end(runners)
+            try:
+                ended_by = self._explore(lanes)
+                if not self.interrupts.seen:
+                    closer.look(self, lanes, self._closer())
+            finally:  # also if the journal cannot be written: faults must be healed
+                self._let_end(runners)
         return self._concluded("interrupt" if self.interrupts.seen else ended_by)
 
     def _closer(self) -> closer.Wanted:
@@ -318,7 +322,7 @@ class _Night:
                 left = [self._give(workers, simulated) for simulated, workers in lanes.items()]
                 exhausted = not any(left)
             if not any(workers.tasks for workers in lanes.values()):
-                return "runs" if exhausted else "budget"
+                return "budget" if not exhausted else "disk" if self._refused else "runs"
             if self.interrupts.seen:
                 return "interrupt"
             for run in collect(lanes, TICK_S):
@@ -329,6 +333,7 @@ class _Night:
         """Give each free worker a task; whether there is anything left to do."""
         while workers.free:
             if self._is_full and not simulated:
+                self._refused = True
                 return bool(workers.tasks)
             found = self.shares.next(simulated=simulated)
             if found is None:
@@ -422,7 +427,9 @@ class _Night:
             cells=tuple(self._cell(cell) for cell in self.plan.matrix.cells),
             violations=found,
             errors=tuple(
-                msgspec.structs.replace(run, marks={}) for run in runs if run.outcome == Outcome.HARNESS_ERROR.value
+                msgspec.structs.replace(run, marks={}, figures=None)
+                for run in runs
+                if run.outcome == Outcome.HARNESS_ERROR.value
             ),
             fixed=(),
             expired=classify.expired(self.plan.baseline, self.today),
@@ -432,9 +439,26 @@ class _Night:
             revision="" if revision is None else str(revision["revision"]),
         )
         gone = classify.fixed(night, self.before, self.plan.baseline, self.plan.matrix.file.fixed_after)
-        night = msgspec.structs.replace(night, fixed=gone)
+        night = msgspec.structs.replace(night, fixed=gone, trends=self._trends(night))
         output.write(night, runs, self.folder)
         return night
+
+    def _trends(self, night: Night) -> Trends:
+        """Write the table of the night's figures, and compare it with those of nights before.
+
+        Raises:
+            UsageError: the table cannot be written.
+        """
+        fixed = frozenset(self.plan.matrix.file.seeds.fixed)
+        rows = (trends.row_of(night, run, self.cells[run.cell], self.plan.store, fixed) for run in self.runs)
+        try:
+            written = runfigures.write(self.plan.store, night.name, rows)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write the figures of the night to {self.plan.store / runfigures.FOLDER}: {error.strerror}. "
+                "Make room, or give the permission; then continue the night with --resume."
+            ) from error
+        return trends.since(self.before, written)
 
     def _cell(self, cell: Cell) -> CellOfNight:
         runs = [run for run in self.runs if run.cell == cell.name]

@@ -19,7 +19,9 @@ from splitbrain.harness.campaigns.shrinking import store_run
 from splitbrain.harness.campaigns.words import sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.errors import BackendError, SplitbrainError, SystemUnderTestError
+from splitbrain.results.figures import figures_of
 from splitbrain.results.nights import ErrorKind, Ran, Why
+from splitbrain.results.runfigures import RunFigures, run_figures
 from splitbrain.results.signatures import Signature
 
 SENTENCES_MAX: Final = 5
@@ -53,7 +55,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 def simulate(task: Task) -> Ran:
     """Simulate and judge; nothing is stored."""
-    trial = carry_out(task.options)
+    trial = carry_out(task.options, measured=True)
     return Ran(
         cell=task.cell,
         seed=task.options.seed,
@@ -68,6 +70,7 @@ def simulate(task: Task) -> Ran:
         seconds=round(trial.cpu_s, 3),
         history_hash=trial.history_hash,
         marks=dict(trial.marks),
+        figures=trial.figures,
     )
 
 
@@ -96,6 +99,7 @@ def carry_out_really(task: Task) -> Ran:
         run=str(conclusion.run.path),
         report=str(conclusion.report),
         marks=conclusion.run.read_marks() or {},
+        figures=_stored_figures(conclusion),
     )
 
 
@@ -108,6 +112,14 @@ def _concluded(task: Task) -> Conclusion:
         return store_run(plan_to_repeat(original), store, Silent(), original.source)
     notes: dict[str, Any] = {"command": task.command}
     return run_and_judge(compose(task.options), backend_of(task.options), store, notes=notes)
+
+
+def _stored_figures(conclusion: Conclusion) -> RunFigures | None:
+    """The figures of a stored run; None if it has none: judging it said why."""
+    try:
+        return run_figures(figures_of(conclusion.run), sum(verdict.seconds for verdict in conclusion.verdicts))
+    except SplitbrainError:
+        return None
 
 
 def broken(task: Task, error: str, kind: ErrorKind, seconds: float = 0.0) -> Ran:

@@ -174,12 +174,13 @@ def _witness(verdict: Verdict, history: pa.Table) -> Iterator[str]:
 def _line(invoke: Op, complete: Op | None = None) -> str:
     last = complete or invoke
     key = "" if last.key is None else f" key {clip(last.key, 20)}"
-    asked, answered = _value(invoke), "" if complete is None else f" -> {_value(complete)}"
+    asked = "" if invoke.value is None and invoke.mops is None else f" {_value(invoke)}"
+    answered = "" if complete is None else f" -> {_value(complete)}"
     error = "" if last.error is None else f" ({clip(last.error, 60)})"
     where = "" if last.node is None else f" on {last.node}"
     until = "open" if complete is None else f"{complete.time / 1e9:.4f} s {complete.type}"
     when = f"{invoke.time / 1e9:.4f} s to {until}"
-    return f"op {invoke.index}  {when}  process {invoke.process}{where}  {invoke.f}{key} {asked}{answered}{error}"
+    return f"op {invoke.index}  {when}  process {invoke.process}{where}  {invoke.f}{key}{asked}{answered}{error}"
 
 
 def _value(op: Op) -> str:

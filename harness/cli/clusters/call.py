@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from splitbrain.harness.cli import parsing
+from splitbrain.harness.cli import completing, parsing
 from splitbrain.harness.cli.clusters.asking import with_client
 from splitbrain.harness.cli.clusters.layout import DIRECTORY, ClusterNode, Layout, running
 from splitbrain.harness.cli.clusters.processes import alive
@@ -60,6 +60,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         metavar="DIR",
         callback=_check_folder,
         help=f"The folder of the nodes' data and logs.  [default: {DIRECTORY}]",
+        shell_complete=completing.folder,
     ),
 )
 

@@ -17,6 +17,7 @@ from splitbrain.results.text import visible
 
 if TYPE_CHECKING:
     from splitbrain.cluster.inspection import GroupFiles, NodeFiles, Placed, State, StateFile
+    from splitbrain.harness.cli.answers.clusters import LogAnswer, StateAnswer
 
 
 def _check_folder(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -186,7 +187,7 @@ def _group_lines(group: GroupFiles, first: int | None, last: int | None) -> Iter
     yield f"  the log ends at entry {group.last}" + (f", durable up to {durable}" if group.entries else "")
 
 
-def _document(found: NodeFiles, first: int | None, last: int | None) -> dict[str, Any]:
+def _document(found: NodeFiles, first: int | None, last: int | None) -> LogAnswer:
     from splitbrain.cluster.client import incarnation_of, node_of
     from splitbrain.cluster.inspection import in_words
 
@@ -200,7 +201,7 @@ def _document(found: NodeFiles, first: int | None, last: int | None) -> dict[str
             {
                 "name": group.name,
                 "uid": group.uid,
-                "vote": group.vote,
+                "vote": None if group.vote is None else {"term": group.vote.term, "voted_for": group.vote.voted_for},
                 "states": group.states,
                 "segments": group.segments,
                 "last": group.last,
@@ -245,7 +246,7 @@ def _state_lines(file: StateFile, found: State, within: list[Any]) -> Iterator[s
     yield f"{len(within):,} of {len(found.tree):,} tree nodes"
 
 
-def _state_document(file: StateFile, found: State, within: list[Any]) -> dict[str, Any]:
+def _state_document(file: StateFile, found: State, within: list[Any]) -> StateAnswer:
     from splitbrain.cluster.inspection import text_of_path, value_in_words
 
     return {
@@ -254,7 +255,7 @@ def _state_document(file: StateFile, found: State, within: list[Any]) -> dict[st
         "chain_hash": found.chain_hash,
         "state_hash": found.state_hash,
         "configurations": [
-            {"index": index, "voters": configuration.voters, "learners": configuration.learners}
+            {"index": index, "voters": list(configuration.voters), "learners": dict(configuration.learners)}
             for index, configuration in found.configurations
         ],
         "tree": [

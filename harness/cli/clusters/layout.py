@@ -13,6 +13,7 @@ from typing import Final, Literal
 import click
 import msgspec
 
+from splitbrain.harness.cli import completing
 from splitbrain.results.errors import UsageError
 from splitbrain.results.stores import check_path
 from splitbrain.results.values import NOT_JSON
@@ -111,6 +112,7 @@ folder = click.option(
     metavar="DIR",
     callback=_check_folder,
     help="The folder of the nodes' data and logs.",
+    shell_complete=completing.folder,
 )
 
 

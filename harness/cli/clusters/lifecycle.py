@@ -12,7 +12,7 @@ from typing import Final
 import click
 import msgspec
 
-from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.harness.cli.clusters.asking import statuses
 from splitbrain.harness.cli.clusters.layout import ClusterNode, ClusterState, Layout, folder, forget, store, stored
 from splitbrain.harness.cli.clusters.processes import HOST, alive, last_words, refusal_of_port, start, stop
@@ -47,7 +47,12 @@ _LAST_PORT: Final = 65535
     help="Nodes that can be added while the cluster is up (splitbrain cluster ctl add).",
 )
 @click.option(
-    "--bug", default="", callback=parsing.named, metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs)."
+    "--bug",
+    default="",
+    callback=parsing.named,
+    metavar="ID[,ID...]",
+    help="Switch bugs on (splitbrain list bugs).",
+    shell_complete=completing.several(completing.of_system("bugs")),
 )
 @click.option(
     "--functions",

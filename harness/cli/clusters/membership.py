@@ -18,6 +18,7 @@ from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     from splitbrain.cluster.client import Client, MemberRole
+    from splitbrain.harness.cli.answers.clusters import MembersAnswer, TransferAnswer
 
 
 @click.command("members", cls=parsing.Command)
@@ -178,7 +179,8 @@ def transfer(call: Call, name: str, as_json: bool) -> None:
         lambda client: settled(call, lambda: client.transfer_leadership(member, timeout_ms=call.timeout_ms)), asked
     )
     if as_json:
-        click.echo(as_document({"asked": member}))
+        answer: TransferAnswer = {"asked": member}
+        click.echo(as_document(answer))
     else:
         click.echo(f"{member} was asked to stand for election.")
 
@@ -224,7 +226,8 @@ def force_shrink(call: Call, yes: bool, as_json: bool) -> None:
 def _show(said: Sequence[str], found: Membership, as_json: bool) -> None:
     """Print what was done, and the members."""
     if as_json:
-        click.echo(as_document({"voters": found.voters, "learners": found.learners, "done": list(said)}))
+        answer: MembersAnswer = {"voters": list(found.voters), "learners": list(found.learners), "done": list(said)}
+        click.echo(as_document(answer))
         return
     for each in said:
         click.echo(each)

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import click
-import msgspec
 
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import command_line
@@ -25,6 +24,9 @@ from splitbrain.harness.cli.shrink import sizes
 from splitbrain.harness.running.plan import figures
 from splitbrain.results.origin import git_revision, versions
 from splitbrain.results.quantities import counted
+
+if TYPE_CHECKING:
+    from splitbrain.harness.cli.answers.runs import HuntDocument, HuntFinding, HuntSmaller, Revision
 
 FORMAT: Final = 1
 """The version of the document."""
@@ -49,24 +51,24 @@ def document_of(
     findings: Sequence[Finding],
     smaller: Smaller | None,
     store: str,
-) -> dict[str, Any]:
+) -> HuntDocument:
     """A hunt as JSON: its options, what was tried, what was found, and the version of the code."""
     return {
         "format": FORMAT,
         "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "asked": msgspec.to_builtins(how.asked),
-        "limits": msgspec.to_builtins(how.limits),
+        "asked": how.asked,
+        "limits": how.limits,
         "ended_by": how.ending,
         "first_seed": first_seed,
         **tally.document(how.wall_s),
         "findings": [_finding(finding, store) for finding in findings],
         "smaller": None if smaller is None else _smaller(smaller),
         "versions": versions(),
-        "git": git_revision(),
+        "git": cast("Revision | None", git_revision()),
     }
 
 
-def _finding(finding: Finding, store: str) -> dict[str, Any]:
+def _finding(finding: Finding, store: str) -> HuntFinding:
     trial, kept = finding.trial, finding.conclusion
     return {
         "seed": trial.options.seed,
@@ -85,11 +87,11 @@ def _finding(finding: Finding, store: str) -> dict[str, Any]:
     }
 
 
-def _smaller(smaller: Smaller) -> dict[str, Any]:
+def _smaller(smaller: Smaller) -> HuntSmaller:
     found, kept = smaller.smallest, smaller.conclusion
     return {
-        "before": None if found is None else msgspec.to_builtins(figures(found.before)),
-        "after": None if found is None else msgspec.to_builtins(figures(found.after)),
+        "before": None if found is None else figures(found.before),
+        "after": None if found is None else figures(found.after),
         "minimal": found is not None and found.minimal,
         "tried": 0 if found is None else found.tried,
         "sentence": "" if found is None else found.sentence,

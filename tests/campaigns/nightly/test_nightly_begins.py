@@ -16,7 +16,15 @@ from splitbrain.harness.cli.run import command
 from splitbrain.results.baseline import Baseline
 from splitbrain.results.nights import CellOfNight, Night, NotReached
 
-IMPOSSIBLE = '[axes]\nworkload = "register"\nnemesis = "kill"\nbug = "M99"\n'
+IMPOSSIBLE = """
+[axes]
+workload = "register"
+nemesis = "kill"
+system = ["metadata", "etcd"]
+bug = "M23"
+[[exclude]]
+system = "metadata"
+"""
 """A matrix whose night is over at once."""
 
 

@@ -92,6 +92,12 @@ def test_a_version_is_a_set_of_options_and_weights_multiply(tmp_path: Path) -> N
     assert matrix.weight(Cell("set", "partition", backend="local")) == 1.5
 
 
+def test_numbers_of_nodes_and_clients_are_written_as_numbers_or_texts(tmp_path: Path) -> None:
+    matrix = _load(tmp_path, TEXT.replace('nodes = "3"', "nodes = 3\nconcurrency = 4"))
+    found = matrix.options(Cell("set", "kill"), 7)
+    assert (found.nodes, found.concurrency) == ("3", "4")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -107,6 +113,13 @@ def test_a_version_is_a_set_of_options_and_weights_multiply(tmp_path: Path) -> N
         ('nodes = "3"', "seed = 3", "line 12: seed is no option of a run here"),
         ("rate = 20", 'rate = "fast"', "line 17: rate = 'fast': Expected `float`"),
         ('"default", "snapshots"', '"default", "old"', "line 8: there is no [versions.old]"),
+        # A part that does not exist would be listed among what cannot be run, every night.
+        ('["register", "set"]', '["set", "sett"]', "line 6: there is no workload 'sett'. Did you mean 'set'?"),
+        ('["register", "set"]', '["re:no"]', "line 6: workload 're:no' cannot be imported"),
+        ('["kill", "partition"]', '["kill", "kil,pause"]', "line 7: there is no nemesis 'kil'. Did you mean 'kill'?"),
+        ('["sim", "local"]', '["sim", "locl", "local"]', "line 9: there is no backend 'locl'. Did you mean 'local'?"),
+        ("[axes]", '[axes]\nbug = ["none", "M999"]', "line 6: there is no bug 'M999'."),
+        ("[axes]", '[axes]\nsystem = ["etdc"]', "line 6: there is no system 'etdc'. Did you mean 'etcd'?"),
         ("[1, 2]", "[-1]", "line 20: Expected `int` >= 0"),
         ("fixed = [1, 2]", "fresh = false", "line 20: there are no seeds"),
         ('nemesis = ["kill"]', 'nemesis = ["kil"]', "line 24: 'kil' is not on the axis nemesis (kill, partition)"),

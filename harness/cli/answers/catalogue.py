@@ -1,0 +1,74 @@
+"""All answers by the commands that give them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from splitbrain.cluster.client import NodeStatus, SeenNodes, WrittenState
+from splitbrain.harness.cli.answers import clusters, runs, stores
+from splitbrain.results.comparison import Comparison
+from splitbrain.results.nightcomparison import NightComparison
+from splitbrain.results.nights import Night
+
+
+class Answer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        command: that gives it, without `splitbrain`.
+        shape: its type.
+        format: the version of that.
+        when: in which case, where a command has several; "" where it has one.
+        lines: whether it is one of several lines.
+        about: what it is, where its type does not say so.
+    """
+
+    command: str
+    shape: Any
+    format: int = 1
+    when: str = ""
+    lines: bool = False
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its schema."""
+        return "-".join([*self.command.split(), *self.when.replace(":", "").split()[:1]])
+
+
+ANSWERS: Final = (
+    Answer("run", runs.RunAnswer),
+    Answer("replay", runs.ReplayAnswer, when="simulated"),
+    Answer("replay", runs.PlannedReplayAnswer, when="real nodes"),
+    Answer("shrink", runs.ShrinkAnswer),
+    Answer("hunt", runs.HuntAnswer),
+    Answer("nightly", Night),
+    Answer("check", list[runs.CheckedFile]),
+    Answer("analyze", runs.AnalyzedRun, 2, when="run: a line for each", lines=True),
+    Answer("analyze", runs.AnalyzedSums, 2, when="sums: the last line", lines=True),
+    Answer("report", stores.Pages, about="The pages that were written."),
+    Answer("serve", stores.ServeAnswer),
+    Answer("compare", Comparison),
+    Answer("compare", NightComparison, when="nights: two of them"),
+    Answer("push", list[stores.PushedRun]),
+    Answer("pull", stores.Folders, about="The folders of the runs, which are here now."),
+    Answer("prune", stores.PruneAnswer),
+    Answer("compact", stores.CompactAnswer),
+    Answer("pack", stores.PackAnswer),
+    Answer("clean", stores.CleanAnswer),
+    Answer("list", stores.Listed, about="By kind of part, each name with a line; models with more."),
+    Answer("doctor", stores.DoctorAnswer),
+    Answer("images list", stores.ImagesAnswer),
+    Answer("cluster status", list[clusters.StatusRow]),
+    Answer("cluster log", clusters.LogAnswer),
+    Answer("cluster state", clusters.StateAnswer),
+    Answer("cluster ctl status", NodeStatus),
+    Answer("cluster ctl list", SeenNodes),
+    Answer("cluster ctl snapshot", WrittenState),
+    Answer("cluster ctl checkpoint", WrittenState),
+    Answer("cluster ctl transfer", clusters.TransferAnswer),
+    *(
+        Answer(f"cluster ctl {each}", clusters.MembersAnswer)
+        for each in ("members", "add", "join", "remove", "reset", "force-shrink")
+    ),
+)

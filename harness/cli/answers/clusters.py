@@ -1,0 +1,197 @@
+"""Answers of commands about the metadata cluster."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from splitbrain.cluster.inspection import Damage, SegmentFile, StateFile, WalFile
+
+
+class StatusRow(TypedDict, total=False):
+    """A node of the cluster: what it says of itself, or what is wrong with it.
+
+    Attributes:
+        node: its name.
+        problem: why it says nothing; then there is nothing else.
+        role: follower, pre_candidate, candidate or leader.
+        term: its current term.
+        leader: the leader of that term, if it knows one.
+        commit_index: the last entry that it knows to be committed.
+        applied_index: the last entry that it has applied.
+        chain_hash: over all applied entries in their order.
+        state_hash: of the tree.
+        machine_version: of the state machine in force.
+        supported_version: the latest that it supports.
+        outdated: whether a later one is in force: then it applies nothing more.
+        down: nodes that it takes for down.
+        received: bytes of a snapshot that have come, while parts are missing.
+    """
+
+    node: str
+    problem: str
+    role: str
+    term: int
+    leader: str | None
+    commit_index: int
+    applied_index: int
+    chain_hash: str
+    state_hash: str
+    machine_version: int
+    supported_version: int
+    outdated: bool
+    down: list[str]
+    received: int
+
+
+class MembersAnswer(TypedDict):
+    """The members.
+
+    Attributes:
+        voters: members that vote.
+        learners: members that do not.
+        done: what was done, in sentences.
+    """
+
+    voters: list[str]
+    learners: list[str]
+    done: list[str]
+
+
+class TransferAnswer(TypedDict):
+    """Who was asked to stand for election.
+
+    Attributes:
+        asked: the member.
+    """
+
+    asked: str
+
+
+class LoggedEntry(TypedDict):
+    """An entry of the log.
+
+    Attributes:
+        index: of it.
+        term: of it.
+        kind: what it is.
+        bytes: its size.
+        what: what it does, in words.
+        file: where it is.
+        durable: whether it is synced, by the marks of the file.
+    """
+
+    index: int
+    term: int
+    kind: str
+    bytes: int
+    what: str
+    file: str
+    durable: bool
+
+
+class Vote(TypedDict):
+    """A vote.
+
+    Attributes:
+        term: of the vote.
+        voted_for: the member that got it; null for none.
+    """
+
+    term: int
+    voted_for: str | None
+
+
+class LoggedGroup(TypedDict):
+    """A group in the files of a node.
+
+    Attributes:
+        name: of it; empty if the file that says it is damaged.
+        uid: of it.
+        vote: term and vote.
+        states: its snapshots and checkpoints.
+        segments: of its log.
+        last: the last entry.
+        entries: those that were asked for.
+    """
+
+    name: str
+    uid: int
+    vote: Vote | None
+    states: list[StateFile]
+    segments: list[SegmentFile]
+    last: int
+    entries: list[LoggedEntry]
+
+
+class LogAnswer(TypedDict):
+    """What the files of a node say.
+
+    Attributes:
+        member: the id of the member that they name.
+        node: its node; null if that is no id of a member.
+        incarnation: of it.
+        wal: the write-ahead log.
+        groups: of which it is a member.
+        damage: what is damaged.
+    """
+
+    member: str | None
+    node: str | None
+    incarnation: int | None
+    wal: WalFile | None
+    groups: list[LoggedGroup]
+    damage: list[Damage]
+
+
+class StateMembers(TypedDict):
+    """The members from an entry on.
+
+    Attributes:
+        index: of the entry.
+        voters: members that vote.
+        learners: the others, each with the index at which it becomes a voter; null for one that stays a learner.
+    """
+
+    index: int
+    voters: list[str]
+    learners: dict[str, int | None]
+
+
+class TreeNode(TypedDict):
+    """A node of the tree.
+
+    Attributes:
+        path: of it.
+        has_payload: whether it has a value.
+        value: in words.
+        payload_version: counts changes of the value.
+        child_list_version: counts changes of the list of its children.
+        child_list_length: how many there are.
+    """
+
+    path: str
+    has_payload: bool
+    value: str
+    payload_version: int
+    child_list_version: int
+    child_list_length: int
+
+
+class StateAnswer(TypedDict):
+    """The state that a node has written down.
+
+    Attributes:
+        file: the snapshot or checkpoint.
+        applied_index: the last entry that is in it.
+        chain_hash: over all entries.
+        state_hash: of the tree.
+        configurations: the members.
+        tree: the part of the tree that was asked for.
+    """
+
+    file: StateFile
+    applied_index: int
+    chain_hash: str
+    state_hash: str
+    configurations: list[StateMembers]
+    tree: list[TreeNode]
