@@ -32,6 +32,7 @@ from splitbrain.checkers.verdict import (
 )
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.once import Kept
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.summarized import SummarizedHistory
@@ -141,6 +142,9 @@ class Recorded:
 
     Of a summarized history the whole table is read once a checker needs it.
 
+    Attributes:
+        kept: what several checkers, and the figures, need of these tables, made once.
+
     Raises:
         HistoryFormatError: a table is not what it should be.
     """
@@ -149,6 +153,8 @@ class Recorded:
         self._summarized = history if isinstance(history, SummarizedHistory) else None
         self._table = in_order(conform(history)) if isinstance(history, pa.Table) else None
         self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
+        frame = None if self._summarized is None else self._summarized.frame
+        self.kept = Kept(self._table, frame, self._telemetry)
 
     @property
     def _history(self) -> pa.Table:
@@ -193,6 +199,11 @@ class Recorded:
         """A checker's verdicts on all parts that it judges one by one, as they come."""
         if each.partition == "key":
             return check_keys(each, spec, self._keys)
+        with self.kept.used():
+            return self._of_whole(each, spec)
+
+    def _of_whole(self, each: AnyChecker, spec: CheckerSpec) -> Iterable[Verdict]:
+        """The one verdict of a checker that takes no keys, made by now."""
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
         if self._summarized is not None and isinstance(each, SummaryChecker):

@@ -31,6 +31,7 @@ from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.loaded import finish as load_finished
 from splitbrain.results.loaded import finish_by_summary as load_by_summary
 from splitbrain.results.madefrom import Basis
+from splitbrain.results.soundness import refuse_strangers
 from splitbrain.results.store import RunDir
 from splitbrain.results.summarized import SummarizedHistory, summarized
 from splitbrain.results.telemetry import places
@@ -114,7 +115,9 @@ def loaded(
     specs = engine.specs_of(known, str(run.path / "test.json"))
     load = load_by_summary if engine.any_by_summary(specs) else load_finished
     with contextlib.nullcontext() if is_finished(run, known) else alone_in(run.path):
-        return load(run, reading, known)
+        found = load(run, reading, known)
+    refuse_strangers(found.telemetry, known, str(run.telemetry_path))
+    return found
 
 
 def loaded_on_basis(
@@ -317,7 +320,9 @@ def recorded(each: Ready, reading: Callable[[str], None] = lambda _: None) -> en
     if history is None:
         history = each.run.history()
     reading(f"reading {each.run.telemetry_path}")
-    return engine.Recorded(history, each.run.telemetry())
+    telemetry = each.run.telemetry()
+    refuse_strangers(telemetry, each.run.read_test(), str(each.run.telemetry_path))
+    return engine.Recorded(history, telemetry)
 
 
 def by_summary(run: RunDir, specs: Specs) -> SummarizedHistory | None:

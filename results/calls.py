@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from splitbrain.results.columns import flags, numbers
 from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.once import is_kept, once
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -49,11 +50,22 @@ class Calls(msgspec.Struct, frozen=True):
 
 
 def client_calls(history: pa.Table, source: str = "history") -> Calls:
-    """Pair the client ops of a history whose rows are sorted by index.
+    """Pair the client ops of a history whose rows are sorted by index. The answer is shared (`once`): read it only.
 
     Raises:
         HistoryFormatError: a completion without an invocation, or two invocations of one process at once.
     """
+    return once(history, _of_history) if source == _HISTORY else _client_calls(history, source)
+
+
+_HISTORY: Final = "history"
+
+
+def _of_history(history: pa.Table) -> Calls:
+    return _client_calls(history, _HISTORY)
+
+
+def _client_calls(history: pa.Table, source: str) -> Calls:
     process = ints(history, "process")
     rows = np.flatnonzero(process >= 0)
     order = rows[np.argsort(process[rows], kind="stable")]
@@ -90,7 +102,16 @@ def is_equal(table: pa.Table, column: str, text: str) -> Bools:
     """Which rows of a text column hold `text`; a null holds nothing."""
     if table.num_rows == 0:
         return np.zeros(0, dtype=np.bool_)
+    if is_kept(table):
+        code, number = once(table, _coded, column)
+        return code == number.get(text, len(number))
     return flags(pc.equal(table[column], literal(text)))
+
+
+def _coded(table: pa.Table, column: str) -> tuple[npt.NDArray[np.int32], dict[Any, int]]:
+    """A text column as codes, and the code of each text."""
+    encoded: Any = pc.dictionary_encode(table[column].combine_chunks(), null_encoding="encode")
+    return numbers(encoded.indices), {text: number for number, text in enumerate(encoded.dictionary.to_pylist())}
 
 
 def cell(table: pa.Table, column: str, row: int) -> Any:

@@ -68,6 +68,7 @@ class _Count:
         self.ends = {how: calls.ended(how) for how in ENDS}
         self.closed = calls.complete != OPEN
         self.arrivals = arrivals(calls)
+        self.latency_ms, self.due_latency_ms = self.arrivals.latency_ms, self.arrivals.due_latency_ms
         self.begun = self.arrivals.begun
         self.load = load(self.arrivals, events, asked)
 
@@ -109,10 +110,10 @@ class _Count:
         }
 
     def _latencies(self, mask: Bools) -> dict[str, dict[str, float]]:
-        return self._quantiles(mask, self.arrivals.latency_ms)
+        return self._quantiles(mask, self.latency_ms)
 
     def _due_latencies(self, mask: Bools) -> dict[str, dict[str, float]]:
-        return self._quantiles(mask & self.arrivals.scheduled, self.arrivals.due_latency_ms)
+        return self._quantiles(mask & self.arrivals.scheduled, self.due_latency_ms)
 
     def _quantiles(self, mask: Bools, latency_ms: npt.NDArray[np.float64]) -> dict[str, dict[str, float]]:
         found = {how: latency_ms[mask & self.ends[how] & self.closed] for how in ENDS}

@@ -18,6 +18,7 @@ from splitbrain.results.calls import ints
 from splitbrain.results.columns import array
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import Said, said
+from splitbrain.results.once import once
 
 
 class FaultOp(msgspec.Struct, frozen=True, dict=True):
@@ -127,7 +128,11 @@ class RunEvents(msgspec.Struct, frozen=True):
 
 
 def run_events(history: pa.Table) -> RunEvents:
-    """Read a history that is sorted by index."""
+    """Read a history that is sorted by index. The answer is shared (`once`): read it only."""
+    return once(history, _run_events)
+
+
+def _run_events(history: pa.Table) -> RunEvents:
     times = ints(history, "time")
     end_ns = int(times.max()) if len(times) else 0
     ops = from_table(history.filter(array(ints(history, "process") < 0)))

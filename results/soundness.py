@@ -6,9 +6,9 @@ run wrote. What passes here can be read by every checker and every page without 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -52,7 +52,9 @@ def sound_history(table: pa.Table, source: str) -> pa.Table:
     """
     _check_columns(table, HISTORY_SCHEMA, source)
     history = sound_ops(table, source)
-    _check_numbers(numbers(history.column("index")), source)
+    index = numbers(history.column("index"))
+    _check_numbers(index, source)
+    _check_order(index, numbers(history.column("time")), source)
     return history
 
 
@@ -71,17 +73,35 @@ def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
 
 def check_history_file(path: Path) -> None:
     """Read a history piece by piece, and refuse it as `sound_history` does."""
-    indexes = [np.empty(0, np.int64)]
+    indexes, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for piece in read_parquet_pieces(path):
         _check_columns(piece, HISTORY_SCHEMA, str(path))
-        indexes.append(numbers(sound_ops(piece, str(path)).column("index")))
-    _check_numbers(np.concatenate(indexes), str(path))
+        ops = sound_ops(piece, str(path))
+        indexes.append(numbers(ops.column("index")))
+        times.append(numbers(ops.column("time")))
+    index = np.concatenate(indexes)
+    _check_numbers(index, str(path))
+    _check_order(index, np.concatenate(times), str(path))
 
 
-def check_telemetry_file(path: Path) -> None:
-    """Read telemetry piece by piece, and refuse it as `sound_telemetry` does."""
+def check_telemetry_file(path: Path, document: Mapping[str, Any]) -> None:
+    """Read telemetry piece by piece, and refuse it as `sound_telemetry` and `refuse_strangers` do."""
     for piece in read_parquet_pieces(path):
-        sound_telemetry(piece, str(path))
+        refuse_strangers(sound_telemetry(piece, str(path)), document, str(path))
+
+
+def refuse_strangers(telemetry: pa.Table, document: Mapping[str, Any], source: str) -> None:
+    """Refuse telemetry of nodes that the run's test.json does not know: it is of another run, or was changed.
+
+    Raises:
+        HistoryFormatError: there is such a node; `source` names the file.
+    """
+    known: Any = document.get("telemetry")
+    if not isinstance(known, dict):  # a run of a system that reports nothing, or that was put together by hand
+        return
+    for node in codes(telemetry.column("node"))[1]:
+        if node not in known:
+            raise HistoryFormatError(source, f"it has telemetry of node {node!r:.80}, which test.json does not know")
 
 
 def sound_ops(table: pa.Table, source: str) -> pa.Table:
@@ -136,6 +156,19 @@ def _check_times(table: pa.Table, source: str) -> None:
     times = numbers(table.column("time"))
     if len(times) and (times.max() >= _FAR_NS or times.min() <= -_FAR_NS):
         raise HistoryFormatError(source, "it has a time that is more than a century from the start of the run")
+
+
+def _check_order(index: npt.NDArray[np.int64], times: npt.NDArray[np.int64], source: str) -> None:
+    """An op gets its index and its time, by a clock that never goes back, at the same moment."""
+    in_order = bool(np.all(index[1:] > index[:-1]))
+    times = times if in_order else times[np.argsort(index)]
+    late = np.flatnonzero(times[1:] < times[:-1])
+    if len(late):
+        row = int(late[0])
+        raise HistoryFormatError(
+            source,
+            f"its times go back: op {row + 1} is at {times[row + 1]} ns, and op {row} before it at {times[row]} ns",
+        )
 
 
 def _check_numbers(index: npt.NDArray[np.int64], source: str) -> None:

@@ -27,6 +27,7 @@ from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.matching import STATES
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.results.once import once
 from splitbrain.results.quantities import counted
 
 Place: TypeAlias = tuple[str | None, int]
@@ -59,6 +60,11 @@ class ReplicaAgreement(OfOneRun):
     def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
+        return once(telemetry, type(self)._judge)
+
+    @classmethod
+    def _judge(cls, telemetry: pa.Table) -> Verdict:
+        """The verdict, which the checker of quorum progress needs as well."""
         places: dict[Place, Sightings] = {}
         nodes: dict[str, None] = {}
         projections, lost = 0, list[Row]()
@@ -82,7 +88,7 @@ class ReplicaAgreement(OfOneRun):
         broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
         findings = [*_first_of_each(places, compared, broken), *_misnamed(misnamed), *_projections(lost)]
         return verdict_of(
-            self.name,
+            cls.name,
             unknown=not compared and len(nodes) > 1,
             algorithm="hashes by index",
             found=findings,

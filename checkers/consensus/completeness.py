@@ -21,6 +21,7 @@ from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.matching import NEW_LOG, OwnLog
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.results.once import once
 from splitbrain.results.quantities import counted
 
 _HASH_SHOWN = 12
@@ -45,6 +46,11 @@ class LeaderCompleteness(OfOneRun):
     def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
+        return once(telemetry, type(self)._judge)
+
+    @classmethod
+    def _judge(cls, telemetry: pa.Table) -> Verdict:
+        """The verdict, which the checker of quorum progress needs as well."""
         elected: list[Row] = []
         logs: list[tuple[Row, list[Row]]] = []
         committed: dict[str | None, dict[int, Row]] = {}
@@ -75,7 +81,7 @@ class LeaderCompleteness(OfOneRun):
         found += [_conflicting(*pair) for pair in pairs if pair[1].log_hash != pair[2].chain_hash]
         left_out = _left_out(len(elected), len(judged))
         return verdict_of(
-            self.name,
+            cls.name,
             unknown=len(judged) < len(elected),
             algorithm="commits by term",
             found=found,

@@ -28,6 +28,7 @@ from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, ro
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrow import array
 from splitbrain.results.calls import is_equal, seconds
+from splitbrain.results.once import once
 from splitbrain.results.quantities import counted
 
 Term: TypeAlias = tuple[str | None, int]
@@ -60,6 +61,11 @@ class ElectionSafety(OfOneRun):
     def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
+        return once(telemetry, type(self)._judge)
+
+    @classmethod
+    def _judge(cls, telemetry: pa.Table) -> Verdict:
+        """The verdict, which the checker of quorum progress needs as well."""
         terms: dict[Term, Leaders] = {}
         stretches: dict[tuple[Term, str, int], _Stretches] = {}
         votes: Votes = {}
@@ -88,7 +94,7 @@ class ElectionSafety(OfOneRun):
         found += _standing_learners(telemetry)
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
         return verdict_of(
-            self.name,
+            cls.name,
             unknown=not has_roles,
             algorithm="leaders by term",
             found=found,

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import OfOneRun, Partition, Valid, Verdict
+from splitbrain.results.once import once
 from splitbrain.results.quantities import counted
 
 _LISTED = 4
@@ -60,6 +61,11 @@ class CommitMonotonic(OfOneRun):
     def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
+        return once(telemetry, type(self)._judge)
+
+    @classmethod
+    def _judge(cls, telemetry: pa.Table) -> Verdict:
+        """The verdict, which the checker of quorum progress needs as well."""
         table = list(rows(telemetry))
         findings: list[tuple[str, Row, Row]] = []
         nodes: dict[tuple[str | None, str], _Node] = {}
@@ -70,7 +76,7 @@ class CommitMonotonic(OfOneRun):
         valid: Valid = "false" if findings else "unknown" if nothing else "true"
         broken = dict(Counter(anomaly for anomaly, _, _ in findings))
         verdict = Verdict(
-            checker=self.name,
+            checker=cls.name,
             valid=valid,
             algorithm="row by row",
             sentence=_sentence(findings, broken, figures, nothing),

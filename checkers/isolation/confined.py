@@ -41,6 +41,9 @@ _PATIENCE_S: Final = 0.5
 _SPARE_S: Final = 2.0
 """The kernel counts whole seconds and ends the process without a word: this process should be first."""
 
+_LONG_S: Final = 0.3
+"""CPU seconds of a task that may have left much memory behind; to look for it takes a sixth of that."""
+
 _LIKELY_VICTIM: Final = "500"
 """The kernel's score: if memory runs out, it kills a confined process rather than the one that looks after it."""
 
@@ -400,11 +403,15 @@ def _serve(work: Work[Any, Any], limits: Limits, wire: Wire, send: Callable[[Any
             task = wire.receive()
         except EOFError:
             return
+        began_s = time.process_time()
         try:
             end: Done[Any] | Stopped = Done(work(task, say))
             spent = False
         except BaseException as error:
             end, spent = _raised(error, limits), True
+        if time.process_time() - began_s > _LONG_S:
+            # Few objects hold large tables: Python sees no reason to look for cycles among them for many tasks.
+            gc.collect()
         held = _private_bytes()
         if base_bytes is not None and held is not None:
             spent = spent or held - base_bytes > limits.memory_bytes // 2

@@ -11,6 +11,7 @@ linked with each other. (Connectivity is not transitive: partial partitions, Alf
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import permutations
 from typing import TypeAlias
 
@@ -21,8 +22,10 @@ Link: TypeAlias = tuple[NodeId, NodeId]
 Voters: TypeAlias = frozenset[NodeId]
 
 
-class Topology(msgspec.Struct, frozen=True):
+class Topology(msgspec.Struct, frozen=True, dict=True):
     """Nodes and directed links as they are for a while, and the voter sets in force.
+
+    What follows from it is found once: several rules ask for it.
 
     Attributes:
         nodes: all nodes of the test, in its order.
@@ -39,6 +42,42 @@ class Topology(msgspec.Struct, frozen=True):
     open: frozenset[Link]
     possibly_open: frozenset[Link]
     configurations: tuple[Voters, ...]
+
+    @cached_property
+    def possibly_capable(self) -> frozenset[NodeId]:
+        """As the function of this name."""
+        return frozenset(
+            node
+            for node in self.nodes
+            if any(_has_majority(node, voters, self.possibly_up, self.possibly_open) for voters in self.configurations)
+        )
+
+    @cached_property
+    def possibly_served(self) -> frozenset[NodeId]:
+        """As the function of this name."""
+        return frozenset(
+            node
+            for node in self.nodes
+            if node in self.possibly_up
+            and any(_linked(node, leader, self.possibly_open) for leader in self.possibly_capable)
+        )
+
+    @cached_property
+    def cores(self) -> tuple[tuple[NodeId, ...], ...]:
+        """As the function of this name."""
+        # Up and open for certain only: a core is what an answer is demanded of.
+        voters = [node for node in self.nodes if node in self.up and any(node in held for held in self.configurations)]
+        friends = {
+            node: [other for other in voters if other != node and _linked(node, other, self.open)] for node in voters
+        }
+        place = {node: number for number, node in enumerate(self.nodes)}
+        groups = [tuple(sorted(group, key=place.__getitem__)) for group in _cliques((), voters, [], friends)]
+        enough = [
+            group
+            for group in groups
+            if all(len(held.intersection(group)) >= majority(held) for held in self.configurations)
+        ]
+        return tuple(sorted(enough, key=lambda group: [place[node] for node in group]))
 
 
 def topology(
@@ -82,21 +121,12 @@ def capable(at: Topology) -> frozenset[NodeId]:
 
 def possibly_capable(at: Topology) -> frozenset[NodeId]:
     """Voters that may be capable for some configuration in force."""
-    return frozenset(
-        node
-        for node in at.nodes
-        if any(_has_majority(node, voters, at.possibly_up, at.possibly_open) for voters in at.configurations)
-    )
+    return at.possibly_capable
 
 
 def possibly_served(at: Topology) -> frozenset[NodeId]:
     """Nodes that may have links both ways with a node that may be capable: they may give quorum answers."""
-    leaders = possibly_capable(at)
-    return frozenset(
-        node
-        for node in at.nodes
-        if node in at.possibly_up and any(_linked(node, leader, at.possibly_open) for leader in leaders)
-    )
+    return at.possibly_served
 
 
 def halted(at: Topology) -> bool:
@@ -110,15 +140,7 @@ def cores(at: Topology) -> tuple[tuple[NodeId, ...], ...]:
     Each in the order of the nodes; the groups in the order of their members. (They are the maximal cliques of the graph
     of open links.)
     """
-    # Up and open for certain only: a core is what an answer is demanded of.
-    voters = [node for node in at.nodes if node in at.up and any(node in held for held in at.configurations)]
-    friends = {node: [other for other in voters if other != node and _linked(node, other, at.open)] for node in voters}
-    place = {node: number for number, node in enumerate(at.nodes)}
-    groups = [tuple(sorted(group, key=place.__getitem__)) for group in _cliques((), voters, [], friends)]
-    enough = [
-        group for group in groups if all(len(held.intersection(group)) >= majority(held) for held in at.configurations)
-    ]
-    return tuple(sorted(enough, key=lambda group: [place[node] for node in group]))
+    return at.cores
 
 
 def _cliques(

@@ -38,7 +38,7 @@ from splitbrain.results.errors import EngineError, SplitbrainError, UsageError
 from splitbrain.results.figures import Figures, computed_figures
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis
-from splitbrain.results.soundness import check_history_file, check_telemetry_file
+from splitbrain.results.soundness import check_history_file, check_telemetry_file, refuse_strangers
 from splitbrain.results.store import Judgement, RunDir, plain_verdict
 from splitbrain.results.summarized import SummarizedHistory
 
@@ -356,7 +356,7 @@ class _Run(Job):
 
     def _opened(self, step: Callable[[str], None]) -> OpenedRun | Large:
         each, sizes = stored.ready(self.path, step), self.sizes
-        if sizes is None or (each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows):
+        if sizes is None or sizes.is_whole(each.rows, each.telemetry, self.limits):
             if self.settled:
                 specs = tuple(NONE if place in self.settled else spec for place, spec in enumerate(each.specs))
                 return OpenedRun(self.path, stored.recorded(each, step), specs)
@@ -366,7 +366,9 @@ class _Run(Job):
             step(f"reading {each.run.history_path}")
             history = stored.by_summary(each.run, each.specs) or each.run.history()
             step(f"reading {each.run.telemetry_path}")
-            return _OpenedBeside(each, document, basis, history, each.run.telemetry())
+            telemetry = each.run.telemetry()
+            refuse_strangers(telemetry, document, str(each.run.telemetry_path))
+            return _OpenedBeside(each, document, basis, history, telemetry)
         return Large(each.rows, each.telemetry)
 
 
@@ -452,7 +454,7 @@ class _Surveyed(Opened):
         if not (grouped or places):
             return None
         if each.telemetry:
-            check_telemetry_file(each.run.telemetry_path)
+            check_telemetry_file(each.run.telemetry_path, each.run.read_test())
         return Large(each.rows, each.telemetry, by_keys=tuple(places), from_rows=self._graph_rows, grouped=grouped)
 
 

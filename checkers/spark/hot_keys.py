@@ -41,7 +41,7 @@ from splitbrain.checkers.linearizable.segments import (
 )
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.spark.frames import frames, union
-from splitbrain.checkers.spark.jobs import ROWS_PER_TASK, collect, tasks_for
+from splitbrain.checkers.spark.jobs import collect, tasks_for
 from splitbrain.checkers.spark.runs import BY_KEY, wants
 from splitbrain.checkers.stored import Ready
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_ROW: Final = 500
-"""Memory that judging transactions takes for each row, about: 0.7 to 0.8 GB for a million of list-append."""
+"""Memory that judging takes for each row, at most: 0.7 to 0.8 GB for a million of list-append, less for registers."""
 
 Where: TypeAlias = tuple[int, str | None, int]
 """A key that one checker judges: the run's place, the key, the checker's place among those of the run."""
@@ -66,12 +66,12 @@ _WORKED_OUT: Final = "run_id string, key string, position int, segment int, task
 class Sizes(msgspec.Struct, frozen=True):
     """What is worth being taken apart, in rows, two per op.
 
-    A run of up to `run_rows`, telemetry included, is one group. A key of `hot_rows` or more is cut into segments of
-    `segment_rows` or more. Its rows go to Python twice then, which costs more than the search as a rule
-    (`benchmarks/hot_key.py`): so a key is hot that would be much for one worker's memory.
+    A run of up to `run_rows`, telemetry included, is opened by one worker. The rows of a larger one go through Spark,
+    and a key of `hot_rows` or more is cut into segments of `segment_rows` or more. A run of transactions of
+    `graph_rows` or more goes by key (`splitbrain.checkers.spark.by_keys`).
 
-    A run of transactions of `graph_rows` or more goes by key (`splitbrain.checkers.spark.by_keys`). None: as many as
-    the memory of a worker's process holds (`graph_rows_for`).
+    The way of a row from Spark to Python costs ten times its search and more (`benchmarks/hot_key.py`), at every size:
+    so a run is taken apart that one worker cannot hold. None: as many rows as the memory of a worker's process holds.
 
     Attributes:
         run_rows, hot_rows, segment_rows, graph_rows: see above.
@@ -81,8 +81,8 @@ class Sizes(msgspec.Struct, frozen=True):
         rest_edges: so many dependencies one task may be left with: about 2 GB.
     """
 
-    run_rows: int = ROWS_PER_TASK
-    hot_rows: int = 1_000_000
+    run_rows: int | None = None
+    hot_rows: int | None = None
     segment_rows: int = SEGMENT_ROWS
     graph_rows: int | None = None
     bucket_rows: int = 500_000
@@ -90,9 +90,21 @@ class Sizes(msgspec.Struct, frozen=True):
     piece_edges: int = 5_000_000
     rest_edges: int = 30_000_000
 
+    def is_whole(self, rows: int, telemetry: int, limits: of_steps.Limits) -> bool:
+        """Whether one process with these limits judges a run of so many rows of history and of telemetry."""
+        return rows < self.hot_rows_for(limits) and rows + telemetry <= _or_memory(self.run_rows, limits)
+
+    def hot_rows_for(self, limits: of_steps.Limits) -> int:
+        """From how many rows on a key is cut, where a process has these limits."""
+        return _or_memory(self.hot_rows, limits)
+
     def graph_rows_for(self, limits: of_steps.Limits) -> int:
-        """From how many rows on a run of transactions is taken apart, where a process has these limits."""
-        return limits.memory_bytes // BYTES_PER_ROW if self.graph_rows is None else self.graph_rows
+        """From how many rows on a run of transactions is taken apart, likewise."""
+        return _or_memory(self.graph_rows, limits)
+
+
+def _or_memory(rows: int | None, limits: of_steps.Limits) -> int:
+    return limits.memory_bytes // BYTES_PER_ROW if rows is None else rows
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,7 @@ def split(
     large = [
         (place, {number: spec for number, spec in enumerate(each.specs) if _splits(spec)})
         for place, each in enumerate(runs)
-        if each.rows >= sizes.hot_rows
+        if each.rows >= sizes.hot_rows_for(limits)
     ]
     large = [(place, specs) for place, specs in large if specs]
     if not large:
@@ -269,7 +281,7 @@ class _Job:
         counted = self._rows.groupBy("run_id", "key").agg(
             sf.count("*").alias("rows"), sf.min("index").alias("first"), sf.max("index").alias("last")
         )
-        found = collect(counted.filter(sf.col("rows") >= self._sizes.hot_rows), self._runs)
+        found = collect(counted.filter(sf.col("rows") >= self._sizes.hot_rows_for(self._limits)), self._runs)
         return [_Hot(row["run_id"], row["key"], row["first"], row["last"]) for row in found]
 
     def plans(self, hot: Sequence[_Hot]) -> dict[_Place, Split]:

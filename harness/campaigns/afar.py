@@ -49,6 +49,7 @@ from splitbrain.results.errors import (
 )
 from splitbrain.results.figures import FIGURES
 from splitbrain.results.madefrom import MadeFrom
+from splitbrain.results.quantities import counted
 from splitbrain.results.remote.copies import VERDICT, Copies, copies_of
 from splitbrain.results.remote.pages import fetch_for_page
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore, of_all
@@ -104,7 +105,7 @@ def judge_there(
     """
     try:
         copy = copies.fetch(run) if fetch is None else fetch()
-        if sizes is not None and _is_large(copy, sizes):
+        if sizes is not None and _is_large(copy, sizes, limits):
             return None
         again = (copy.path / VERDICT).exists()
         found = judge_one(by, copy, _silent, limits, engine_name, paged=paged)
@@ -136,7 +137,7 @@ def _with_addresses(copies: Copies, found: Judged) -> Judged:
     return msgspec.structs.replace(found, said=copies.said(found.said), problem=problem)
 
 
-def _is_large(copy: RunDir, sizes: Sizes) -> bool:
+def _is_large(copy: RunDir, sizes: Sizes, limits: Limits) -> bool:
     def rows() -> tuple[int, int]:
         telemetry = read_parquet_head(copy.telemetry_path).rows if copy.telemetry_path.exists() else 0
         return read_parquet_head(copy.history_path).rows, telemetry
@@ -144,7 +145,7 @@ def _is_large(copy: RunDir, sizes: Sizes) -> bool:
     found = or_unjudged(copy.path, rows)
     if isinstance(found, Unjudged):  # the one that judges it says so
         return False
-    return found[0] >= sizes.hot_rows or sum(found) > sizes.run_rows
+    return not sizes.is_whole(*found, limits)
 
 
 def _nothing() -> None:
@@ -304,6 +305,8 @@ def judge_there_with_spark(
 ) -> list[Judged]:
     """Judge runs with Spark's workers, which open them themselves, and put the verdicts where the runs are.
 
+    If Spark fails as a whole, a warning says why, and the runs that are left are judged one by one by this machine.
+
     Args:
         copies: for copies of what is judged or drawn on this machine.
         runs: what to judge.
@@ -317,25 +320,42 @@ def judge_there_with_spark(
         paged: which runs get pages.
 
     Raises:
-        EngineError: Spark failed.
+        LackingPackagesError: the executors of the cluster lack packages.
         RemoteConnectionError: the service does not answer; what was judged is kept there.
     """
+    from splitbrain.checkers.spark.jobs import lacks_packages
+
     done: list[Judged] = []
+    more: list[Judged] = []
     work = partial(_judge_batch, spark, copies.store, limits, sizes, paged)
     with ready(judge(alone_with(limits))) as by:
-        for batch, answers in in_batches(runs, spark, work):
-            for run, each in zip(batch, answers, strict=True):
-                found = _large(copies, run, spark, warn, limits, paged) if each.large else _judged(copies, run, each)
-                if found.damaged:
-                    warn(found.said)
-                if on_judged is not None:
-                    if not found.damaged:
-                        copies.fetch_made(run, (VERDICT,))
-                    on_judged(run, found)
-                    copies.drop(run)
-                done.append(found)
-            show(len(done))
-        return pages_there(copies, runs, done, by, warn, paged)
+        try:
+            for batch, answers in in_batches(runs, spark, work):
+                for run, each in zip(batch, answers, strict=True):
+                    large = each.large
+                    found = _large(copies, run, spark, warn, limits, paged) if large else _judged(copies, run, each)
+                    if found.damaged:
+                        warn(found.said)
+                    if on_judged is not None:
+                        if not found.damaged:
+                            copies.fetch_made(run, (VERDICT,))
+                        on_judged(run, found)
+                        copies.drop(run)
+                    done.append(found)
+                show(len(done))
+        except EngineError as error:
+            if lacks_packages(error):
+                raise
+            rest, alone = runs[len(done) :], alone_with(limits)
+            left = counted(len(rest), "run")
+            warn(f"{error} What is left is judged one by one, without Spark ({left}).")
+            show_more = partial(_show_more, show, len(done))
+            more = judge_there_one_by_one(copies, rest, show_more, warn, alone, on_judged or nothing_more, paged=paged)
+        return [*pages_there(copies, runs[: len(done)], done, by, warn, paged), *more]
+
+
+def _show_more(show: Callable[[int], None], before: int, more: int) -> None:
+    show(before + more)
 
 
 def _judge_batch(

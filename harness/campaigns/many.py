@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -326,22 +326,26 @@ class _OpenedStored(stored.OpenedRun):
 
     def conclude(self, verdicts: Sequence[Verdict], say: Say) -> None:
         """Write the verdict; and the figures, where no page is to be written with which they are."""
-        kept = _kept(self._loaded.folder, verdicts, self._asked.engine_name, self._basis, self._loaded.document)
+        kept = _kept(self._loaded.folder, verdicts, self._asked.engine_name, self._basis, self._loaded)
         say.found(kept)
         _opened_last.append(self._loaded)
         if isinstance(kept, Judgement) and not has_page(kept.outcome, self._asked.paged):
-            write_figures(self._loaded, kept)
+            with self._recorded.kept.used():
+                write_figures(self._loaded, kept)
             remove_pages(self._loaded.folder.path)
 
 
 def _kept(
-    run: RunDir, verdicts: Sequence[Verdict], by: str, basis: Basis | None, document: Mapping[str, Any] | None = None
+    run: RunDir, verdicts: Sequence[Verdict], by: str, basis: Basis | None, loaded: LoadedRun | None = None
 ) -> Judgement | Unjudged:
     """The verdicts of a run in its folder; or why they cannot be there."""
 
     def keep() -> Judgement:
-        known = run.read_test() if document is None else document
-        return keep_verdicts(run, known, verdicts, by, _lost(run), basis)
+        if loaded is None:
+            notes = read_parquet_head(run.history_path).notes
+            return keep_verdicts(run, run.read_test(), verdicts, by, _lost(notes), basis)
+        notes = loaded.history.schema.metadata or {}
+        return keep_verdicts(run, loaded.document, verdicts, by, _lost(notes), basis)
 
     return or_unjudged(run.path, keep)
 
@@ -376,9 +380,10 @@ def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement, before: MadeF
     return Judged(run, Outcome(kept.outcome), said, tuple(hot_keys(verdicts)), since=since, seal=sealed)
 
 
-def _lost(run: RunDir) -> str | None:
-    """What was wrong with the write-ahead file of a run: what could be read of it was judged, the rest is lost."""
-    note = read_parquet_head(run.history_path).notes.get(DAMAGED_KEY)
+def _lost(notes: Mapping[bytes, bytes]) -> str | None:
+    """What was wrong with the write-ahead file of a run, by the notes of its history: what could be read of it was
+    judged, the rest is lost."""
+    note = notes.get(DAMAGED_KEY)
     return None if note is None else f"a part of the history is lost: {note.decode(errors='replace')}"
 
 

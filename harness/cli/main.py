@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP)
 """Errors of the operating system for an invalid file name: the user gave that name."""
 
+_DISK = {
+    errno.ENOSPC: "make room, with splitbrain prune or splitbrain compact for example",
+    errno.EDQUOT: "make room, with splitbrain prune or splitbrain compact for example",
+    errno.EROFS: "give a store that can be written",
+    errno.EIO: "see what is wrong with the disk",
+}
+"""What a disk refuses for reasons of its own, and what to do then. Each file is whole or absent all the same."""
+
 GARBAGE_AFTER = 20_000
 """Allocations between two garbage collections. Python's default of 700 is too small for a program this large."""
 
@@ -167,6 +175,11 @@ def main(args: Sequence[str] | None = None) -> None:
         if isinstance(error, OSError) and error.errno in _IMPOSSIBLE and error.filename is not None:
             click.echo(f"splitbrain: {error.filename!r}: {error.strerror}. Choose another name.", err=True)
             sys.exit(EXIT_USAGE)
+        if isinstance(error, OSError) and error.errno in _DISK:
+            where = "" if error.filename is None else f" ({error.filename})"
+            kept = "What was recorded until then can be judged with splitbrain analyze."
+            click.echo(f"splitbrain: {error.strerror}{where}: {_DISK[error.errno]}. {kept}", err=True)
+            sys.exit(EXIT_HARNESS_ERROR)
         what = f"unexpected {type(error).__name__}: {error}"
         click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)
         code = EXIT_HARNESS_ERROR

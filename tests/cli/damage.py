@@ -103,6 +103,7 @@ WITHIN: Final[dict[str, Callable[[pa.Table], pa.Table]]] = {
     "negative indexes": _with("index", _column(pa.int64(), lambda row: -row)),
     "times that are no numbers": _with("time", _column(pa.float64(), lambda _: float("nan"))),
     "times of another age": _with("time", _column(pa.int64(), lambda row: 2**63 - 1 - row)),
+    "times that go back": _with("time", _column(pa.int64(), lambda row: -row)),
     "unknown types": _with("type", _column(pa.string(), lambda _: "maybe")),
     "values that are not JSON": _with("value", _column(pa.string(), lambda _: "{nothing")),
     "processes that are texts": _with("process", _column(pa.string(), lambda row: f"p{row}")),

@@ -1,9 +1,12 @@
 """A store with every kind of damage: each sound run is judged as alone, each bad one named with its cause.
 
     python -m tests.cli.damaged_store --runs 1000 [--engine inline|spark] [--master local[2]] [--keep FOLDER]
+                                      [--standalone]
 
-lays a store of so many runs, every second one damaged, has the command judge it, and compares. A small one is a test
-(`tests/cli/test_every_damage.py`), one on a standalone cluster another (`tests/spark/test_standalone_damage.py`).
+lays a store of so many runs, every second one damaged, has the command judge it, and compares. With `--standalone` a
+cluster of two workers judges it, on this machine's loopback, and one of them is killed with all its processes once
+judging has begun. A small store is a test (`tests/cli/test_every_damage.py`), one on a standalone cluster another
+(`tests/spark/test_standalone_damage.py`).
 """
 
 from __future__ import annotations
@@ -216,6 +219,13 @@ def _rewritten(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]
     return damage
 
 
+def _of_another_run(run: Path) -> None:
+    """The nodes of the run are others than those in its telemetry."""
+    document = json.loads((run / "test.json").read_bytes())
+    (run / "test.json").unlink()
+    (run / "test.json").write_text(json.dumps({**document, "telemetry": {"n9": "nodes/n9/telemetry.jsonl"}}))
+
+
 def _unreadable(run: Path) -> None:
     _replaced("history.parquet", lambda content: content)(run)
     (run / "history.parquet").chmod(0)
@@ -260,6 +270,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "history of other columns": Kind(_rewritten(WITHIN["other columns"]), f"{HISTORY}.*no column"),
     "history of texts for numbers": Kind(_rewritten(WITHIN["processes that are texts"]), f"{HISTORY}.*'process'"),
     "history of duplicate indexes": Kind(_rewritten(WITHIN["duplicate indexes"]), f"{HISTORY}.*index"),
+    "history of times that go back": Kind(_rewritten(WITHIN["times that go back"]), f"{HISTORY}.*times go back"),
+    "telemetry of another run": Kind(_of_another_run, f"{TELEMETRY}.*'n1', which test.json does not know"),
     "history of values that are no JSON": Kind(_rewritten(WITHIN["values that are not JSON"]), f"{HISTORY}.*JSON"),
     "test.json that is gone": Kind(lambda run: (run / "test.json").unlink(), TEST),
     "test.json that is empty": Kind(_replaced("test.json", lambda _: b""), TEST),
@@ -454,24 +466,45 @@ def _problem(each: Laid, answers: Mapping[str, Any]) -> str | None:
     return None if right else f"outcome {answer['outcome']}, verdicts {verdicts}, of sound checkers {each.expected}"
 
 
+def on_a_cluster(folder: Path, laid: Sequence[Laid]) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """The answer of a cluster that loses a worker, and what is wrong with it."""
+    from tests.spark.killed_worker import analyzed_with_a_worker_killed
+
+    sys.path.insert(0, str(folder / "modules"))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    done, log = analyzed_with_a_worker_killed(folder / "store", folder / "daemons")
+    found = problems(laid, done)
+    if "without Spark" in done.stderr:
+        found.append("runs were judged without Spark")
+    if "Removing worker" not in log:
+        found.append("the master does not know that a worker is gone")
+    return done, found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--engine", choices=["inline", "spark"], default="inline")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--keep", type=Path, default=None)
+    parser.add_argument("--standalone", action="store_true")
     asked = parser.parse_args()
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="splitbrain-damaged-"))
     folder.mkdir(exist_ok=True)
     laid = lay(folder / "store", asked.runs, list(KINDS))
-    options = ["--engine", "inline"] if asked.engine == "inline" else ["--master", asked.master]
-    done = analyzed(folder / "store", *options)
-    found = problems(laid, done)
+    if asked.standalone:
+        done, found = on_a_cluster(folder, laid)
+    else:
+        options = ["--engine", "inline"] if asked.engine == "inline" else ["--master", asked.master]
+        done = analyzed(folder / "store", *options)
+        found = problems(laid, done)
     print("\n".join(found))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    outcomes = Counter(each["outcome"] for each in json.loads(done.stdout))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    outcomes = Counter(line["outcome"] for line in lines if line["kind"] == "run")
     print(f"{len(laid)} runs, {len({each.kind for each in laid} - {''})} kinds of damage: {dict(outcomes)}")
-    print(f"{len(found)} problems; {used.ru_utime + used.ru_stime:.1f} CPU seconds")
+    spent = "" if asked.standalone else f"; {used.ru_utime + used.ru_stime:.1f} CPU seconds"
+    print(f"{len(found)} problems{spent}; load of the machine {os.getloadavg()[0]:.0f}")
     if asked.keep is None:
         shutil.rmtree(folder)
     sys.exit(bool(found))

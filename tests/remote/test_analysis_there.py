@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from splitbrain.checkers.isolation.limits import DEFAULT
+from splitbrain.checkers.spark.jobs import LackingPackagesError
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import afar, many
 from splitbrain.harness.campaigns.many import Judged
-from splitbrain.results.errors import RemoteConnectionError
+from splitbrain.results.errors import EngineError, RemoteConnectionError
 from splitbrain.results.remote import objects
 from splitbrain.results.remote.copies import copies_of
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore
@@ -122,3 +126,43 @@ def test_a_service_that_takes_connections_and_never_answers_is_given_up(monkeypa
         said = refused("analyze", "--store", address(silent.getsockname()[1], "p"))
     assert isinstance(said, RemoteConnectionError)
     assert "does not answer" in str(said)
+
+
+def test_where_spark_fails_as_a_whole_the_runs_that_are_left_are_judged_without_it(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    stored(Store(tmp_path), "set", 2, set_history(20, lost=[3]), SET)
+    push(tmp_path, there)
+
+    def after_the_first(runs: list[RemoteRun], *_: object) -> Iterator[tuple[list[RemoteRun], list[afar._Answer]]]:  # pyright: ignore[reportPrivateUsage]
+        yield runs[:1], [afar._Answer(outcome=Outcome.PASS)]  # pyright: ignore[reportPrivateUsage]
+        raise EngineError("Spark is gone.")
+
+    monkeypatch.setattr(afar, "in_batches", after_the_first)
+    warned, shown = list[str](), list[int]()
+    store, spark = RemoteStore(there), cast(Any, None)
+    with copies_of(store) as copies:
+        found = afar.judge_there_with_spark(
+            copies, store.runs(), spark, shown.append, warned.append, DEFAULT, None, paged="none"
+        )
+    assert [each.outcome.value for each in found] == ["pass", "violation"]
+    assert shown == [1, 2]
+    assert warned == ["Spark is gone. What is left is judged one by one, without Spark (1 run)."]
+    assert "verdict.json" in files(there, listed(there)[1])
+
+
+def test_executors_without_packages_are_no_reason_to_judge_without_them(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    push(tmp_path, there)
+
+    def lacking(*_: object) -> Iterator[Any]:
+        raise LackingPackagesError("no packages")
+        yield
+
+    monkeypatch.setattr(afar, "in_batches", lacking)
+    store = RemoteStore(there)
+    with copies_of(store) as copies, pytest.raises(LackingPackagesError):
+        afar.judge_there_with_spark(copies, store.runs(), cast(Any, None), lambda _: None, print, DEFAULT, None)

@@ -170,7 +170,8 @@ def test_what_cannot_be_judged_whole_is_not_judged_in_segments(spark: Spark, tmp
 def test_half_a_million_ops_on_one_key(spark: Spark, tmp_path: Path, bad: bool) -> None:
     table = hot_key.history(510_000, clients=10, burst=500, bad=bad)
     run = hot_key.stored(tmp_path, table, 1)
-    [verdict], expected = judge_runs(spark.session, [run.path])[run.path], hot_key.inline(run)
+    sizes = Sizes(hot_rows=1_000_000)
+    [verdict], expected = judge_runs(spark.session, [run.path], sizes=sizes)[run.path], hot_key.inline(run)
     assert verdict.valid == ("false" if bad else "true")
     said, wanted = without_how(verdict), without_how(expected)
     for each in (said, wanted):  # how small the witness became depends on the time that was left for it

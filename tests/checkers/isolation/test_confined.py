@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from splitbrain.checkers.isolation import confined
 from splitbrain.checkers.isolation.confined import Confined, Done, Say, Stopped
 from splitbrain.checkers.isolation.limits import Limits
 from splitbrain.checkers.isolation.watched import signal_name
@@ -336,3 +338,30 @@ def test_processes_that_judge_at_once_share_the_memory() -> None:
 
 def test_a_signal_without_a_name_has_its_number() -> None:
     assert signal_name(40) == "signal 40"
+
+
+_left: list[weakref.ref[Any]] = []
+
+
+class _Loop:
+    """What only the collector of cycles can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def _leave_a_loop(_: str, __: Say) -> int:
+    """How many of the loops that earlier tasks left are there still."""
+    there = sum(each() is not None for each in _left)
+    _left.append(weakref.ref(_Loop()))
+    return there
+
+
+@pytest.mark.parametrize(("long_s", "kept"), [(0.0, 0), (1e9, 3)], ids=["long tasks", "short tasks"])
+def test_what_a_long_task_leaves_behind_is_freed_before_the_next(
+    monkeypatch: pytest.MonkeyPatch, long_s: float, kept: int
+) -> None:
+    monkeypatch.setattr(confined, "_LONG_S", long_s)
+    with Confined(_leave_a_loop) as by:
+        answers = [by.do("") for _ in range(4)]
+    assert answers[-1] == Done(kept)
