@@ -32,4 +32,4 @@ def test_every_rule_that_is_cited_is_stated(package: str) -> None:
 def test_every_rule_that_is_stated_is_cited() -> None:
     text = "\n".join(path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     cited = set(CITED.findall(text))
-    assert stated("architecture.md") <= cited
+    assert stated("architecture.md") | stated("queues.md") <= cited

@@ -29,6 +29,12 @@ def _postgresql(read_mode: ReadMode, isolation: str) -> System:
     return Postgresql(read_mode, isolation)
 
 
+def _rabbitmq(*_: str) -> System:
+    from splitbrain.harness.systems.rabbitmq import Rabbitmq
+
+    return Rabbitmq()
+
+
 def _tables(*_: str) -> System:
     from splitbrain.harness.systems.tables import TableStore
 
@@ -46,6 +52,7 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
         _postgresql,
         "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys",
     ),
+    "rabbitmq": (_rabbitmq, "RabbitMQ 3.10 or later, in containers: classic, mirrored or quorum queues (--settings)"),
 }
 
 
