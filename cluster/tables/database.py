@@ -111,7 +111,7 @@ class Database:
         self.partitions: dict[str, None] = {}
         self._run = life * RUNS  # no other process of this node has a run of the same number
         self._peers: dict[str, Announce | None] = {}
-        self._active: dict[str, None] = {}
+        self._active: dict[str, int] = {}  # with the run of each
         self._to_self: list[OfTransactions] = []
         self._begin_run(0)
 
@@ -270,7 +270,7 @@ class Database:
         if prepared.joins is not None:
             node, run = prepared.joins
             if self._reaches(node, run):
-                self._active[node] = None
+                self._active[node] = run
                 self._active_changed()
         if prepared.changes:
             self._tables.apply(prepared.changes)
@@ -286,7 +286,12 @@ class Database:
     def _announced(self, peer: str, told: Announce, now_ms: int) -> None:
         former = self._peers.get(peer)
         self._peers[peer] = told
-        if former is not None and (former.run != told.run or told.phase == "stopped"):
+        counted = self._active.get(peer)
+        if counted is not None:
+            # A copy of tables may count a run that this node has not heard of yet: what is said of earlier ones is old.
+            if told.run > counted or (told.run == counted and told.phase == "stopped"):
+                self._replica_down(peer, now_ms)
+        elif former is not None and (former.run != told.run or told.phase == "stopped"):
             self._replica_down(peer, now_ms)
         if told.phase != "running" or self.phase != "running" or peer in self._active:
             return
@@ -338,7 +343,7 @@ class Database:
 
         def end(end: End) -> None:
             if isinstance(end, Done) and peer in self._active:
-                self._send_out(peer, Copy(tids[0], run, self._tables.contents(), self.active()))
+                self._send_out(peer, Copy(tids[0], run, self._tables.contents(), dict(self._active)))
             else:
                 self._send_out(peer, JoinRefused(run))
 
@@ -349,7 +354,9 @@ class Database:
             return
         self._joining = None
         self._tables = Tables(copy.contents)
-        self._active = {node: None for node in copy.active if node == self._node or self._peers.get(node) is not None}
+        self._active = {
+            node: of for node, of in copy.active.items() if node == self._node or self._peers.get(node) is not None
+        }
         self._participant.joined(copy.tid)
         self._serve(ReplaceAll(copy.contents, self.active()))
         early, self._early = self._early, []
@@ -376,7 +383,7 @@ class Database:
         }
         waiting[self._node] = self._last_active
         if may_load(self._node, waiting, self._members):
-            self._active = {self._node: None}
+            self._active = {self._node: self._run}
             self._serve(LogActive(self.active()))
 
     def _no_donor(self, now_ms: int) -> None:

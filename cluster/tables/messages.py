@@ -128,7 +128,8 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
     tid: Tid
     run: int
     contents: Contents
-    active: tuple[str, ...]
+    active: dict[str, int]
+    """The run of each."""
 
 
 # --- partitions ---------------------------------------------------------------------------------------------------
