@@ -221,9 +221,9 @@ def parse(content: bytes, path: str) -> pa.Table:
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             found = file.read()
-        columns = [
-            found[field.name] if field.name in found.column_names else pa.nulls(found.num_rows, field.type)
-            for field in SCHEMA
+        columns: list[Any] = [
+            found[name] if name in found.column_names else pa.nulls(found.num_rows, kind)
+            for name, kind in _TYPES.items()
         ]
         return pa.table(columns, names=SCHEMA.names).cast(SCHEMA)
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:

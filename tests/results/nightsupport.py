@@ -36,8 +36,7 @@ def rows(
         factor = slower if only in ("", workload) else 1.0
         for number in range(runs):
             known = number < fixed
-            drawn: Any = number if known else generator.integers(1000, 2**31)
-            seed = int(drawn)
+            seed = number if known else _seed(generator)
             draw = np.random.default_rng(seed) if known else generator
             took = tuple(
                 Took("kill", "start", 0.1, round(factor * float(draw.uniform(0.7, 1.5)), 6), None) for _ in range(3)
@@ -71,6 +70,10 @@ def rows(
             }
             found.append(runfigures.row(figures, what))
     return found
+
+
+def _seed(generator: Any) -> int:
+    return int(generator.integers(1000, 2**31))
 
 
 def night_document(name: str, listed: Sequence[dict[str, Any]], **more: Any) -> Night:

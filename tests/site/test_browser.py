@@ -156,7 +156,9 @@ def test_a_dot_of_a_trend_leads_to_the_runs_of_its_night(tmp_path: Path, browser
             " s.dispatchEvent(new Event('change')); })()"
         )
         browser.wait_until("location.search.includes('register') && document.readyState === 'complete'")
-        browser.click(".trends figure:last-child svg a:last-of-type circle")
+        dot = ".trends figure:last-child svg a:last-of-type circle"
+        browser.run(f"document.querySelector('{dot}').scrollIntoView({{block: 'center'}})")
+        browser.click(dot)
         browser.wait_until("location.pathname.startsWith('/night/') && document.readyState === 'complete'")
         assert browser.run("location.pathname").endswith(names[-1])
         assert browser.run("document.getElementById('count').textContent") == "60 of 120 runs"

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from splitbrain.cluster.client import NodeStatus, SeenNodes, WrittenState
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
+from splitbrain.results.nightcomparison import NightComparison
 from splitbrain.results.nights import Night
 
 
@@ -48,6 +49,7 @@ ANSWERS: Final = (
     Answer("report", stores.Pages, about="The pages that were written."),
     Answer("serve", stores.ServeAnswer),
     Answer("compare", Comparison),
+    Answer("compare", NightComparison, when="nights: two of them"),
     Answer("push", list[stores.PushedRun]),
     Answer("pull", stores.Folders, about="The folders of the runs, which are here now."),
     Answer("prune", stores.PruneAnswer),

@@ -6,7 +6,7 @@ page of the real server some times. What counts is the time from the navigation 
 the browser's own clock: the fastest one, the median, and the first visit, for which the server reads all runs. A page
 with next to nothing on it is measured too: on a machine that does other things as well it says what these cost.
 
-    python benchmarks/site.py [--runs 5000] [--nights 30] [--visits 7]
+    python benchmarks/site_in_browser.py [--runs 5000] [--nights 30] [--visits 7]
 
 Exits 1 if no visit of a page takes less than a second.
 """
