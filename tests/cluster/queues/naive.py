@@ -88,6 +88,7 @@ class Naive:
         self.taken: list[str] = []
         self.fates: dict[str, str] = {}
         self.used = config.get("created")
+        self.before = False, False  # whether there was a length limit, and whether the queue was below the soft one
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class Naive:
         self.now: int = step.get("ts", 0)
         self.got = {tag: list(messages) for tag, messages in deliveries.items()}
         self.said: dict[str, list[Any]] = {"dead_letters": [], "dlx": [], "sends": [], "cancelled": []}
-        limited, below = self.limited(), self.below()
+        self.before = limited, below = self.limited(), self.below()
         self.finishes, self.limits = True, True
         reply = getattr(self, f"do_{step['op']}")(step)
         if self.finishes:
@@ -296,7 +297,7 @@ class Naive:
                 self.returned.append(msg)
 
     def by_key(self) -> list[Con]:
-        return sorted(self.consumers.values(), key=lambda con: con.key)
+        return sorted(self.consumers.values(), key=lambda con: (con.key, con.tag))
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -457,7 +458,7 @@ class Naive:
         con.credit = asked
         if not waits:
             self.finish()
-            self.limits = True
+            self.enforce(*self.before)
         if drain:
             con.count, con.credit = self.counted(con, con.credit), 0
         if waits:
