@@ -71,6 +71,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.monotonic:Monotonic",
             "increments of a maximum are in one order, and no client goes back in it",
         ),
+        "queue": (
+            "splitbrain.checkers.queues:TotalQueue",
+            "every acknowledged value comes out of its queue, no other one does, each publisher's in their order",
+        ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from splitbrain.harness.contract.capabilities import STRICT_SERIALIZABLE
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.read_modes import ReadPromise
+from splitbrain.harness.contract.sessions import included
 from splitbrain.harness.contract.test import Workload
 from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
@@ -26,6 +27,7 @@ from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
 from splitbrain.workloads.predicates import predicates
 from splitbrain.workloads.projections import projections
+from splitbrain.workloads.queue import queue
 from splitbrain.workloads.read_modes import RAFT, fenced_reads, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
@@ -90,6 +92,7 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         topology,
         "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
     ),
+    "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
 }
 """Name: (builder, a line on it)."""
 
@@ -99,7 +102,7 @@ READ_UNCOMMITTED: Final = "read-uncommitted"
 
 def able(operations: Collection[str]) -> tuple[str, ...]:
     """The names of the workloads that a system with these groups of operations can carry out."""
-    return tuple(name for name in WORKLOADS if needs(name) <= frozenset(operations))
+    return tuple(name for name in WORKLOADS if needs(name) <= included(operations))
 
 
 def by_models(names: Sequence[str]) -> tuple[str, ...]:

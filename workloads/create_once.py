@@ -13,7 +13,7 @@ from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import KEY_VALUE
+from splitbrain.harness.contract.sessions import CREATIONS
 from splitbrain.harness.contract.test import WHOLE, OpShape, Workload
 from splitbrain.harness.generators import (
     Context,
@@ -61,6 +61,6 @@ def create_once(
             CheckerSpec("coverage", {"fs": ["create", "read"]}),
         ),
         fs=("create", "read"),
-        needs=frozenset({KEY_VALUE.name}),
+        needs=frozenset({CREATIONS.name}),
         shapes={"create": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)},
     )

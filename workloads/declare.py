@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import KEY_VALUE, KeyValue
+from splitbrain.harness.contract.sessions import CREATIONS, CreatedKeys
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,
@@ -37,10 +37,10 @@ OPS_PER_THREAD: Final = 3
 """Ops on one key, for each thread that works on it: a creation or a first look, and reads after the race."""
 
 
-class DeclareClient(SessionClient[KeyValue]):
+class DeclareClient(SessionClient[CreatedKeys]):
     """Creates keys, and reads them."""
 
-    operations = KEY_VALUE
+    operations = CREATIONS
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
@@ -92,6 +92,6 @@ def declare(*, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, t
             CheckerSpec("coverage", {"fs": ["create", "read"]}),
         ),
         fs=("create", "read"),
-        needs=frozenset({KEY_VALUE.name}),
+        needs=frozenset({CREATIONS.name}),
         shapes={"create": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)},
     )

@@ -272,7 +272,9 @@ def _settings(seed: int, theme: Theme, asked: Asked) -> str:
     chosen = {name: varied[name] for name in some}
     chosen |= {name: favoured for name, favoured in theme.settings.items() if name in known}
     values = {name: rng.choice(chosen[name]) for name in sorted(chosen)}
-    return ",".join(f"{name}={value}" for name, value in values.items() if value != known[name].default)
+    return ",".join(
+        f"{name}={known[name].text(value)}" for name, value in values.items() if value != known[name].default
+    )
 
 
 # --- themes -----------------------------------------------------------------------------------------------------------

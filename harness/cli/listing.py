@@ -14,6 +14,7 @@ from splitbrain.results import plugins
 from splitbrain.results.errors import SplitbrainError
 
 if TYPE_CHECKING:
+    from splitbrain.harness.contract.settings import Setting
     from splitbrain.harness.contract.test import System
 
 KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "settings", "formats")
@@ -106,7 +107,12 @@ def _listed(groups: frozenset[str]) -> str:
 
 def _settings(system: System) -> Mapping[str, str]:
     settings = system.capabilities.settings
-    return {name: f"{setting.line}  [default: {setting.default}]" for name, setting in settings.items()}
+    return {name: _setting(setting) for name, setting in settings.items()}
+
+
+def _setting(setting: Setting) -> str:
+    choices = f" ({', '.join(setting.words)})" if setting.words else ""
+    return f"{setting.line}{choices}  [default: {setting.text(setting.default)}]"
 
 
 def _of_systems(of: Callable[[System], Mapping[str, str]]) -> dict[str, str]:

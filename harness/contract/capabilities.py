@@ -59,6 +59,7 @@ class Capabilities:
         programs: programs that a machine must have to run a node, and Debian's package for each.
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
+        start_s: how long its nodes may take until they are usable when a run starts, in seconds.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.
@@ -86,6 +87,7 @@ class Capabilities:
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
     imports: tuple[str, ...] = ()
     one_address: bool = False
+    start_s: float = 30.0
     immune: Mapping[FaultKind, str] = field(default_factory=dict[FaultKind, str])
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     simulation: Embeddable | None = None

@@ -211,6 +211,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),
     "imports": _Rule(_texts(tuple), "a tuple of modules"),
     "one_address": _Rule(_instance(bool), "true or false"),
+    "start_s": _Rule(_number, "a number of seconds above 0"),
     "immune": _Rule(
         _kinds_and_reasons, f"a mapping from kinds of fault to reasons; the kinds are {', '.join(get_args(FaultKind))}"
     ),

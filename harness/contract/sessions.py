@@ -8,10 +8,10 @@ groups its clients need (`Workload.needs`). So a new group is one protocol and o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -53,12 +53,20 @@ class Session(Protocol):
         ...
 
 
-class KeyValue(Session, Protocol):
-    """Registers by key. Keys are strings without slashes; values are what JSON can carry."""
+class CreatedKeys(Session, Protocol):
+    """Keys that are created once, each with a value. Keys are strings without slashes; values are whole numbers."""
 
     async def read(self, key: str) -> Answer:
         """The value of a key, None if there is none; linearizable."""
         ...
+
+    async def create(self, key: str, value: Any) -> Answer:
+        """Set a key if it does not exist; the answer's value is whether this call created it."""
+        ...
+
+
+class KeyValue(CreatedKeys, Protocol):
+    """Registers by key. Keys are strings without slashes; values are what JSON can carry."""
 
     async def write(self, key: str, value: Any) -> Answer:
         """Set a key unconditionally."""
@@ -66,10 +74,6 @@ class KeyValue(Session, Protocol):
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
         """Set a key if it holds `expected`; the answer's value is whether it did. A missing key matches nothing."""
-        ...
-
-    async def create(self, key: str, value: Any) -> Answer:
-        """Set a key if it does not exist; the answer's value is whether this call created it."""
         ...
 
 
@@ -312,6 +316,51 @@ class Topology(Session, Protocol):
         ...
 
 
+class Delivery(TypedDict):
+    """A message that a queue gave to a session, which has it until it acknowledges it, gives it back, or ends.
+
+    Attributes:
+        value: what was published.
+        tag: what the session knows it by.
+        redelivered: whether the system says that it may have delivered it before.
+    """
+
+    value: int
+    tag: int
+    redelivered: bool
+
+
+class Queues(Session, Protocol):
+    """Durable queues of whole numbers. What a session took and did not acknowledge goes back when the session ends."""
+
+    async def declare_queue(self, queue: str) -> Answer:
+        """Make a queue; no error where it is there already."""
+        ...
+
+    async def publish(self, queue: str, value: int) -> Answer:
+        """Put a message into a queue; returns once the system has confirmed that it is responsible for it."""
+        ...
+
+    async def take(self, queue: str) -> Answer:
+        """Take the next message; the answer's value is a `Delivery`, None if the queue has none that is not taken."""
+        ...
+
+    def ack(self, tag: int) -> None:
+        """Say that a message was dealt with. It is not answered, and may be lost: then the message is delivered again.
+
+        It is sent without waiting, so that no client is given up between this and the end of its op.
+        """
+        ...
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        """Give a message back to its queue, or else have it discarded or moved as the queue says; as `ack`."""
+        ...
+
+    async def purge(self, queue: str) -> Answer:
+        """Remove all messages that are not taken; the answer's value is their number."""
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -329,6 +378,7 @@ class OperationGroup(Generic[SomeSession]):
     protocol: type[SomeSession]
 
 
+CREATIONS: Final = OperationGroup("creations", CreatedKeys)
 KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
 READ_MODES: Final = OperationGroup("read-modes", ReadModes)
 FENCED_READS: Final = OperationGroup("fenced-reads", FencedReads)
@@ -342,11 +392,13 @@ LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
+QUEUES: Final = OperationGroup("queues", Queues)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
     for group in (
         *(
+            CREATIONS,
             KEY_VALUE,
             READ_MODES,
             FENCED_READS,
@@ -360,6 +412,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             TRANSACTIONS,
             PREDICATES,
             TOPOLOGY,
+            QUEUES,
         ),
     )
 }
@@ -383,6 +436,16 @@ def group_named(name: str) -> OperationGroup[Session]:
             f"operations {name!r} is {found!r:.80}, not an OperationGroup (splitbrain.harness.contract.sessions)."
         )
     return cast("OperationGroup[Session]", found)
+
+
+def included(operations: Collection[str]) -> frozenset[str]:
+    """These groups of operations, and those whose operations they include: "creations" where there is "key-value".
+
+    Raises:
+        UnknownNameError, UsageError: as `group_named`.
+    """
+    protocols = {above for name in operations for above in group_named(name).protocol.__mro__}
+    return frozenset(operations) | {group.name for group in GROUPS.values() if group.protocol in protocols}
 
 
 @cache

@@ -23,6 +23,7 @@ class Setting:
         least: the smallest value.
         most: the largest.
         drawn: the values of which a hunt draws one; none if a hunt leaves it alone.
+        words: names of the values from 0 on, by which they are chosen; none for a plain number.
     """
 
     line: str
@@ -30,6 +31,11 @@ class Setting:
     least: int = 1
     most: int = 1_000_000_000
     drawn: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def text(self, value: int) -> str:
+        """A value as it is chosen."""
+        return self.words[value] if self.words else str(value)
 
 
 def chosen(text: str, settings: Mapping[str, Setting], system: str) -> dict[str, int]:
@@ -51,6 +57,11 @@ def chosen(text: str, settings: Mapping[str, Setting], system: str) -> dict[str,
         if name in found:
             raise UsageError(f"--settings {text}: {name} is set twice: once is enough.")
         known = settings[name]
+        if value in known.words:
+            found[name] = known.words.index(value)
+            continue
+        if known.words:
+            raise UsageError(f"--settings {word:.60}: {name} is one of {', '.join(known.words)}.")
         if not (value.isascii() and value.isdigit() and known.least <= number(value) <= known.most):
             raise UsageError(
                 f"--settings {word:.60}: give {name} a whole number of {known.least} to {known.most}, such as "

@@ -18,7 +18,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.generator import Generator
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import Session, group_named
+from splitbrain.harness.contract.sessions import Session, group_named, included
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
 
@@ -277,7 +277,7 @@ def check_needs(workload: Workload, system: System) -> None:
     """
     for group in sorted(workload.needs):
         group_named(group)
-    missing = sorted(workload.needs - system.capabilities.operations)
+    missing = sorted(workload.needs - included(system.capabilities.operations))
     if missing:
         raise UsageError(
             f"workload {workload.name!r} needs the operations {missing[0]!r}, which system {system.name!r} does not "

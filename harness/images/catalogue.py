@@ -49,6 +49,7 @@ _ALL: Final = (
     Image("node", "a node of the metadata cluster", files=("cluster",)),
     Image("etcd", "etcd and etcdctl as Debian packages them"),
     Image("postgresql", "PostgreSQL as Debian packages it"),
+    Image("rabbitmq", "RabbitMQ as Debian packages it"),
     Image(
         "host",
         "a machine with sshd and sudo, for the ssh backend",

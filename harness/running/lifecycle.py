@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 _ENDED = "the run was ended at once; what was recorded until then is kept."
 
-START_LIMIT_S = 30.0
-"""How long the nodes may take, once started, until the system is usable."""
+START_LIMIT_S = math.inf
+"""For all systems how long nodes may take until they are usable; each has its own limit (`Capabilities.start_s`)."""
 
 
 class HistoryFile(Recorder, Protocol):
@@ -127,9 +128,9 @@ async def run(
         try:
             problems = await _bring_up(test, deployment, runtime, stop)
             if problems and not blames_system:
-                raise _not_usable(problems)
+                raise _not_usable(problems, _start_limit_s(test))
             if problems:
-                summary = note_no_start(problems, START_LIMIT_S, runtime, history, observe=observe, began=began)
+                summary = note_no_start(problems, _start_limit_s(test), runtime, history, observe=observe, began=began)
             else:
                 async with _beside(beside, deployment):
                     summary = await run_test(
@@ -175,17 +176,21 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: 
     members = test.system.capabilities.membership
     nodes = [node for node in test.nodes if members is None or not members.unsettled(node)]
     usable = await until_usable(
-        test, deployment, runtime.clock, START_LIMIT_S, nodes=nodes, go_on=lambda: not stop.requests
+        test, deployment, runtime.clock, _start_limit_s(test), nodes=nodes, go_on=lambda: not stop.requests
     )
     if usable.seconds is None and stop.requests:
         raise HarnessError("the run was interrupted before its nodes were up; nothing was tested.")
     return usable.problems
 
 
-def _not_usable(problems: Mapping[NodeId, str]) -> NodeStartError:
+def _start_limit_s(test: Test) -> float:
+    return min(START_LIMIT_S, test.system.capabilities.start_s)
+
+
+def _not_usable(problems: Mapping[NodeId, str], limit_s: float) -> NodeStartError:
     listed = "; ".join(f"{node} {problem}" for node, problem in problems.items())
     return NodeStartError(
-        f"the nodes did not become usable within {START_LIMIT_S:g} s: {listed}. Their logs are "
+        f"the nodes did not become usable within {limit_s:g} s: {listed}. Their logs are "
         "in the folder of the run, under nodes."
     )
 

@@ -15,7 +15,7 @@ import msgspec
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId, NodeView
-from splitbrain.harness.contract.sessions import COLLECTIONS, KEY_VALUE, need
+from splitbrain.harness.contract.sessions import COLLECTIONS, CREATIONS, included, need
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.processes import describe
@@ -164,8 +164,8 @@ async def _read(test: Test, deployment: Deployment, node: NodeId) -> None:
     system = test.system
     session = await system.connect(deployment, node)
     try:
-        if KEY_VALUE.name in system.capabilities.operations:
-            await need(session, KEY_VALUE, system.name).read(PROBE_KEY)
+        if CREATIONS.name in included(system.capabilities.operations):
+            await need(session, CREATIONS, system.name).read(PROBE_KEY)
         elif COLLECTIONS.name in system.capabilities.operations:
             await need(session, COLLECTIONS, system.name).elements(PROBE_KEY)
     finally:

@@ -29,13 +29,30 @@ def _postgresql(read_mode: ReadMode, isolation: str) -> System:
     return Postgresql(read_mode, isolation)
 
 
+def _rabbitmq(*_: str) -> System:
+    from splitbrain.harness.systems.rabbitmq import Rabbitmq
+
+    return Rabbitmq()
+
+
+def _tables(*_: str) -> System:
+    from splitbrain.harness.systems.tables import TableStore
+
+    return TableStore()
+
+
 SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
     "metadata": (_metadata, "the metadata cluster that ships with splitbrain: Raft, and a tree of paths above it"),
+    "tables": (
+        _tables,
+        "replicated tables without consensus, as RabbitMQ had with Mnesia; --settings strategy=NAME for partitions",
+    ),
     "etcd": (_etcd, "etcd 3.4 or later, over its JSON gateway; --read-mode serializable lets nodes answer reads alone"),
     "postgresql": (
         _postgresql,
         "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys",
     ),
+    "rabbitmq": (_rabbitmq, "RabbitMQ 3.10 or later, in containers: classic, mirrored or quorum queues (--settings)"),
 }
 
 

@@ -150,6 +150,8 @@ def test_answers_about_violations(ask: Asking) -> None:
     )
     night = ask("nightly", "nightly", "night.toml", "--jobs", "1")
     assert night["violations"]
+    other = ask("nightly", "nightly", "night.toml", "--jobs", "1")["name"]
+    assert ask("compare-nights", "compare", night["name"], other)
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ class SystemOf(MemorySystem):
 
 def test_each_group_has_its_own_calls() -> None:
     assert {name: list(calls(group.protocol)) for name, group in GROUPS.items()} == {
+        "creations": ["create", "read"],
         "key-value": ["compare_and_set", "create", "read", "write"],
         "read-modes": ["compare_and_set", "create", "read", "read_as", "write"],
         "fenced-reads": ["compare_and_set", "create", "read", "read_as", "write"],
@@ -62,6 +63,7 @@ def test_each_group_has_its_own_calls() -> None:
         "transactions": ["transact", "update"],
         "predicates": ["in_universe"],
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
+        "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],
     }
     assert calls(LEASE_LOCKS.protocol) == {"lease_holds": False, "lease_lock": True, "lease_unlock": True}
 

@@ -45,3 +45,15 @@ def test_a_setting_that_there_is_not_is_refused_with_those_that_there_are() -> N
         chosen("intervall=3", SETTINGS, "shop")
     with pytest.raises(UnknownNameError, match="interval"):
         chosen("interval=3", {}, "shop")
+
+
+WORDS = {"strategy": Setting(line="what to do", default=0, least=0, most=1, words=("ignore", "heal"), drawn=(0, 1))}
+
+
+def test_a_setting_with_names_is_chosen_by_name_and_by_nothing_else() -> None:
+    assert chosen("strategy=heal", WORDS, "shop") == {"strategy": 1}
+    assert WORDS["strategy"].text(1) == "heal"
+    assert SETTINGS["lag"].text(3) == "3"
+    for text in ("strategy=1", "strategy=heall", "strategy="):
+        with pytest.raises(UsageError, match="strategy is one of ignore, heal"):
+            chosen(text, WORDS, "shop")

@@ -58,6 +58,7 @@ from splitbrain.harness.campaigns.themes import (
 from splitbrain.harness.cli import run
 from splitbrain.harness.contract.listed import names
 from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.settings import chosen as chosen_settings
 from splitbrain.harness.running.lifecycle import check_support
 from splitbrain.harness.simulation import worlds
 from splitbrain.harness.simulation.worlds import WORLDS
@@ -125,6 +126,13 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     words = shlex.split(command_line(drawn))
     assert words[:2] == ["splitbrain", "run"]
     assert _parsed(words[2:]) == drawn
+
+
+def test_settings_with_names_are_drawn_by_name() -> None:
+    asked = Asked(workloads=able(systems.operations("tables")), nemeses=("partition",), system="tables")
+    known = systems.build("tables").capabilities.settings
+    drawn = [chosen_settings(draw(seed, asked).settings, known, "tables") for seed in range(80)]
+    assert {each.get("strategy", 0) for each in drawn} == set(range(len(known["strategy"].words)))
 
 
 def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:

@@ -54,8 +54,7 @@ def test_it_asks_for_exactly_the_functions_that_it_names_and_its_checkers_exist(
     found = workload(name)
     assert found.name == name
     asked = {op.f for op in invocations(drive(found.generator, apart_ns=20_000_000))}
-    if name == "projections":
-        asked.add("compare")  # at rest, at the end
+    asked |= {"projections": {"compare"}, "queue": {"drain"}}.get(name, set())  # at rest, at the end
     assert asked == set(found.fs)
     assert {spec.name for spec in found.checkers} <= set(CHECKERS)
     assert {"stats", "coverage"} <= {spec.name for spec in found.checkers}
@@ -89,7 +88,8 @@ def test_values_are_what_json_can_carry(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if name not in ("lock", "lease-lock", "records", "topology", "projections")]
+    "name",
+    [name for name in NAMES if name not in ("lock", "lease-lock", "records", "topology", "projections", "queue")],
 )
 def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     final = workload(name).final_generator
@@ -338,7 +338,7 @@ def sections(history: Iterable[Op]) -> list[tuple[tuple[Op, Op], int]]:
 
 def test_locks_on_leases_are_for_systems_that_have_leases_only() -> None:
     assert "lease-lock" in able(Etcd().capabilities.operations)
-    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock"}
+    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock", "queue"}
     nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
     with pytest.raises(UsageError, match="needs the operations 'lease-locks', which system 'metadata' does not have"):
         Test(name="t", seed=1, nodes=FIVE, system=Metadata(), workload=workload("lease-lock"), nemesis=nemesis)

@@ -192,6 +192,10 @@ class QueueBesideModel(RuleBasedStateMachine):
         self.both("down", pid=pid, reason="noconnection" if suspected else "noproc")
 
     @rule(node=st.sampled_from(["n1", "n2"]))
+    def purge_nodes(self, node: str) -> None:
+        self.both("purge_nodes", nodes=[node])
+
+    @rule(node=st.sampled_from(["n1", "n2"]))
     def node_up(self, node: str) -> None:
         self.both("nodeup", node=node)
 

@@ -377,7 +377,8 @@ class Naive:
             return {"cancelled": {}}
         con.life, con.credit, con.status = "once", 0, "cancelled"
         self.settle_down(con)
-        return {"cancelled": {"key": con.key, "num_checked_out": len(con.held)} if con.held else {}}
+        key = "id" if con.key == BY_ID else con.key
+        return {"cancelled": {"key": key, "num_checked_out": len(con.held)} if con.held else {}}
 
     do_remove = do_cancel
 
@@ -493,6 +494,20 @@ class Naive:
         if step["reason"] == "noconnection":
             self.suspect(pid.split("@")[1])
             return "ok"
+        self.gone(pid)
+        return "ok"
+
+    def do_purge_nodes(self, step: Step) -> Any:
+        self.only()
+        for node in step["nodes"]:
+            consumers = [con.pid for con in reversed(self.by_key())]
+            others = sorted({con.pid for con in self.waiting} | self.enqueuers.keys())
+            for pid in dict.fromkeys((*consumers, *others)):
+                if pid.endswith(f"@{node}"):
+                    self.gone(pid)
+        return "ok"
+
+    def gone(self, pid: str) -> None:
         self.enqueuers.pop(pid, None)
         self.said["cancelled"] += [con.tag for con in self.waiting if con.pid == pid]
         self.waiting = [con for con in self.waiting if con.pid != pid]
@@ -500,7 +515,6 @@ class Naive:
             if con.pid == pid:
                 self.end(con, failed=True)
                 self.said["cancelled"].append(con.tag)
-        return "ok"
 
     def suspect(self, node: str) -> None:
         for con in self.by_key():

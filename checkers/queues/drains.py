@@ -1,0 +1,68 @@
+"""Was each queue emptied in the end? Only then is a value lost that never came out.
+
+A queue is drained if every node said that it is empty, asked after the last thing that happened to the queue: after the
+end of every op that put something in, took something out, or whose outcome is unknown. A message that a client took
+without acknowledging it comes back to the queue once the system has noticed that the client is gone. So the nodes must
+also be asked `settle_s` after the last take of unknown outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from splitbrain.checkers.queues.reading import Reading, last_row
+from splitbrain.results.calls import Bools, Ints, ints, seconds
+from splitbrain.results.columns import codes
+from splitbrain.results.reasons import Code, Reason
+
+_LISTED: Final = 5
+
+
+def undrained(reading: Reading, settle_s: float) -> dict[int, Reason]:
+    """The queues that were not emptied, by number, and why that is not known."""
+    calls = reading.calls
+    time = ints(calls.table, "time")
+    everything = np.arange(len(calls.invoke))
+    end = last_row(calls, everything)
+    of_row, names = codes(calls.table["node"])
+    node = of_row[calls.invoke]
+    nodes = np.unique(node)
+    unsure = ~reading.puts & calls.ended("info")
+    idle = reading.empty | calls.ended("fail")
+    found: dict[int, Reason] = {}
+    for number, name in enumerate(reading.queues):
+        own = reading.queue == number
+        if not np.any(own & reading.puts):
+            continue
+        due = _due(end[own & ~idle], time, end[own & unsure], settle_s)
+        asked = own & reading.empty & (calls.invoke > due[0]) & (time[calls.invoke] >= due[1])
+        missing = [names[int(each)] for each in nodes if not np.any(asked & (node == each))]
+        if missing:
+            found[number] = _reason(name, missing, own & reading.drains, seconds(int(due[1])))
+    return found
+
+
+def _due(ends: Ints, time: Ints, unsure: Ints, settle_s: float) -> tuple[int, int]:
+    """The row, and the time in nanoseconds, after which a node that finds the queue empty says so for good."""
+    row = int(ends.max(initial=-1))
+    moment = int(time[row]) if row >= 0 else 0
+    last = int(unsure.max(initial=-1))
+    return row, max(moment, int(time[last]) + round(settle_s * 1e9)) if last >= 0 else moment
+
+
+def _reason(queue: str | None, missing: list[str | None], drains: Bools, after_s: float) -> Reason:
+    which = "The queue" if queue is None else f"Queue {queue!r}"
+    if not np.any(drains):
+        return Reason(
+            Code.NOT_EXERCISED,
+            f"{which} was never drained: what did not come out may still be in it, and is not judged.",
+        )
+    shown = ", ".join(name or "a client without a node" for name in missing[:_LISTED])
+    more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+    return Reason(
+        Code.NEVER_OK,
+        f"{which} was not drained: {shown}{more} did not find it empty when asked after {after_s:.3f} s. What did not "
+        "come out may still be in it.",
+    )

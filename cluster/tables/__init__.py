@@ -1,0 +1,1 @@
+"""The replicated-table store: a second metadata store, which is deliberately no consensus system."""

@@ -1,0 +1,241 @@
+"""One node of the table store: its sessions, its database, and what it does about partitions. A pure state machine.
+
+Events are the methods, each with the node's monotonic time; effects are what they return, in the order in which they
+are to be carried out. `poll` is to be called every `POLL_MS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, cast, get_args
+
+from splitbrain.cluster.tables.database import Database
+from splitbrain.cluster.tables.effects import Effect, Listen, Say, SendFrame
+from splitbrain.cluster.tables.messages import (
+    CheckPartial,
+    Frame,
+    Healing,
+    Message,
+    OfReplicas,
+    OfTransactions,
+    PartialDisconnect,
+    PartialPartition,
+)
+from splitbrain.cluster.tables.records import Contents
+from splitbrain.cluster.tables.sessions import Happened, Session
+from splitbrain.cluster.tables.strategies import Action, Disconnect, Start, Stop, Strategy, Tell, View
+
+POLL_MS: Final = 20
+
+LOOK_MS: Final = 1000
+"""How often a strategy looks whether it may go on (MN-5)."""
+
+_Database: TypeAlias = OfTransactions | OfReplicas
+_OF_DATABASES: Final = get_args(_Database)
+_OF_STRATEGIES: Final = get_args(Healing)
+
+
+class TableNode:
+    """One node.
+
+    Args:
+        node: its name.
+        members: the names of all nodes, this one included.
+        strategy: what it does about partitions.
+        life: differs from that of every other process of this node.
+        tick_ms: the tick time (`splitbrain.cluster.tables.sessions`).
+        between: gives a random number in a range, both ends included.
+        now_ms: the time.
+        contents: the tables that were on disk.
+        last_active: the replicas that were up when those were last served; none if nothing was on disk.
+
+    Attributes:
+        clients: connections of clients to it; its shell counts them.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        members: Sequence[str],
+        strategy: Strategy,
+        life: int,
+        tick_ms: int,
+        between: Callable[[int, int], int],
+        now_ms: int,
+        contents: Contents | None = None,
+        last_active: Sequence[str] = (),
+    ) -> None:
+        self._node = node
+        self._members = tuple(sorted(members))
+        self._strategy = strategy
+        self._now_ms = now_ms
+        self._effects: list[Effect] = []
+        self.clients = 0
+        self._sessions = {
+            peer: Session(life, tick_ms, partial(self._send_frame, peer), now_ms)
+            for peer in self._members
+            if peer != node
+        }
+        self._database = Database(
+            node, self._members, life, between, self._send, self._effects.append, contents, last_active
+        )
+        self._questions: list[tuple[str, str, int]] = []
+        self._look_due_ms = now_ms + LOOK_MS
+        self._booted = False
+
+    @property
+    def database(self) -> Database:
+        """Its database."""
+        return self._database
+
+    @property
+    def alive(self) -> frozenset[str]:
+        """The nodes that are not down for it, itself included."""
+        return frozenset({self._node, *(peer for peer, session in self._sessions.items() if session.is_up)})
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def poll(self, now_ms: int) -> list[Effect]:
+        """Time has passed."""
+        self._now_ms = now_ms
+        if not self._booted:
+            self._booted = True
+            if self._strategy.boots(self._view()):
+                self._act((Start(),))
+        for peer, session in self._sessions.items():
+            self._happened(peer, session.poll(now_ms))
+        self._answer_questions()
+        if now_ms >= self._look_due_ms:
+            self._look()
+        self._database.poll(now_ms)
+        return self._taken()
+
+    def received(self, peer: str, frame: Frame, now_ms: int) -> list[Effect]:
+        """A frame of another node came."""
+        self._now_ms = now_ms
+        self._happened(peer, self._sessions[peer].received(frame, now_ms))
+        return self._taken()
+
+    def link_up(self, peer: str, now_ms: int) -> list[Effect]:
+        """There is a new connection to a node."""
+        self._now_ms = now_ms
+        self._sessions[peer].link_up(now_ms)
+        return self._taken()
+
+    def refused(self, peer: str, now_ms: int) -> list[Effect]:
+        """The machine of a node says that its process is gone."""
+        self._now_ms = now_ms
+        self._happened(peer, self._sessions[peer].refused(now_ms))
+        return self._taken()
+
+    def request(
+        self, request: int, procedure: str, arguments: Sequence[Any], timeout_ms: int, now_ms: int
+    ) -> list[Effect]:
+        """A client wants a procedure carried out (`splitbrain.cluster.tables.procedures`); a `Reply` follows."""
+        self._now_ms = now_ms
+        self._database.request(request, procedure, arguments, now_ms + timeout_ms)
+        return self._taken()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    def _send_frame(self, peer: str, frame: Frame) -> None:
+        self._effects.append(SendFrame(peer, frame))
+
+    def _send(self, peer: str, message: Message) -> None:
+        self._sessions[peer].send(message, self._now_ms)
+
+    def _happened(self, peer: str, happened: Sequence[Happened]) -> None:
+        for event in happened:
+            if event == "up":
+                self._effects.append(Say(f"node {peer} up"))
+                self._database.node_up(peer)
+            elif event == "down":
+                self._node_down(peer)
+            elif isinstance(event, _OF_DATABASES):
+                self._for_database(peer, event)
+            elif isinstance(event, _OF_STRATEGIES):
+                self._act(self._strategy.received(peer, cast("Healing", event), self._view()))
+            else:
+                self._about_partial(peer, event)
+
+    def _for_database(self, peer: str, message: Any) -> None:
+        before, apart = self._database.phase_of(peer), len(self._database.partitions)
+        self._database.received(peer, message, self._now_ms)
+        after = self._database.phase_of(peer)
+        if before == "running" and after != "running":
+            self._act(self._strategy.database_down(peer, self._view()))
+        if after == "running" != before or len(self._database.partitions) > apart:
+            self._look()
+
+    def _node_down(self, peer: str) -> None:
+        self._effects.append(Say(f"node {peer} down"))
+        self._questions = [each for each in self._questions if peer not in each[:2]]
+        for other in sorted(self.alive - {self._node}):
+            self._send(other, CheckPartial(peer))
+        was_running = self._database.phase_of(peer) == "running"
+        self._database.node_down(peer, self._now_ms)
+        self._act(self._strategy.node_down(peer, self._view()))
+        if was_running:
+            self._act(self._strategy.database_down(peer, self._view()))
+
+    # --- partial partitions (MN-8) ----------------------------------------------------------------------------------
+
+    def _about_partial(self, peer: str, message: Message) -> None:
+        match message:
+            case CheckPartial(node) if node in self.alive and node != self._node:
+                # It may be down without that having been noticed here: answered once it is heard again.
+                self._questions.append((peer, node, self._now_ms))
+            case PartialPartition(node) if node not in self.alive and self._database.phase != "stopped":
+                self._effects.append(Say(f"partial partition: {node} is down, but {peer} sees it"))
+                self._act(self._strategy.partial(node, peer, self._view()))
+            case PartialDisconnect():
+                self._effects.append(Say(f"{peer} disconnects, to make a partial partition whole"))
+                self._happened(peer, self._sessions[peer].disconnect(self._now_ms))
+            case _:
+                pass
+
+    def _answer_questions(self) -> None:
+        left: list[tuple[str, str, int]] = []
+        for asker, node, asked_ms in self._questions:
+            if self._sessions[node].heard_since(asked_ms):
+                self._send(asker, PartialPartition(node))
+            else:
+                left.append((asker, node, asked_ms))
+        self._questions = left
+
+    # --- strategies -------------------------------------------------------------------------------------------------
+
+    def _view(self) -> View:
+        partitions = tuple(sorted(set(self._database.partitions) - set(self._database.active())))
+        return View(self._node, self._members, self.alive, partitions, self.clients, self._now_ms)
+
+    def _look(self) -> None:
+        self._look_due_ms = self._now_ms + LOOK_MS
+        self._act(self._strategy.poll(self._view()))
+
+    def _act(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Stop(why):
+                    if self._database.phase != "stopped":
+                        self._effects.append(Say(f"the database stops: {why}"))
+                        self._database.stop()
+                    self._effects.append(Listen(False))
+                case Start():
+                    if self._database.phase == "stopped":
+                        self._effects.append(Say("the database starts"))
+                        self._database.start(self._now_ms)
+                    self._effects.append(Listen(True))
+                case Tell(node, message) if node in self._sessions:
+                    self._send(node, message)
+                case Disconnect(node) if self._sessions[node].is_up:
+                    self._send(node, PartialDisconnect())
+                    self._happened(node, self._sessions[node].disconnect(self._now_ms))
+                case _:
+                    pass
+
+    def _taken(self) -> list[Effect]:
+        taken = list(self._effects)
+        self._effects.clear()
+        return taken

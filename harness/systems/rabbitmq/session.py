@@ -1,0 +1,109 @@
+"""Queues on RabbitMQ, and names that are declared once, through one connection with one channel to one node."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
+from splitbrain.harness.systems.rabbitmq.connection import Connection
+from splitbrain.harness.systems.rabbitmq.settings import QUORUM
+
+_QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"}
+
+
+_CARRIER: Final = "x-max-length"
+"""The argument of a queue that carries a value, plus one: a number that RabbitMQ compares when a queue is declared
+again, and that makes no difference while the queue is empty."""
+
+_INVALID: Final = f"406 PRECONDITION_FAILED - invalid arg '{_CARRIER}'"
+_INEQUIVALENT: Final = re.compile(
+    f"406 PRECONDITION_FAILED - inequivalent arg '{_CARRIER}' .* but current is '([0-9]+)'"
+)
+
+
+def _current(error: DefiniteError) -> int | None:
+    """What the node names as the value of a queue that differs from what was declared; None if it is another error."""
+    found = _INEQUIVALENT.search(str(error))
+    return None if found is None else int(found.group(1))
+
+
+class RabbitmqSession:
+    """One client's connection to one node.
+
+    Args:
+        connection: to the node.
+        queue_type: of the queues that it declares, a number as in `settings`.
+    """
+
+    def __init__(self, connection: Connection, queue_type: int) -> None:
+        self._connection = connection
+        self._arguments: dict[str, Any] = _QUORUM if queue_type == QUORUM else {}
+
+    async def declare_queue(self, queue: str) -> Answer:
+        """Declare a durable queue of the type that the test chose; no error where it is there already."""
+        await self._connection.declare(queue, self._arguments)
+        return Answer()
+
+    async def create(self, key: str, value: Any) -> Answer:
+        """Declare a queue that is named so and has the value in its arguments; whether this call made it.
+
+        A queue that is there with another value has the declaration refused, before anything is done.
+        """
+        try:
+            await self._connection.declare(key, {**self._arguments, _CARRIER: int(value) + 1})
+        except DefiniteError as error:
+            if _current(error) is None:
+                raise
+            return Answer(False)
+        return Answer(True)
+
+    async def read(self, key: str) -> Answer:
+        """The value that the queue of that name was declared with, None if there is no such queue.
+
+        AMQP has no request for that, but a declaration with an argument that no queue can have says it: where there is
+        a queue it is refused because that has another value, which the node names, and else because no queue can be
+        made so (`rabbit_amqqueue:assert_args_equivalence` and `check_declare_arguments`). Nothing is ever made.
+        """
+        try:
+            await self._connection.declare(key, {**self._arguments, _CARRIER: -1})
+        except DefiniteError as error:
+            held = _current(error)
+            if held is not None:
+                return Answer(held - 1)
+            if _INVALID not in str(error):
+                raise
+            return Answer()
+        raise IndefiniteError(f"the node made a queue {key} whose {_CARRIER} is -1")
+
+    async def publish(self, queue: str, value: int) -> Answer:
+        """Publish a persistent message to a queue by the default exchange, and wait for the confirm."""
+        await self._connection.publish(queue, str(value).encode())
+        return Answer(value)
+
+    async def take(self, queue: str) -> Answer:
+        """Take the next message (`basic.get`, to be acknowledged); None if the queue has none."""
+        found = await self._connection.get(queue)
+        if found is None:
+            return Answer()
+        tag, body, redelivered = found
+        try:
+            return Answer(Delivery(value=int(body), tag=tag, redelivered=redelivered))
+        except ValueError as error:
+            raise IndefiniteError(f"a message in {queue} is no whole number: {body[:40]!r}") from error
+
+    def ack(self, tag: int) -> None:
+        """Acknowledge a message, which the node does not answer."""
+        self._connection.ack(tag)
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        """Give a message back, or have it discarded or dead-lettered."""
+        self._connection.reject(tag, requeue=requeue)
+
+    async def purge(self, queue: str) -> Answer:
+        """Remove all messages that are not taken; their number."""
+        return Answer(await self._connection.purge(queue))
+
+    async def close(self) -> None:
+        """End the connection. The node gives back what was taken and not acknowledged."""
+        await self._connection.close()

@@ -1,0 +1,144 @@
+"""The files, the environment and the numbers with which a node is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.settings import Setting
+from splitbrain.harness.systems.rabbitmq.connection import USER
+
+QUEUE_TYPE: Final = "queue-type"
+PARTITION_HANDLING: Final = "partition-handling"
+TICK_TIME: Final = "net-ticktime"
+
+CLASSIC, QUORUM, MIRRORED = 0, 1, 2
+STRATEGIES: Final = ("ignore", "pause_minority", "autoheal")
+
+SETTINGS: Final = {
+    QUEUE_TYPE: Setting(
+        line="0: classic queues, each on one node; 1: quorum queues; 2: classic queues mirrored to all nodes (3.x)",
+        default=QUORUM,
+        least=CLASSIC,
+        most=MIRRORED,
+    ),
+    PARTITION_HANDLING: Setting(
+        line="what nodes do about a partition; 0: ignore (RabbitMQ's default), 1: pause_minority, 2: autoheal",
+        default=0,
+        least=0,
+        most=2,
+    ),
+    TICK_TIME: Setting(
+        line="a node that was silent for about so many seconds counts as down (RabbitMQ's default: 60)",
+        default=12,
+        least=4,
+        most=600,
+    ),
+}
+"""RabbitMQ's own default of the type of queues is classic; quorum queues are what its documentation recommends for data
+that must not be lost. Its own tick time is longer than most tests."""
+
+CONFIGURATION: Final = "rabbitmq.conf"
+DEFINITIONS: Final = "definitions.json"
+PLUGINS: Final = "enabled_plugins"
+PROBE: Final = "splitbrain_probe"
+
+BINARY: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+DISTRIBUTION_PORT: Final = 25672
+CONSUMER_TIMEOUT_MS: Final = 1_800_000
+
+
+def name_of(node: NodeId) -> str:
+    """The Erlang name of a node."""
+    return f"rabbit@{node}"
+
+
+def node_of(name: str | None) -> NodeId | None:
+    """The node of an Erlang name."""
+    return None if name is None else name.partition("@")[2] or None
+
+
+def configuration(*, host: str, port: int, nodes: Sequence[NodeId], data: str, strategy: int) -> str:
+    """The contents of rabbitmq.conf.
+
+    Args:
+        host, port: where the node serves clients.
+        nodes: all nodes of the cluster, the same order on each.
+        data: the node's directory.
+        strategy: number of the partition handling.
+    """
+    settings: dict[str, str | int] = {
+        "listeners.tcp.1": f"{host}:{port}",
+        "cluster_formation.peer_discovery_backend": "classic_config",
+        **{f"cluster_formation.classic_config.nodes.{at}": name_of(node) for at, node in enumerate(nodes, 1)},
+        # Nodes start at once, and wait for each other: a minute in all.
+        "cluster_formation.discovery_retry_limit": 60,
+        "cluster_formation.discovery_retry_interval": 1000,
+        "cluster_partition_handling": STRATEGIES[strategy],
+        "load_definitions": f"{data}/{DEFINITIONS}",
+        "loopback_users": "none",
+        "queue_master_locator": "min-masters",
+        "consumer_timeout": CONSUMER_TIMEOUT_MS,
+        # The limits are of the machine, which the nodes share with all that runs beside them.
+        "vm_memory_high_watermark.absolute": "1GB",
+        "disk_free_limit.absolute": "50MB",
+        "log.file": "false",
+        "log.console": "true",
+        "log.console.level": "info",
+    }
+    return "".join(f"{name} = {value}\n" for name, value in settings.items())
+
+
+def definitions(*, mirrored: bool) -> bytes:
+    """What the cluster has from its first start on: a virtual host, a user, and a policy where queues are mirrored."""
+    policy = {
+        "vhost": "/",
+        "name": "mirrored",
+        "pattern": ".*",
+        "apply-to": "queues",
+        "priority": 0,
+        "definition": {"ha-mode": "all", "ha-sync-mode": "automatic"},
+    }
+    found: dict[str, Any] = {
+        "vhosts": [{"name": "/"}],
+        "users": [{"name": USER, "password": USER, "tags": "administrator"}],
+        "permissions": [{"user": USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
+        "policies": [policy] if mirrored else [],
+        "exchanges": [],
+        "queues": [],
+        "bindings": [],
+        "parameters": [],
+    }
+    return msgspec.json.encode(found)
+
+
+def environment(*, node: NodeId, host: str, port: int, data: str, tick_s: int) -> Mapping[str, str]:
+    """The environment of a node: all files in its own directory, and its probe once it has started."""
+    load = (
+        f'{{ok,{PROBE},B}}=compile:file("{data}/{PROBE}",[binary]),code:load_binary({PROBE},"probe",B),'
+        f'{PROBE}:start("{host}",{port}).'
+    )
+    return {
+        "HOME": data,
+        "RABBITMQ_NODENAME": name_of(node),
+        "RABBITMQ_MNESIA_BASE": f"{data}/store",
+        "RABBITMQ_CONFIG_FILE": f"{data}/{CONFIGURATION}",
+        "RABBITMQ_CONF_ENV_FILE": f"{data}/none",
+        "RABBITMQ_ADVANCED_CONFIG_FILE": f"{data}/none",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": f"{data}/{PLUGINS}",
+        "RABBITMQ_GENERATED_CONFIG_DIR": f"{data}/generated",
+        "RABBITMQ_SCHEMA_DIR": f"{data}/schema",
+        "RABBITMQ_LOG_BASE": f"{data}/log",
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_DIST_PORT": str(DISTRIBUTION_PORT),
+        # The VM takes the place of the shell, which else stays beside it and hears the signals.
+        "RABBITMQ_ALLOW_INPUT": "1",
+        "RABBITMQ_SERVER_START_ARGS": "-noinput",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+            f"-setcookie splitbrain -kernel net_ticktime {tick_s} -kernel prevent_overlapping_partitions false "
+            f"-eval {load}"
+        ),
+    }

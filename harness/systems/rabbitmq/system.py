@@ -1,0 +1,102 @@
+"""RabbitMQ as a system under test: how to start a node, how to talk to it, who leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path  # noqa: TID251 - reads the node's probe
+from typing import Final
+
+from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.rabbitmq import settings
+from splitbrain.harness.systems.rabbitmq.connection import Connection
+from splitbrain.harness.systems.rabbitmq.probe import ask, probe_address, view_of
+from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
+from splitbrain.harness.systems.rabbitmq.settings import (
+    MIRRORED,
+    PARTITION_HANDLING,
+    PROBE,
+    QUEUE_TYPE,
+    SETTINGS,
+    TICK_TIME,
+)
+from splitbrain.results.errors import BackendError
+
+VIEW_TIMEOUT_S: Final = 0.5
+
+START_S: Final = 180.0
+"""Three nodes take 16 to 34 s on two cores without other load."""
+
+
+class Rabbitmq:
+    """RabbitMQ 3.10 or later, in containers, over AMQP 0-9-1."""
+
+    name = "rabbitmq"
+    bugs: Mapping[str, str] = {}
+    election_timeout_s = 5.0
+    """A quorum queue elects within a second once a node is known to be down: a broken connection says so at once, a
+    silent one after the tick time."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[NodeId, Address] = {}
+        self._queue_type = SETTINGS[QUEUE_TYPE].default
+        self.capabilities = Capabilities(
+            operations=frozenset({"queues", "creations"}),
+            image="rabbitmq",
+            one_address=True,
+            start_s=START_S,
+            settings=SETTINGS,
+        )
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        """How to start the node that lives at `place`.
+
+        Raises:
+            BackendError: that is no container.
+        """
+        if place.home != "image":
+            raise BackendError("nodes of RabbitMQ run in containers only: use --backend docker.")
+        chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
+        self._addresses[place.node] = place.listen
+        self._queue_type = chosen[QUEUE_TYPE]
+        host, port = place.listen
+        data = place.data_dir
+        configuration = settings.configuration(
+            host=host, port=port, nodes=test.nodes, data=data, strategy=chosen[PARTITION_HANDLING]
+        )
+        files = {
+            settings.CONFIGURATION: configuration.encode(),
+            settings.DEFINITIONS: settings.definitions(mirrored=self._queue_type == MIRRORED),
+            settings.PLUGINS: b"[].\n",
+            f"{PROBE}.erl": Path(__file__).with_name(f"{PROBE}.erl").read_bytes(),
+        }
+        listens, behind = probe_address(place.listen)
+        env = settings.environment(node=place.node, host=listens, port=behind, data=data, tick_s=chosen[TICK_TIME])
+        return NodeCommand((settings.BINARY,), env=env, files=files)
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> RabbitmqSession:
+        """A session with one node.
+
+        Raises:
+            DefiniteError: the node could not be reached.
+        """
+        return RabbitmqSession(await Connection.open(deployment, node), self._queue_type)
+
+    async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
+        """What the node says of itself, None if it takes more than half a second, or has not started yet."""
+        address = self._addresses.get(node)
+        if address is None:
+            return None
+        try:
+            async with asyncio.timeout(VIEW_TIMEOUT_S):
+                return view_of(node, await ask(address), len(self._addresses))
+        except (DefiniteError, TimeoutError):
+            return None
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        """Its nodes write none."""
+        return None

@@ -1,0 +1,202 @@
+"""The replicated-table store as a system under test: no consensus, and a strategy for partitions that can be chosen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
+from typing import Any, Final
+
+from splitbrain import cluster
+from splitbrain.cluster.embedded import Runtime
+from splitbrain.cluster.embedded_tables import STRATEGY_NAMES, TICK_MS, start
+from splitbrain.cluster.tables_client import ClientError, TablesClient, connect
+from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.embedding import NodeWorld
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.settings import Setting
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.metadata_nodes import address_of, interpreter
+
+RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster.tables")
+REQUEST_TIMEOUT_MS: Final = 1500
+"""How long a node tries: shorter than the usual op timeout, so that it can still say that nothing happened."""
+
+VIEW_TIMEOUT_S: Final = 0.5
+REGISTERS: Final = "registers"
+SETS: Final = "sets"
+
+STRATEGY: Final = "strategy"
+TICK: Final = "net-tick-ms"
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    STRATEGY: Setting(
+        line="what nodes do about partitions; pause-if-all-down lists the first node",
+        default=0,
+        least=0,
+        most=len(STRATEGY_NAMES) - 1,
+        words=STRATEGY_NAMES,
+        drawn=tuple(range(len(STRATEGY_NAMES))),
+    ),
+    TICK: Setting(
+        line="a node of which nothing was heard for so many milliseconds is down",
+        default=TICK_MS,
+        least=100,
+        drawn=(500, 1_000, TICK_MS),
+    ),
+}
+
+
+class TablesSession:
+    """One client's connection to one node of the table store."""
+
+    def __init__(self, client: TablesClient, timeout_ms: int) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    async def read(self, key: str) -> Answer:
+        """The value of a key."""
+        return await _answer(self._client.read(REGISTERS, key, self._timeout_ms))
+
+    async def write(self, key: str, value: Any) -> Answer:
+        """Set a key unconditionally."""
+        await _answer(self._client.write(REGISTERS, key, value, self._timeout_ms))
+        return Answer(value)
+
+    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
+        """Set a key if it holds `expected`; whether it did."""
+        return await _answer(self._client.compare_and_swap(REGISTERS, key, expected, value, self._timeout_ms))
+
+    async def create(self, key: str, value: Any) -> Answer:
+        """Set a key if it does not exist; whether this call did."""
+        return await _answer(self._client.create(REGISTERS, key, value, self._timeout_ms))
+
+    async def add(self, collection: str, element: int) -> Answer:
+        """Put an element into a collection; one that is there already stays there."""
+        await _answer(self._client.insert(SETS, collection, element, self._timeout_ms))
+        return Answer(element)
+
+    async def elements(self, collection: str) -> Answer:
+        """All elements of a collection, in ascending order."""
+        found = await _answer(self._client.read_all(SETS, collection, self._timeout_ms))
+        return Answer(sorted(found.value))
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        await self._client.close()
+
+
+class TableStore:
+    """The replicated-table store that ships with splitbrain.
+
+    Attributes:
+        name: as given to `--system`.
+        bugs: none: what it loses, it loses by design.
+        election_timeout_s: there are no elections; the tick time by which a node is taken for down.
+        capabilities: registers and sets; no elections, and so no promise of who answers during a partition.
+    """
+
+    name = "tables"
+    bugs: Mapping[str, str] = {}
+    election_timeout_s = TICK_MS / 1000
+
+    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+        """Nodes try for `request_timeout_ms`."""
+        self._request_timeout_ms = request_timeout_ms
+        self.capabilities = Capabilities(
+            operations=frozenset({"key-value", "collections"}),
+            image="node",
+            uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
+            imports=("msgspec",),
+            settings=SETTINGS,
+            simulation=self,
+        )
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        """How to start the node that lives at `place`."""
+        python, import_path = interpreter(place)
+        argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
+        for peer in sorted(place.peers):
+            argv += ["--peer", f"{peer}={address_of(place.peers[peer])}"]
+        strategy = STRATEGY_NAMES[test.settings.get(STRATEGY, SETTINGS[STRATEGY].default)]
+        argv += ["--data", place.data_dir, "--partition-strategy", strategy]
+        if strategy.startswith("pause-if-all-down"):
+            argv += ["--preferred", min(place.node, *place.peers)]
+        argv += ["--net-tick-ms", str(test.settings.get(TICK, SETTINGS[TICK].default))]
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
+
+    async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
+        """Start the node of `command` inside this process, on `world`; returns when it serves.
+
+        Raises:
+            ClusterError: it cannot start.
+            OSError: the world's disk or network failed.
+        """
+        runtime = Runtime(
+            clock=world.clock,
+            rng=world.rng,
+            network=world.network,
+            disk=world.disk,
+            spawn=world.spawn,
+            telemetry=world.telemetry,
+            log=world.log,
+            last_words=world.last_words,
+            applied=world.applied,
+            waker=world.waker,
+            resume=world.resume,
+        )
+        await start(command.argv[1 + len(RUN_NODE) :], runtime)
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> TablesSession:
+        """A session with one node.
+
+        Raises:
+            DefiniteError: the node could not be reached.
+        """
+        return TablesSession(await _client(deployment, node), self._request_timeout_ms)
+
+    async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
+        """Whether the node's database serves: role "running", "waiting" or "stopped".
+
+        No node leads. Every node that serves names the same one, which decides where partitions are healed (MN-7).
+        """
+        try:
+            async with asyncio.timeout(VIEW_TIMEOUT_S):
+                client = await _client(deployment, node)
+        except (DefiniteError, TimeoutError):
+            return None
+        timer = asyncio.get_running_loop().call_later(VIEW_TIMEOUT_S, client.abort)
+        try:
+            state = await client.state()
+        except ClientError:
+            return None
+        finally:
+            timer.cancel()
+            await client.close()
+        return NodeView(node, state.phase, 0, state.members[0] if state.phase == "running" else None)
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        """Nodes write none: what checkers of telemetry judge is consensus."""
+        return None
+
+
+async def _client(deployment: Deployment, node: NodeId) -> TablesClient:
+    try:
+        return await connect(await deployment.dial(node))
+    except ClientError as error:
+        raise DefiniteError(str(error)) from error
+
+
+async def _answer(result: Any) -> Answer:
+    """What a request gave.
+
+    Raises:
+        DefiniteError: it certainly did not happen.
+        IndefiniteError: its outcome is unknown.
+    """
+    try:
+        return Answer(await result)
+    except ClientError as error:
+        raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error

@@ -1,0 +1,138 @@
+"""How a node of RabbitMQ is started, and whom its probe takes for the leader."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.nodes import NodePlace
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.rabbitmq import Rabbitmq
+from splitbrain.harness.systems.rabbitmq.probe import Status, ask, view_of
+from splitbrain.results.errors import BackendError, UsageError
+from tests.systems.rabbitmq.conftest import OPTIONS
+
+THREE = ("n1", "n2", "n3")
+
+
+def composed(**options: Any) -> Test:
+    return compose(RunOptions.of(**{**OPTIONS, **options}))
+
+
+def place(node: str = "n2", home: Any = "image") -> NodePlace:
+    addresses = {name: (f"10.0.0.{number}", 7000) for number, name in enumerate(THREE, 1)}
+    peers = {name: address for name, address in addresses.items() if name != node}
+    return NodePlace(node, "/data", addresses[node], peers, home)
+
+
+def test_all_nodes_form_one_cluster_by_the_same_list_and_keep_their_files_in_their_own_directory() -> None:
+    test = composed()
+    command = test.system.command(test, place())
+    configuration = command.files["rabbitmq.conf"].decode()
+    listed = re.findall(r"classic_config\.nodes\.(\d) = (\S+)", configuration)
+    assert listed == [("1", "rabbit@n1"), ("2", "rabbit@n2"), ("3", "rabbit@n3")]
+    assert "listeners.tcp.1 = 10.0.0.2:7000" in configuration
+    assert command.env["RABBITMQ_NODENAME"] == "rabbit@n2"
+    paths = [value for value in command.env.values() if value.startswith("/")]
+    assert len(paths) > 5
+    assert all(path.startswith("/data") for path in paths)
+    assert 'splitbrain_probe:start("10.0.0.2",7001)' in command.env["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+
+
+@pytest.mark.parametrize(
+    ("number", "strategy"), [(None, "ignore"), (0, "ignore"), (1, "pause_minority"), (2, "autoheal")]
+)
+def test_the_strategy_for_partitions_is_a_setting(number: int | None, strategy: str) -> None:
+    test = composed(settings="" if number is None else f"partition-handling={number}")
+    configuration = test.system.command(test, place()).files["rabbitmq.conf"].decode()
+    assert f"cluster_partition_handling = {strategy}\n" in configuration
+
+
+@pytest.mark.parametrize(("kind", "policies"), [(0, 0), (1, 0), (2, 1)])
+def test_queues_are_mirrored_by_a_policy_and_only_where_that_is_asked_for(kind: int, policies: int) -> None:
+    test = composed(settings=f"queue-type={kind}")
+    found = json.loads(test.system.command(test, place()).files["definitions.json"])
+    assert len(found["policies"]) == policies
+    assert [each["definition"]["ha-mode"] for each in found["policies"]] == ["all"] * policies
+
+
+def test_the_tick_time_is_a_setting_and_a_setting_out_of_bounds_is_refused() -> None:
+    test = composed(settings="net-ticktime=8")
+    arguments = test.system.command(test, place()).env["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+    assert "-kernel net_ticktime 8 " in arguments
+    with pytest.raises(UsageError, match="queue-type"):
+        composed(settings="queue-type=3")
+
+
+@pytest.mark.parametrize("home", ["here", "host"])
+def test_nodes_run_in_containers_only(home: str) -> None:
+    test = composed()
+    with pytest.raises(BackendError, match="--backend docker"):
+        test.system.command(test, place(home=home))
+
+
+def status(connected: tuple[str, ...], queues: dict[str, str | None], **fields: Any) -> Status:
+    names = tuple(f"rabbit@{node}" for node in connected)
+    led = {queue: None if node is None else f"rabbit@{node}" for queue, node in queues.items()}
+    return Status("rabbit@n1", names, (), fields.get("store", "mnesia"), fields.get("metadata_leader"), led)
+
+
+@pytest.mark.parametrize(
+    ("seen", "leader"),
+    [
+        (status(THREE, {}), "n1"),
+        (status(THREE, {"q1": "n3", "q0": "n2"}), "n2"),
+        (status(THREE, {"q0": None, "q1": "n3"}), "n3"),
+        (status(THREE, {}, store="khepri", metadata_leader="rabbit@n3"), "n3"),
+        (status(THREE, {}, store="mnesia", metadata_leader="rabbit@n3"), "n1"),
+        (status(("n1", "n2"), {"q0": "n2"}), "n2"),
+        (status(("n1",), {"q0": "n1"}), None),
+    ],
+)
+def test_who_leads_is_said_of_the_first_queue_and_not_without_a_majority(seen: Status, leader: str | None) -> None:
+    view = view_of("n1", seen, 3)
+    assert view.leader == leader
+    assert view.role == ("leader" if leader == "n1" else "follower")
+
+
+def answering(line: bytes) -> tuple[str, int]:
+    """A listener whose port in front is the clients' one; it answers one request with that line, in two parts."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, listener:
+            connection.recv(100)
+            connection.sendall(line[:5])
+            connection.sendall(line[5:])
+
+    threading.Thread(target=serve, daemon=True).start()
+    host, port = listener.getsockname()[:2]
+    return host, port - 1
+
+
+def test_the_probe_is_asked_on_the_port_behind_the_clients_one() -> None:
+    line = (
+        b'{"node":"rabbit@n1","connected":["rabbit@n1"],"partitions":[],"store":"khepri","metadata_leader":null,'
+        b'"queues":{"q0":"rabbit@n1"}}\n'
+    )
+    found = asyncio.run(ask(answering(line)))
+    assert found == Status("rabbit@n1", ("rabbit@n1",), (), "khepri", None, {"q0": "rabbit@n1"})
+
+
+@pytest.mark.parametrize("line", [b"", b"not json\n"])
+def test_a_probe_that_says_nothing_is_an_error_of_the_node(line: bytes) -> None:
+    with pytest.raises(DefiniteError, match="probe"):
+        asyncio.run(ask(answering(line)))
+
+
+def test_a_node_that_was_never_started_has_no_view() -> None:
+    assert asyncio.run(Rabbitmq().view(None, "n1")) is None  # pyright: ignore[reportArgumentType]
