@@ -47,6 +47,14 @@ def cpu_seconds(pid: int, during_s: float) -> float:
     return (used() - before) / os.sysconf("SC_CLK_TCK")
 
 
+def runs_for(pid: int, wanted_s: float) -> bool:
+    """Whether a process gets so much CPU time before a minute is over: at once, unless the machine is busy."""
+    found_s, ends = 0.0, time.monotonic() + 60
+    while found_s < wanted_s and time.monotonic() < ends:
+        found_s += cpu_seconds(pid, 0.1)
+    return found_s >= wanted_s
+
+
 @pytest.mark.slow
 def test_a_throttled_process_gets_its_share_and_the_kernel_counts_how_often_it_stood_still(
     groups: CpuGroups, busy: subprocess.Popen[bytes]
@@ -67,15 +75,17 @@ def test_a_process_whose_limit_is_gone_is_not_throttled_any_more(
 ) -> None:
     groups.throttle("n1", [busy.pid], 0.01)
     groups.throttle("n1", [], None)
-    assert cpu_seconds(busy.pid, 0.5) > 0.1
+    assert runs_for(busy.pid, 0.7), "with a hundredth of a CPU that would take 70 s"
 
 
 def test_a_new_process_of_a_throttled_node_joins_it(groups: CpuGroups, busy: subprocess.Popen[bytes]) -> None:
     groups.join("n1", [busy.pid])
-    assert cpu_seconds(busy.pid, 0.3) > 0.05, "there is no limit yet"
+    assert runs_for(busy.pid, 0.05), "there is no limit yet"
     groups.throttle("n1", [], 0.02)
     groups.join("n1", [busy.pid])
-    time.sleep(0.5)
+    ends = time.monotonic() + 60
+    while groups.counts("n1")["throttled"] < 2 and time.monotonic() < ends:
+        time.sleep(0.1)
     assert groups.counts("n1")["throttled"] >= 2
 
 

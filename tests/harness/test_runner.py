@@ -619,10 +619,12 @@ def test_a_client_that_breaks_its_protocol_ends_the_run_healed_with_the_history_
 @pytest.mark.parametrize("error", [ValueError("bad"), ProtocolError("bad")])
 def test_a_generator_that_raises_ends_the_run_healed(error: Exception) -> None:
     nemesis = FakeNemesis()
+    made: list[None] = []
 
     def make(ctx: Any) -> Op:
-        if ctx.time_ns > 50_000_000:
+        if len(made) == 3:
             raise error
+        made.append(None)
         return invoke("read")
 
     summary, recorder = run(make_test(FakeClient(), generator=each(make), nemesis=nemesis))

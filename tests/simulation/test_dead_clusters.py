@@ -128,6 +128,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "monotonic": ("transact", "update"),
     "multi-cas": ("transact", "update"),
     "predicates": ("in_universe",),
+    "queue": ("publish", "take"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
@@ -161,7 +162,7 @@ def outcome_of(workload: str, nemesis: str, dead: Kill | None = None, **given: A
     options = RunOptions.of(**{**OPTIONS, **GIVEN.get(workload, {}), "workload": workload, "nemesis": nemesis, **given})
     killed = dead or ALIVE
     with pytest.MonkeyPatch.context() as patch:
-        if dead is not None or workload == "lease-lock":  # only the sessions of these tests have leases
+        if dead is not None or workload in ("lease-lock", "queue"):  # only the sessions of these tests have these
 
             def build(*_: str) -> Dying:
                 return killed(at)
