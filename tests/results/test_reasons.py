@@ -104,7 +104,7 @@ def test_a_run_whose_controller_was_killed_says_that_first(tmp_path: Path) -> No
     concluded = judge_inline(run)
     assert concluded.outcome is Outcome.INCONCLUSIVE
     assert "the controller of this run was killed" in sentences(concluded.verdicts)[0]
-    document = stored_document(run)
+    document: Any = stored_document(run)
     first = document["reasons"][0]
     assert (first["code"], first["class"]) == ("controller-killed", "harness")
     assert [found["code"] for found in document["reasons"]][1:] == ["recovery-not-seen", "recovery-not-seen"]

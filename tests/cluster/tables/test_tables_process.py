@@ -26,7 +26,7 @@ class Processes:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+        self.ports: dict[str, int] = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
 
     def start(self, name: str) -> None:
         argv = [sys.executable, "-m", "splitbrain.cluster.tables", "--node", name]
