@@ -50,6 +50,9 @@ JOIN_MS: Final = 5000
 RUNS: Final = 2**16
 """At most in one process."""
 
+ONE_SIDED_MS: Final = 5000
+"""So long one of two replicas may count the other one and not be counted by it: a commit that says so is on its way."""
+
 JOIN_AGAIN_MS: Final = 500
 """So long a node that was refused waits before it asks again."""
 
@@ -123,6 +126,7 @@ class Database:
         self._joining: str | None = None
         self._ask_due_ms = now_ms
         self._early: list[tuple[str, OfTransactions]] = []
+        self._one_sided: dict[str, int] = {}  # replicas that do not count this node as one, and since when
         self._to_self.clear()
 
     @property
@@ -242,6 +246,7 @@ class Database:
         """Time has passed."""
         if self.phase == "running":
             self._coordinator.poll(now_ms)
+            self._end_one_sided(now_ms)
         elif self.phase == "waiting":
             self._look_for_tables(now_ms)
         self._deliver_to_self()
@@ -297,13 +302,32 @@ class Database:
             return
         # One that counts this node among its replicas has joined, and the commit of that is on its way.
         if self._node not in told.last_active and peer not in self.partitions:
-            self.partitions[peer] = None
-            self._emit(Say(f"{peer} runs apart from this node: the tables may differ (running partitioned network)"))
+            self._runs_apart(peer)
+
+    def _end_one_sided(self, now_ms: int) -> None:
+        """A replica that goes on without counting this node runs apart from it.
+
+        It has joined by a copy from one that had lost this node, while this node was asked, and heard of the join.
+        """
+        for peer, run in list(self._active.items()):
+            told = self._peers.get(peer)
+            counts = told is None or told.phase != "running" or told.run != run or self._node in told.last_active
+            if peer == self._node or counts:
+                self._one_sided.pop(peer, None)
+            elif now_ms - self._one_sided.setdefault(peer, now_ms) >= ONE_SIDED_MS:
+                del self._one_sided[peer]
+                self._replica_down(peer, now_ms)
+                self._runs_apart(peer)
+
+    def _runs_apart(self, peer: str) -> None:
+        self.partitions[peer] = None
+        self._emit(Say(f"{peer} runs apart from this node: the tables may differ (running partitioned network)"))
 
     def _replica_down(self, peer: str, now_ms: int) -> None:
         if self._joining == peer:
             # Whatever it did, this node does not know it: others must not take it for the replica that it may be.
             self._restart(now_ms)
+        self._early = [(sender, message) for sender, message in self._early if sender != peer]
         if self.phase != "running":
             return
         if peer in self._active:

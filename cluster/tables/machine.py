@@ -13,9 +13,11 @@ from typing import Any, Final, TypeAlias, cast, get_args
 from splitbrain.cluster.tables.database import Database
 from splitbrain.cluster.tables.effects import Effect, Listen, Say, SendFrame
 from splitbrain.cluster.tables.messages import (
+    AskAlive,
     CheckPartial,
     Frame,
     Healing,
+    IsAlive,
     Message,
     OfReplicas,
     OfTransactions,
@@ -80,7 +82,6 @@ class TableNode:
         self._database = Database(
             node, self._members, life, between, self._send, self._effects.append, contents, last_active
         )
-        self._questions: list[tuple[str, str, int]] = []
         self._look_due_ms = now_ms + LOOK_MS
         self._booted = False
 
@@ -105,7 +106,6 @@ class TableNode:
                 self._act((Start(),))
         for peer, session in self._sessions.items():
             self._happened(peer, session.poll(now_ms))
-        self._answer_questions()
         if now_ms >= self._look_due_ms:
             self._look()
         self._database.poll(now_ms)
@@ -146,7 +146,11 @@ class TableNode:
         self._sessions[peer].send(message, self._now_ms)
 
     def _happened(self, peer: str, happened: Sequence[Happened]) -> None:
+        session = self._sessions[peer]
+        epoch = session.epoch
         for event in happened:
+            if session.epoch != epoch:
+                return  # what came before had the session ended: the rest is of a node that is down
             if event == "up":
                 self._effects.append(Say(f"node {peer} up"))
                 self._database.node_up(peer)
@@ -170,9 +174,9 @@ class TableNode:
 
     def _node_down(self, peer: str) -> None:
         self._effects.append(Say(f"node {peer} down"))
-        self._questions = [each for each in self._questions if peer not in each[:2]]
+        life = self._sessions[peer].peer_life
         for other in sorted(self.alive - {self._node}):
-            self._send(other, CheckPartial(peer))
+            self._send(other, CheckPartial(peer, life))
         was_running = self._database.phase_of(peer) == "running"
         self._database.node_down(peer, self._now_ms)
         self._act(self._strategy.node_down(peer, self._view()))
@@ -183,9 +187,15 @@ class TableNode:
 
     def _about_partial(self, peer: str, message: Message) -> None:
         match message:
-            case CheckPartial(node) if node in self.alive and node != self._node:
-                # It may be down without that having been noticed here: answered once it is heard again.
-                self._questions.append((peer, node, self._now_ms))
+            case CheckPartial(node, life) if node in self.alive - {self._node}:
+                # It may be down without that having been noticed here, so it is asked itself. One that has started
+                # again is another process: the asker has lost the former one, and will see this one soon.
+                if self._sessions[node].peer_life == life:
+                    self._send(node, AskAlive(peer))
+            case AskAlive(asker):
+                self._send(peer, IsAlive(asker))
+            case IsAlive(asker) if asker in self.alive:
+                self._send(asker, PartialPartition(peer))
             case PartialPartition(node) if node not in self.alive and self._database.phase != "stopped":
                 self._effects.append(Say(f"partial partition: {node} is down, but {peer} sees it"))
                 self._act(self._strategy.partial(node, peer, self._view()))
@@ -194,15 +204,6 @@ class TableNode:
                 self._happened(peer, self._sessions[peer].disconnect(self._now_ms))
             case _:
                 pass
-
-    def _answer_questions(self) -> None:
-        left: list[tuple[str, str, int]] = []
-        for asker, node, asked_ms in self._questions:
-            if self._sessions[node].heard_since(asked_ms):
-                self._send(asker, PartialPartition(node))
-            else:
-                left.append((asker, node, asked_ms))
-        self._questions = left
 
     # --- strategies -------------------------------------------------------------------------------------------------
 

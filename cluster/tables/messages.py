@@ -136,13 +136,26 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
 
 
 class CheckPartial(msgspec.Struct, frozen=True, array_like=True, tag="check_partial"):
-    """The sender lost `node`, and asks one that it still sees whether that one sees it (MN-8)."""
+    """The sender lost `node`, and asks one that it still sees whether that one sees the same process (MN-8)."""
 
     node: str
+    life: int
+
+
+class AskAlive(msgspec.Struct, frozen=True, array_like=True, tag="ask_alive"):
+    """The question of `asker`, passed on to the node that it lost: what came before may be from a node that is gone."""
+
+    asker: str
+
+
+class IsAlive(msgspec.Struct, frozen=True, array_like=True, tag="is_alive"):
+    """That node's answer."""
+
+    asker: str
 
 
 class PartialPartition(msgspec.Struct, frozen=True, array_like=True, tag="partial"):
-    """The answer, if it does."""
+    """The answer to `asker`, if it does."""
 
     node: str
 
@@ -200,7 +213,7 @@ Healing: TypeAlias = (
 )
 OfTransactions: TypeAlias = AskLock | LockAnswer | Prepare | Vote | Commit | Release | AskOutcome | Outcome
 OfReplicas: TypeAlias = Announce | AskToJoin | JoinRefused | Copy
-OfPartitions: TypeAlias = CheckPartial | PartialPartition | PartialDisconnect | Healing
+OfPartitions: TypeAlias = CheckPartial | AskAlive | IsAlive | PartialPartition | PartialDisconnect | Healing
 Message: TypeAlias = OfTransactions | OfReplicas | OfPartitions
 
 

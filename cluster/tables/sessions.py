@@ -47,6 +47,7 @@ class Session:
 
     Attributes:
         is_up: whether there is a session.
+        peer_life: of the other node's process, in this session or else the last one; -1 before the first.
     """
 
     def __init__(self, life: int, tick_ms: int, send: Callable[[Frame], None], now_ms: int) -> None:
@@ -54,6 +55,7 @@ class Session:
         self._tick_ms = tick_ms
         self._send_frame = send
         self.is_up = False
+        self.peer_life = -1
         self._peer: SessionId | None = None
         self._former_lives: frozenset[int] = frozenset()
         self._hello_due_ms = now_ms
@@ -67,6 +69,11 @@ class Session:
         self._acknowledge_due_ms: int | None = None
         self._unacknowledged: deque[Message] = deque()
         self._again_due_ms = now_ms
+
+    @property
+    def epoch(self) -> int:
+        """Of this side: another one once the session has ended."""
+        return self._me.epoch
 
     def send(self, message: Message, now_ms: int) -> None:
         """Send a message; it is lost if there is no session, or if the session ends before it arrives."""
@@ -88,7 +95,7 @@ class Session:
         if self._peer is None:
             if frame.sender.life in self._former_lives:
                 return []
-            self._peer, self.is_up = frame.sender, True
+            self._peer, self.is_up, self.peer_life = frame.sender, True, frame.sender.life
             self._begin(now_ms)
             self._emit(now_ms)
             return ["up", *self._take(frame, now_ms)]
@@ -98,7 +105,7 @@ class Session:
             return []
         # The other side began a new session with this one: it had taken this node for down, or is a new process.
         self._former_lives |= {self._peer.life} - {frame.sender.life}
-        self._peer = frame.sender
+        self._peer, self.peer_life = frame.sender, frame.sender.life
         self._begin(now_ms)
         self._emit(now_ms)
         return ["down", "up", *self._take(frame, now_ms)]
@@ -125,10 +132,6 @@ class Session:
         elif now_ms >= min(self._acknowledge_due_ms or now_ms + 1, self._said_ms + self._tick_ms // 4):
             self._emit(now_ms)
         return []
-
-    def heard_since(self, when_ms: int) -> bool:
-        """Whether there is a session on which something came after that time."""
-        return self.is_up and self._heard_ms > when_ms
 
     def link_up(self, now_ms: int) -> None:
         """There is a new connection: what may be lost is sent again at once."""

@@ -172,7 +172,8 @@ class Autoheal(Strategy):
                 return self._start(leads, report=True)
             case (_, Restarting()):
                 return ()
-            case (RequestStart(), NotHealing()) if view.partitions:
+            case (RequestStart(), NotHealing()):
+                # RabbitMQ's leader does nothing if it runs apart from no node itself; two others may, from each other.
                 return self._ask(view)
             case (Status() as status, Deciding(answers, _)):
                 answers[sender] = status

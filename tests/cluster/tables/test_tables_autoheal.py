@@ -18,6 +18,7 @@ from splitbrain.cluster.tables.messages import (
 from splitbrain.cluster.tables.strategies import Start, Stop, Tell, View, strategy_named
 from splitbrain.cluster.tables.strategies.autoheal import (
     ASK_MS,
+    PATIENCE,
     WAIT_MS,
     Autoheal,
     Deciding,
@@ -153,3 +154,16 @@ def test_a_strategy_is_named_with_the_nodes_that_it_lists_and_no_others() -> Non
     for name, nodes in (("no-such", ()), ("ignore", ("n1",)), ("pause-if-all-down-ignore", ())):
         with pytest.raises(ArgumentError, match="partition strategy"):
             strategy_named(name, nodes)
+
+
+def test_mn_7_a_leader_that_is_apart_from_no_node_heals_two_others_that_are_apart_from_each_other() -> None:
+    heal = Autoheal()
+    seen = view("n1")
+    asked: list[object] = []
+    for _ in range(PATIENCE + 1):  # n1 shares tables with both: what they say never agrees
+        asked = list(heal.received("n2", RequestStart(), seen))
+        assert asked == [Tell("n2", AskStatus()), Tell("n3", AskStatus())]
+        heal.received("n2", status("n3"), seen)
+        asked = list(heal.received("n3", status("n2"), seen))
+    assert asked == [Tell("n3", WinnerIs())]
+    assert heal.state == WinnerWaiting(("n3",), ("n3",))

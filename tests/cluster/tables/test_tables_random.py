@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.tables.simulation import Cluster
@@ -74,6 +74,7 @@ def test_without_faults_every_transaction_ends_and_they_are_serializable(seed: i
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([2, 3, 4]))
+@example(0, 4)  # a node that is killed twice in quick succession is no partial partition (MN-8)
 def test_with_kills_and_restarts_they_are_serializable_and_all_replicas_end_alike(seed: int, nodes: int) -> None:
     cluster = run(seed, nodes, kills=0.12)
     assert cluster.differences == []
