@@ -90,8 +90,12 @@ class Session:
         if now_ms < self._blocked_until_ms:
             return []
         if frame.receiver != self._me:
+            # One that asks for another session has ended this one, as a closed connection would say.
+            peer = self._peer
+            ended = peer is not None and peer.life == frame.sender.life and frame.sender.epoch > peer.epoch
+            happened = self._end(now_ms) if ended else []
             self._hello(frame.sender, now_ms)
-            return []
+            return happened
         if self._peer is None:
             if frame.sender.life in self._former_lives:
                 return []

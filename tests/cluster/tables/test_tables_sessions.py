@@ -112,6 +112,7 @@ def test_mn_2_both_sides_end_a_session_that_one_of_them_has_ended() -> None:
     pair.cut = {"a"}  # a hears nothing of b, b hears a
     pair.run(1400)
     assert pair.changes("a") == ["up", "down"]
+    assert pair.changes("b") == ["up", "down"], "as one hears that a connection was closed"
     pair.cut = set()
     pair.run(2500)
     assert pair.changes("a") == ["up", "down", "up"]
