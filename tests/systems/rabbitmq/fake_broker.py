@@ -115,6 +115,7 @@ class FakeBroker:
             return True
         answers = {
             "Channel.Open": Spec.Channel.OpenOk(),
+            "Channel.Close": Spec.Channel.CloseOk(),
             "Confirm.Select": Spec.Confirm.SelectOk(),
             "Queue.Declare": Spec.Queue.DeclareOk("q", 0, 0),
             "Queue.Purge": Spec.Queue.PurgeOk(3),
