@@ -76,7 +76,7 @@ def around_a_read(draw: st.DrawFn) -> list[Op]:
     return draw(interleavings(draw(st.permutations(calls))))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(around_a_read())
 def test_the_bounds_of_a_read_are_the_least_and_the_most_that_any_order_gives(history: list[Op]) -> None:
     def reading(value: int) -> list[Op]:

@@ -75,14 +75,14 @@ def test_the_bound_is_small_where_all_values_are_beyond_all_others() -> None:
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=30, max_size=60), st.floats(1.2, 3.0), st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_ratio_is_that_of_the_medians_and_does_not_depend_on_how_cells_differ(
     values: list[float], factor: float, seed: int
 ) -> None:
     order = np.random.default_rng(seed)
     some = order.permutation(values).tolist()
     once = shift(_strata((some, [factor * value for value in some])))
-    scaled = [1000 * value for value in some]
+    scaled = [1024 * value for value in some]  # exact: what is equal, or is not, stays so
     twice = shift(_strata((some, [factor * value for value in some]), (scaled, [factor * value for value in scaled])))
     assert once.ratio == pytest.approx(factor)
     assert twice.ratio == pytest.approx(factor)

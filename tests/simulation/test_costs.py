@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.simulation.connections import End
@@ -108,5 +110,6 @@ def between_slices(world: str) -> int:
     return left.marks["read between two slices"]
 
 
+@pytest.mark.slow
 def test_reads_come_between_two_slices_where_applying_takes_time() -> None:
     assert between_slices("slow-cpu") > between_slices("lan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.rng import Rng, Streams
@@ -91,6 +92,7 @@ def late_replies(world: str, seed: int) -> int:
     return left.marks["reply of an old term ignored"]
 
 
+@pytest.mark.slow
 def test_replies_of_old_terms_arrive_where_messages_are_late_and_not_otherwise() -> None:
     found = next((seed for seed in range(1, 30) if late_replies("late", seed)), None)
     assert found is not None, "none of 29 runs got a reply of an old term"

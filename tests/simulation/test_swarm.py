@@ -135,6 +135,7 @@ def test_settings_with_names_are_drawn_by_name() -> None:
     assert {each.get("strategy", 0) for each in drawn} == set(range(len(known["strategy"].words)))
 
 
+@pytest.mark.slow
 def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:
     drawn = [draw(seed, EVERYTHING) for seed in range(2500)]
     assert {each.workload for each in drawn} == set(SIMULATED)

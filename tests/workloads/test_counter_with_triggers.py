@@ -102,6 +102,7 @@ def test_kh_13_with_faults_and_without_a_bug_it_passes_and_something_was_trigger
     assert found.figures["events"] == 2 * found.figures["changes"] > 0
 
 
+@pytest.mark.slow
 def test_m95_what_a_new_leader_takes_for_done_is_lost() -> None:
     outcome, found = outcome_of(
         bug="M95", nemesis="kill-leader,partition-leader", interval=1.0, time_limit=20.0, seed=2

@@ -68,6 +68,7 @@ def test_what_closes_a_gap_implies_the_model() -> None:
         assert stronger not in IN_PART
 
 
+@pytest.mark.slow
 def test_registers_of_which_a_level_is_said_to_hold_keep_it() -> None:
     """Of what says nothing of gaps. Registers whose versions have no known order are inconclusive as well."""
     levels = [name for name in model_names() if canonical(name) == name]
