@@ -1,7 +1,7 @@
 """Total queues: every acknowledged value comes out, and nothing else does. O(n log n).
 
     lost          a value was acknowledged, and never came out, although its queue was drained in the end
-    unexpected    a value came out that nobody had put into that queue by then, or whose put certainly failed
+    unexpected    a value came out that no client had put into that queue by then, or whose put certainly failed
     duplicated    a value came out more often than the queue promises
     order         a value came out before an earlier one of the same publisher, which was still in the queue
 
@@ -9,7 +9,7 @@ A value whose put has an unknown outcome may come out or not; one that does is "
 drain and the name are those of Jepsen's checker `total-queue`, which counts duplicates and knows no order. It ends the
 process of a drain that failed; here the verdict is inconclusive unless every queue was drained, see `drains`.)
 
-This is weaker than a queue that is linearizable: whatever that allows passes here, while the order between publishers,
+This is weaker than a queue that is linearizable: all that such a queue allows passes here; the order between publishers,
 and an answer that a queue is empty, are not judged. In return it always answers, and a queue that promises to deliver a
 value at least once can be judged by it.
 """
@@ -172,7 +172,7 @@ class _Judge:
             row, begun = int(self.firsts.end[item]), int(self.items.begun[item])
             said = f"{self._named(item)} came out at {answer(self.table, row)}"
             if begun == NEVER:
-                yield Finding("unexpected", f"Unexpected: {said}, and nobody put it in.", (row,))
+                yield Finding("unexpected", f"Unexpected: {said}, and no client put it in.", (row,))
             elif row < begun:
                 when = moment(self.table, begun)
                 yield Finding("unexpected", f"Unexpected: {said}, before it was put in at {when}.", (row, begun))

@@ -1,7 +1,7 @@
 """The database of one node: it finds tables to serve, serves them with other replicas, and loses some (MN-1, MN-3).
 
 A database that starts is "waiting" until it has tables that it may serve. It takes those of a running replica if there
-is one, whatever it holds itself (MN-3). Without one it may serve its own only if no waiting or missing node can hold
+is one, and drops its own for them (MN-3). Without one it may serve its own only if no waiting or missing node can hold
 newer ones: if each replica that was up when it last served is there and agrees (`may_load`), as Mnesia does with what
 it notes of nodes that went down. A node that had outlived all others so serves at once, and one that others outlived
 waits for them.
@@ -146,8 +146,8 @@ class Database:
 
     def phase_of(self, peer: str) -> Phase | None:
         """What the database of another node does, as far as it has said in this session."""
-        told = self._peers.get(peer)
-        return None if told is None else told.phase
+        announce = self._peers.get(peer)
+        return None if announce is None else announce.phase
 
     # --- what a coordinator needs (`coordinator.Replica`) -----------------------------------------------------------
 
@@ -288,20 +288,20 @@ class Database:
         known = self._peers.get(node)
         return known is not None and known.run == run and known.phase != "stopped"
 
-    def _announced(self, peer: str, told: Announce, now_ms: int) -> None:
+    def _announced(self, peer: str, announce: Announce, now_ms: int) -> None:
         former = self._peers.get(peer)
-        self._peers[peer] = told
+        self._peers[peer] = announce
         counted = self._active.get(peer)
         if counted is not None:
             # A copy of tables may count a run that this node has not heard of yet: what is said of earlier ones is old.
-            if told.run > counted or (told.run == counted and told.phase == "stopped"):
+            if announce.run > counted or (announce.run == counted and announce.phase == "stopped"):
                 self._replica_down(peer, now_ms)
-        elif former is not None and (former.run != told.run or told.phase == "stopped"):
+        elif former is not None and (former.run != announce.run or announce.phase == "stopped"):
             self._replica_down(peer, now_ms)
-        if told.phase != "running" or self.phase != "running" or peer in self._active:
+        if announce.phase != "running" or self.phase != "running" or peer in self._active:
             return
         # One that counts this node among its replicas has joined, and the commit of that is on its way.
-        if self._node not in told.last_active and peer not in self.partitions:
+        if self._node not in announce.last_active and peer not in self.partitions:
             self._runs_apart(peer)
 
     def _end_one_sided(self, now_ms: int) -> None:
@@ -310,8 +310,13 @@ class Database:
         It has joined by a copy from one that had lost this node, while this node was asked, and heard of the join.
         """
         for peer, run in list(self._active.items()):
-            told = self._peers.get(peer)
-            counts = told is None or told.phase != "running" or told.run != run or self._node in told.last_active
+            announce = self._peers.get(peer)
+            counts = (
+                announce is None
+                or announce.phase != "running"
+                or announce.run != run
+                or self._node in announce.last_active
+            )
             if peer == self._node or counts:
                 self._one_sided.pop(peer, None)
             elif now_ms - self._one_sided.setdefault(peer, now_ms) >= ONE_SIDED_MS:
@@ -345,7 +350,9 @@ class Database:
 
     def _forget_partitions(self) -> None:
         """If nothing that runs apart is left: `handle_dead_rabbit` of RabbitMQ's node monitor forgets all or none."""
-        running = [peer for peer, told in self._peers.items() if told is not None and told.phase == "running"]
+        running = [
+            peer for peer, announce in self._peers.items() if announce is not None and announce.phase == "running"
+        ]
         if not any(peer in running and peer not in self._active for peer in self.partitions):
             self.partitions = {}
 
@@ -391,19 +398,19 @@ class Database:
     def _look_for_tables(self, now_ms: int) -> None:
         if self._joining is not None or now_ms < self._ask_due_ms:
             return
-        told = {peer: announce for peer, announce in self._peers.items() if announce is not None}
-        running = sorted(peer for peer, announce in told.items() if announce.phase == "running")
+        heard = {peer: announce for peer, announce in self._peers.items() if announce is not None}
+        running = sorted(peer for peer, announce in heard.items() if announce.phase == "running")
         if running:
             self._joining = running[0]
             self._send_out(running[0], AskToJoin(self._run))
             return
-        if not self._settled and (len(told) == len(self._members) - 1 or now_ms - self._began_ms >= GRACE_MS):
+        if not self._settled and (len(heard) == len(self._members) - 1 or now_ms - self._began_ms >= GRACE_MS):
             self._settled = True
             self._announce()
         if not self._settled:
             return
         waiting: dict[str, Collection[str]] = {
-            peer: announce.last_active for peer, announce in told.items() if announce.phase == "waiting"
+            peer: announce.last_active for peer, announce in heard.items() if announce.phase == "waiting"
         }
         waiting[self._node] = self._last_active
         if may_load(self._node, waiting, self._members):
@@ -422,6 +429,6 @@ class Database:
         self._emit(Say(f"serves tables, with {', '.join(self._last_active)}"))
         self._announce()
         # Databases that run apart from this one were announced before this one ran.
-        for peer, told in self._peers.items():
-            if told is not None and told.phase == "running" and peer not in self._active:
+        for peer, announce in self._peers.items():
+            if announce is not None and announce.phase == "running" and peer not in self._active:
                 self.partitions[peer] = None

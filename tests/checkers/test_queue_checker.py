@@ -329,7 +329,7 @@ def test_what_a_take_of_unknown_outcome_took_may_be_away_for_a_while() -> None:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        (None, "Unexpected: value 7 came out at n1 at 0.500 s, and nobody put it in."),
+        (None, "Unexpected: value 7 came out at n1 at 0.500 s, and no client put it in."),
         (
             "fail",
             (

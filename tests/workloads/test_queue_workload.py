@@ -249,7 +249,7 @@ def test_what_comes_out_late_has_every_node_asked_again_and_the_checker_agrees()
     assert {op.node for op in history if op.index > last and op.type == "invoke" and op.key == "q1"} == set(THREE)
     verdict = judged(history)
     assert verdict.figures["drained"] == 3
-    assert verdict.anomalies == ("unexpected",)  # 900 and 901, which nobody put in
+    assert verdict.anomalies == ("unexpected",)  # 900 and 901, which no client put in
 
 
 def test_a_drain_of_unknown_outcome_has_to_settle_again() -> None:
