@@ -9,9 +9,9 @@ A value whose put has an unknown outcome may come out or not; one that does is "
 drain and the name are those of Jepsen's checker `total-queue`, which counts duplicates and knows no order. It ends the
 process of a drain that failed; here the verdict is inconclusive unless every queue was drained, see `drains`.)
 
-This is weaker than a queue that is linearizable: all that such a queue allows passes here; the order between publishers,
-and an answer that a queue is empty, are not judged. In return it always answers, and a queue that promises to deliver a
-value at least once can be judged by it.
+This is weaker than a queue that is linearizable: all that such a queue allows passes here; the order between
+publishers, and an answer that a queue is empty, are not judged. In return it always answers, and a queue that promises
+to deliver a value at least once can be judged by it.
 """
 
 from __future__ import annotations
