@@ -174,9 +174,9 @@ class TableNode:
 
     def _node_down(self, peer: str) -> None:
         self._effects.append(Say(f"node {peer} down"))
-        life = self._sessions[peer].peer_life
-        for other in sorted(self.alive - {self._node}):
-            self._send(other, CheckPartial(peer, life))
+        lost = CheckPartial(peer, self._sessions[peer].lost_life)
+        for other in sorted(self.alive - {self._node, peer}):  # the peer's next session may have begun already
+            self._send(other, lost)
         was_running = self._database.phase_of(peer) == "running"
         self._database.node_down(peer, self._now_ms)
         self._act(self._strategy.node_down(peer, self._view()))
@@ -191,11 +191,13 @@ class TableNode:
                 # It may be down without that having been noticed here, so it is asked itself. One that has started
                 # again is another process: the asker has lost the former one, and will see this one soon.
                 if self._sessions[node].peer_life == life:
-                    self._send(node, AskAlive(peer))
-            case AskAlive(asker):
-                self._send(peer, IsAlive(asker))
-            case IsAlive(asker) if asker in self.alive:
-                self._send(asker, PartialPartition(peer))
+                    self._send(node, AskAlive(peer, self._sessions[peer].peer_life))
+            case AskAlive(asker, life):
+                self._send(peer, IsAlive(asker, life))
+            case IsAlive(asker, life) if asker in self.alive:
+                # An asker that has started again since has lost nothing yet: RabbitMQ compares its GUID likewise.
+                if self._sessions[asker].peer_life == life:
+                    self._send(asker, PartialPartition(peer))
             case PartialPartition(node) if node not in self.alive and self._database.phase != "stopped":
                 self._effects.append(Say(f"partial partition: {node} is down, but {peer} sees it"))
                 self._act(self._strategy.partial(node, peer, self._view()))

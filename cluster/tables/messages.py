@@ -136,26 +136,28 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
 
 
 class CheckPartial(msgspec.Struct, frozen=True, array_like=True, tag="check_partial"):
-    """The sender lost `node`, and asks one that it still sees whether that one sees the same process (MN-8)."""
+    """The sender lost a process of `node`, and asks a node that it still sees whether that one sees it (MN-8)."""
 
     node: str
     life: int
 
 
 class AskAlive(msgspec.Struct, frozen=True, array_like=True, tag="ask_alive"):
-    """The question of `asker`, passed on to the node that it lost: what came before may be from a node that is gone."""
+    """The question of a process of `asker`, passed on to the node that it lost: whether that one really is there."""
 
     asker: str
+    life: int
 
 
 class IsAlive(msgspec.Struct, frozen=True, array_like=True, tag="is_alive"):
     """That node's answer."""
 
     asker: str
+    life: int
 
 
 class PartialPartition(msgspec.Struct, frozen=True, array_like=True, tag="partial"):
-    """The answer to `asker`, if it does."""
+    """The answer to the process that asked: `node` is there."""
 
     node: str
 

@@ -48,6 +48,7 @@ class Session:
     Attributes:
         is_up: whether there is a session.
         peer_life: of the other node's process, in this session or else the last one; -1 before the first.
+        lost_life: of its process in the last session that ended; -1 before the first end.
     """
 
     def __init__(self, life: int, tick_ms: int, send: Callable[[Frame], None], now_ms: int) -> None:
@@ -56,6 +57,7 @@ class Session:
         self._send_frame = send
         self.is_up = False
         self.peer_life = -1
+        self.lost_life = -1
         self._peer: SessionId | None = None
         self._former_lives: frozenset[int] = frozenset()
         self._hello_due_ms = now_ms
@@ -109,6 +111,7 @@ class Session:
             return []
         # The other side began a new session with this one: it had taken this node for down, or is a new process.
         self._former_lives |= {self._peer.life} - {frame.sender.life}
+        self.lost_life = self._peer.life
         self._peer, self.peer_life = frame.sender, frame.sender.life
         self._begin(now_ms)
         self._emit(now_ms)
@@ -186,6 +189,7 @@ class Session:
 
     def _end(self, now_ms: int) -> list[Happened]:
         self.is_up = False
+        self.lost_life = self.peer_life
         self._peer = None
         self._me = SessionId(self._me.life, self._me.epoch + 1)
         self._hello_due_ms = now_ms

@@ -1,13 +1,10 @@
-"""The verdict on queues: by every possible course of small histories, by hand, and of a million ops in time."""
+"""The verdict on queues: by every possible course of small histories, and by hand."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +13,7 @@ from splitbrain.checkers.models import model
 from splitbrain.checkers.queues import TotalQueue
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.arrow import HISTORY_SCHEMA, to_table
+from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import Op, OpType, pairs
 from splitbrain.results.reasons import Code
@@ -534,52 +531,6 @@ def test_the_checker_is_in_the_registry() -> None:
 # --- a million ops ----------------------------------------------------------------------------------------------------
 
 
-def large(puts: int, queues: int = 5, publishers: int = 20) -> pa.Table:
-    """As many puts as takes, by publishers and takers in turn, one take in a hundred said to be a repetition."""
-    rows = 4 * puts
-    at = np.arange(puts)
-    process, f, value = np.empty(rows, np.int64), np.empty(rows, object), np.empty(rows, object)
-    kind, key = np.empty(rows, object), np.empty(rows, object)
-    names = np.array([f"q{number}" for number in range(queues)], object)[at % queues]
-    text = at.astype(str).astype(object)
-    taken = text.copy()
-    taken[::100] = np.array([f'{{"value":{number},"redelivered":true}}' for number in range(0, puts, 100)], object)
-    for step, (how, name, who, content) in enumerate(
-        [
-            ("invoke", "enqueue", at % publishers, text),
-            ("ok", "enqueue", at % publishers, text),
-            ("invoke", "dequeue", publishers + at % publishers, np.full(puts, None)),
-            ("ok", "dequeue", publishers + at % publishers, taken),
-        ]
-    ):
-        process[step::4], f[step::4], value[step::4], kind[step::4], key[step::4] = who, name, content, how, names
-    columns: dict[str, Any] = {
-        "index": np.arange(rows),
-        "time": np.arange(rows) * 1000,
-        "process": process,
-        "type": list(kind),
-        "f": list(f),
-        "key": list(key),
-        "value": list(value),
-        "node": ["n1"] * rows,
-    }
-    schema: Any = HISTORY_SCHEMA
-    arrays: list[Any] = [
-        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(rows, field.type)
-        for field in schema
-    ]
-    last = Script(nodes=1)
-    for number in range(queues):
-        last.call(0, "drain", None, [], key=f"q{number}")
-    end = to_table(last.ops)
-    moved = pa.array([rows + i for i in range(end.num_rows)], pa.int64())
-    for name in ("index", "time"):
-        place = schema.get_field_index(name)
-        shifted = moved if name == "index" else pa.array([10**9 * 100 + i for i in range(end.num_rows)], pa.int64())
-        end = end.set_column(place, schema.field(name), shifted)
-    return pa.concat_tables([pa.Table.from_arrays(arrays, schema=schema), end])
-
-
 @pytest.mark.slow
 def test_a_long_history_that_is_all_out_of_order_is_counted_whole_and_shown_in_part() -> None:
     """Each finding that is shown takes time that is linear in the history: not every one of them may be."""
@@ -592,18 +543,3 @@ def test_a_long_history_that_is_all_out_of_order_is_counted_whole_and_shown_in_p
     verdict = judge(drained(script))
     assert verdict.figures["order"] == count - 1
     assert len(verdict.evidence["findings"]) == 20
-
-
-@pytest.mark.slow
-def test_a_million_ops_take_some_seconds() -> None:
-    """And nearly linearly many: four times the ops at most eight times the time, by CPU seconds."""
-    small, whole = large(125_000), large(500_000)
-    assert TotalQueue().check(small, {}).valid == "true"
-    took: list[float] = []
-    for table in (small, whole):
-        start = time.process_time()
-        verdict = TotalQueue().check(table, {})
-        took.append(time.process_time() - start)
-        assert verdict.valid == "true"
-    assert took[1] < 10
-    assert took[1] < 8 * took[0]
