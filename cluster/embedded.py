@@ -24,7 +24,7 @@ from splitbrain.cluster.marks import MARKS, MARKS_VARIABLE, counted, heard
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH, MAX_PENDING, MAX_PIPELINE
-from splitbrain.cluster.recoverable import recoverable
+from splitbrain.cluster.recoverable import Seen, recoverable
 from splitbrain.cluster.registered import known as known_functions
 from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
@@ -56,6 +56,7 @@ __all__ = [
     "Network",
     "Rng",
     "Runtime",
+    "Seen",
     "Timer",
     "counted",
     "heard",

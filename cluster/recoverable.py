@@ -14,6 +14,7 @@ import msgspec
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.groupnames import METADATA, group_address
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
+from splitbrain.cluster.log.seen import Seen
 from splitbrain.cluster.marks import unnoticed
 from splitbrain.cluster.members import node_of
 from splitbrain.cluster.raft.invariant import InvariantError
@@ -41,19 +42,20 @@ class Recoverable(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str | None = None
 
 
-def recoverable(argv: Sequence[str], disk: Disk, rng: Rng) -> list[Recoverable]:
+def recoverable(argv: Sequence[str], disk: Disk, rng: Rng, seen: Seen | None = None) -> list[Recoverable]:
     """What the node that `argv` starts would recover from a disk, a line for each group.
 
     Args:
         argv: as for `splitbrain.cluster.embedded.start`.
         disk: it is opened as at a start, and so changed. Nothing of it may wait.
         rng: decides what a start leaves to chance.
+        seen: where files of this node may have been read before.
 
     Raises:
         InvariantError: the disk made the start wait.
     """
     config, _ = parse(argv)
-    opening = open_node_log(disk, config.member, rng, lambda _: None, config.bugs)
+    opening = open_node_log(disk, config.member, rng, lambda _: None, config.bugs, seen)
     try:
         with unnoticed():
             opening.send(None)

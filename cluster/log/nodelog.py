@@ -26,6 +26,7 @@ from splitbrain.cluster.log import segment, snapshot, vote
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.group import Found, GroupLog
 from splitbrain.cluster.log.replay import Replay
+from splitbrain.cluster.log.seen import Seen
 from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots, open_snapshots
@@ -168,7 +169,9 @@ class NodeLog:
         self._node = node
 
 
-async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs = NO_BUGS) -> NodeLog:
+async def open_node_log(
+    disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs = NO_BUGS, seen: Seen | None = None
+) -> NodeLog:
     """Open the files of a node, or make them for a new one.
 
     Everything that is found is durable before it is returned. Files of groups that were deleted are removed.
@@ -179,6 +182,7 @@ async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], No
         rng: decides which checkpoints are thinned out.
         log: takes a line about what was cut off or removed.
         bugs: what is broken on purpose.
+        seen: where files of the node may have been read before.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged or gone.
@@ -187,13 +191,13 @@ async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], No
         OSError: the disk failed.
     """
     try:
-        return await _open(disk, node, rng, log, bugs)
+        return await _open(disk, node, rng, log, bugs, seen)
     except CorruptStorageError:
         reached("corruption refused")
         raise
 
 
-async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs) -> NodeLog:
+async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bugs: Bugs, seen: Seen | None) -> NodeLog:
     content = disk.read(NODE)
     if content is None:
         stored = await _begin(disk, node)
@@ -205,7 +209,7 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
             "Give this node a directory of its own."
         )
     files = disk.names()
-    opened = await open_wal(disk, files, log, bugs)
+    opened = await open_wal(disk, files, log, bugs, seen)
     if opened is None and M44 in bugs:
         await create_wal(disk)
         opened = await open_wal(disk, disk.names(), log, bugs)
@@ -321,8 +325,7 @@ class _Opening:
         segments.forget(base)
         segments.require(base, begin + 1)
         replay = Replay(self.place, segments.last, kept.covering)
-        for change in self.changes:
-            replay.take(change)
+        replay.take_all(self.changes)
         if replay.is_replaced and kept.newest is not None:
             self.wal.change(self.uid, Beginning(kept.newest.index, kept.newest.term))
         return GroupLog(self.disk, self.wal, self.uid, segments, replay.entries(), kept, last_vote, installed)

@@ -6,6 +6,8 @@ its segments, or an error that says what is missing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.walfile import Beginning, Change, Elsewhere, Logged, Truncation
@@ -41,6 +43,23 @@ class Replay:
     def entries(self) -> list[Entry]:
         """The entries behind the segments and the snapshot, without gaps."""
         return self._entries if self._is_continued else []
+
+    def take_all(self, changes: Sequence[Logged]) -> None:
+        """Take the changes of the group, in order.
+
+        Raises:
+            CorruptStorageError: what one of them builds on is missing.
+        """
+        entries = self._entries
+        next_index = self._last_index + 1
+        for logged in changes:
+            change = logged.change
+            if type(change) is Entry and change.index == next_index:  # as all but a few are
+                entries.append(change)
+                next_index += 1
+            else:
+                self.take(logged)
+                next_index = self._last_index + 1
 
     def take(self, logged: Logged) -> None:
         """Take a change of the group.

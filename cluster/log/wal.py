@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from splitbrain.cluster.bugs import M44, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M43, M44, NO_BUGS, Bugs
 from splitbrain.cluster.log import walfile
 from splitbrain.cluster.log.damage import corrupt
+from splitbrain.cluster.log.seen import Seen
 from splitbrain.cluster.log.walfile import Change, Logged
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.events import Written
@@ -177,7 +178,7 @@ def was_used(disk: Disk, name: str) -> bool:
 
 
 async def open_wal(
-    disk: Disk, names: Iterable[str], log: Callable[[str], None], bugs: Bugs = NO_BUGS
+    disk: Disk, names: Iterable[str], log: Callable[[str], None], bugs: Bugs = NO_BUGS, seen: Seen | None = None
 ) -> tuple[Wal, str, list[Logged]] | None:
     """Open the write-ahead log of a node: it, the name of its file, and what that says; None if there is none.
 
@@ -189,6 +190,7 @@ async def open_wal(
         names: of all its files.
         log: takes a line about what was cut off.
         bugs: what is broken on purpose.
+        seen: where the file, or its beginning, may have been read before.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged.
@@ -205,7 +207,11 @@ async def open_wal(
         disk.remove(former)
     content = disk.read(name)
     assert content is not None, f"{name} was listed and is not there"
-    found = walfile.decode(content, name, number, bugs)
+    if seen is None or M43 in bugs:  # that one reads on behind damage
+        found = walfile.decode(content, name, number, bugs)
+    else:
+        found = walfile.decode(content, name, number, bugs, seen.of(name, content))
+        seen.note(name, content, found)
     file = disk.open(name)
     if found.torn:
         reached("torn tail cut off")

@@ -111,6 +111,10 @@ class WalContent:
     damage: CorruptStorageError | None = None
 
 
+NOTHING: Final = WalContent([], HEADER_BYTES, 0)
+"""What is known of a file that was not read before."""
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +170,7 @@ def _encode(kind: int, uid: int, index: int, term: int, data: bytes = b"") -> by
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalContent:
+def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS, known: WalContent = NOTHING) -> WalContent:
     """Read a whole file.
 
     Args:
@@ -174,18 +178,19 @@ def decode(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalC
         name: for messages.
         number: that the file must have, by its name.
         bugs: what is broken on purpose.
+        known: what a file without damage said with which this one begins, up to the end of its last whole record.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged.
         StorageError: the file is of another version.
     """
-    found = scan(content, name, number, bugs)
+    found = scan(content, name, number, bugs, known)
     if found.damage is not None:
         raise found.damage
     return found
 
 
-def scan(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalContent:
+def scan(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS, known: WalContent = NOTHING) -> WalContent:
     """Read a file up to its first damaged record; arguments as of `decode`.
 
     Raises:
@@ -193,11 +198,11 @@ def scan(content: bytes, name: str, number: int, bugs: Bugs = NO_BUGS) -> WalCon
         StorageError: the file is of another version.
     """
     _check_header(content, name, number)
-    changes: list[Logged] = []
-    durable = 0
+    changes = list(known.changes)
+    durable = known.durable
     damage: CorruptStorageError | None = None
-    offset = HEADER_BYTES
-    is_whole = False
+    offset = known.size
+    is_whole = known is not NOTHING
     while offset < len(content):
         record = _record_at(content, offset)
         if record is None:

@@ -30,6 +30,7 @@ from splitbrain.cluster.embedded import (
     Disk,
     Rng,
     Runtime,
+    Seen,
     counted,
     heard,
     recoverable,
@@ -332,6 +333,7 @@ class Metadata:
         """
         self._functions = MetadataFunctions(functions)
         self._request_timeout_ms = request_timeout_ms
+        self._seen: dict[tuple[str, ...], Seen] = {}  # of each node that is simulated
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
@@ -405,7 +407,8 @@ class Metadata:
 
     def recover(self, command: NodeCommand, disk: Disk, rng: Rng) -> Sequence[Mapping[str, Any]]:
         """What the node of `command` would find on a disk, a line for each of its groups."""
-        return [msgspec.to_builtins(line) for line in recoverable(command.argv[1 + len(RUN_NODE) :], disk, rng)]
+        seen = self._seen.setdefault(command.argv, Seen())
+        return [msgspec.to_builtins(line) for line in recoverable(command.argv[1 + len(RUN_NODE) :], disk, rng, seen)]
 
     async def connect(self, deployment: Deployment, node: NodeId) -> MetadataSession:
         """A session with one node.

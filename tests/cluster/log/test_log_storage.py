@@ -57,8 +57,7 @@ class Opened:
 def replayed(content: bytes) -> list[Entry]:
     """The entries that a file of the write-ahead log gives to its group."""
     replay = Replay(WAL, 0, None)
-    for change in decode(content, WAL, 1).changes:
-        replay.take(change)
+    replay.take_all(decode(content, WAL, 1).changes)
     return replay.entries()
 
 
