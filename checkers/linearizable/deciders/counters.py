@@ -112,6 +112,8 @@ class _Levels:
         self._amount = int(counted.amount[0]) if counted.adds.size else 1
 
     def decide(self) -> Decision:
+        if not self._counted.reads.size:
+            return Decision(True)  # nothing says how many adds there were
         impossible = self._impossible()
         if impossible is not None:
             return impossible

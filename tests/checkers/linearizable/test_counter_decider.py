@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from splitbrain.checkers import models
-from splitbrain.checkers.linearizable.deciders import decide
+from splitbrain.checkers.linearizable.deciders import Decision, decide
 from splitbrain.checkers.linearizable.deciders.counters import CULPRITS, decide_by_bounds, decide_by_levels
 from splitbrain.checkers.linearizable.ops import read_ops
 from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.clients import (
     ADDS_OF_ANY,
     ADDS_OF_MINUS_TWO,
@@ -60,6 +61,13 @@ def test_bounds_refute_only_what_the_definition_refutes(clients: Clients) -> Non
         assert answer is not True, "bounds cannot prove"
         refuted += answer is False
     assert refuted > HISTORIES / 4
+
+
+@pytest.mark.parametrize(
+    "history", [[], history_of((0, "invoke", "add", 1), (0, "fail", "add", 1))], ids=["none", "failed"]
+)
+def test_a_counter_on_which_no_op_took_effect_is_linearizable(history: list[Op]) -> None:
+    assert decided(decide_by_levels, "counter", history) == Decision(True)
 
 
 def test_two_reads_that_saw_two_concurrent_adds_in_different_orders_are_refuted_within_the_bounds() -> None:
