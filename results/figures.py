@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from splitbrain.results.answering import spoke_of_a_state
 from splitbrain.results.arrivals import arrivals
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.availability import availability
@@ -35,9 +36,6 @@ FIGURES: Final = "figures.json"
 FORMAT: Final[Literal[2]] = 2
 """The version of the file. One of another version is computed again: everything that it holds can be. In the first one
 availability counted the seconds in which ops began, whether or not one was completed in them."""
-
-DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
-"""Errors of `fail` ops with which the state answered, unless a test names others to the checker of quorum-progress."""
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,11 +205,9 @@ def computed_figures(run: LoadedRun, judgement: Judgement | None) -> Figures:
 
 def are_answered(calls: Calls) -> Bools:
     """Which client ops were answered: ok, or failed because the state said so."""
-    said = np.zeros(calls.table.num_rows, dtype=np.bool_)
-    for error in DECIDED:
-        said |= is_equal(calls.table, "error", error)
-    decided = said[calls.complete] if len(said) else np.zeros(0, dtype=np.bool_)
-    return (calls.ended("ok") | (calls.ended("fail") & decided)) & (calls.complete != OPEN)
+    said = spoke_of_a_state(calls.table)
+    spoken = said[calls.complete] if len(said) else np.zeros(0, dtype=np.bool_)
+    return (calls.ended("ok") | (calls.ended("fail") & spoken)) & (calls.complete != OPEN)
 
 
 class _Answered:

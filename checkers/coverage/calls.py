@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from splitbrain.results.answering import spoke_of_a_state
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
-from splitbrain.results.columns import array, flags, valid
+from splitbrain.results.columns import array, valid
 from splitbrain.results.faults import RunEvents
-from splitbrain.results.figures import DECIDED
 
 _LATE: Final = np.iinfo(np.int64).max
 
@@ -33,7 +33,7 @@ class ClientOps:
         begun: when each was invoked, in nanoseconds.
         ended: when each ended; the largest integer if it did not.
         ok: which were ok.
-        answered: which the system answered: ok, or refused by its state (`splitbrain.results.figures.DECIDED`). An op
+        answered: which the system answered: ok, or refused by its state (`splitbrain.results.answering`). An op
             that a client does without a node is no answer of the system.
         local: which ops clients did without a node.
         faults: which were invoked in the faults phase; all of them in a history without phases.
@@ -48,7 +48,7 @@ class ClientOps:
         self.begun: Ints = times[calls.invoke]
         self.ended: Ints = np.where(closed, times[calls.complete], _LATE) if len(times) else self.begun
         self.ok: Bools = calls.ended("ok")
-        said = flags(pc.is_in(calls.table["error"], value_set=array(list(DECIDED), pa.string())))
+        said = spoke_of_a_state(calls.table)
         refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
         self.local = carried_out_alone(calls, local)
         self.answered: Bools = (self.ok | refused) & ~self.local

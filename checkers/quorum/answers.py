@@ -1,7 +1,8 @@
 """The ops that need a quorum, as arrays: when they began and ended, at which node, and whether they were answered.
 
 A quorum answer is `ok`, or a `fail` that the state decided (a compare that did not match): only a node with a quorum
-can give it. Any other `fail` is a refusal, which a node without a quorum may give.
+can give it. In some other `fail` a node speaks of a state that may be its own alone (there is no such entity): that it
+serves clients is shown by it, that it has a quorum is not. Any other `fail` is a refusal, which every node may give.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from splitbrain.checkers.quorum.topology import NodeId
+from splitbrain.results.answering import spoke_of_a_state
 from splitbrain.results.arrivals import NEVER, arrivals
 from splitbrain.results.calls import OPEN, Bools, Ints, client_calls, ints, place, seconds
 from splitbrain.results.columns import array, flags, numbers
@@ -38,7 +40,8 @@ class Answers(msgspec.Struct, frozen=True):
         ended: likewise; NEVER for an op without a completion.
         node: the number of the node that received the op, or NOWHERE.
         given: whether it was a quorum answer.
-        refused: whether it failed without one.
+        served: whether it was one, or spoke of a state.
+        refused: whether it failed, and was neither.
         term: in which the answer was given, or NO_TERM.
     """
 
@@ -51,6 +54,7 @@ class Answers(msgspec.Struct, frozen=True):
     ended: Ints
     node: Ints
     given: Bools
+    served: Bools
     refused: Bools
     term: Ints
 
@@ -66,13 +70,20 @@ class Answers(msgspec.Struct, frozen=True):
         return self.node == self.nodes.index(node)
 
     def given_in(self, begin_ns: int, end_ns: int) -> Ints:
-        """The numbers of the ops that began and were answered in the stretch, both ends included.
+        """The numbers of the ops that began and got a quorum answer in the stretch, both ends included.
 
         A change may take place at the same instant as an end of the stretch: an op that began then began after the
         change that begins the stretch, an answer given then came before the change that ends it.
         """
+        return self._ended_in(self.given, begin_ns, end_ns)
+
+    def served_in(self, begin_ns: int, end_ns: int) -> Ints:
+        """Likewise of those that were served."""
+        return self._ended_in(self.served, begin_ns, end_ns)
+
+    def _ended_in(self, how: Bools, begin_ns: int, end_ns: int) -> Ints:
         of = self.begun_in(begin_ns, end_ns)
-        return of.start + np.flatnonzero(self.given[of] & (self.ended[of] <= end_ns))
+        return of.start + np.flatnonzero(how[of] & (self.ended[of] <= end_ns))
 
     def indexes(self, numbers: Ints) -> list[int]:
         """The history's indexes of the ops' completions; of an invocation where there is none."""
@@ -108,6 +119,7 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
     spoken = pc.is_in(history["error"], value_set=array(list(decided), pa.string()))
     # OPEN is -1 and picks the last row; `failed` and `closed` mask it below.
     state_said = flags(spoken)[calls.complete]
+    served = state_said | spoke_of_a_state(history)[calls.complete]
     number: Any = pc.index_in(history["node"], value_set=array(list(nodes), pa.string()))
     term: Any = history["term"]
     failed = calls.ended("fail")
@@ -124,6 +136,7 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
         ended=np.where(closed[chosen], times[done], NEVER),
         node=numbers(number, null=NOWHERE).astype(np.int64)[asked],
         given=(calls.ended("ok") | (failed & state_said))[chosen],
-        refused=(failed & ~state_said)[chosen],
+        served=(calls.ended("ok") | (failed & served))[chosen],
+        refused=(failed & ~served)[chosen],
         term=np.where(closed[chosen], numbers(term, null=NO_TERM).astype(np.int64, copy=False)[done], NO_TERM),
     )

@@ -20,13 +20,13 @@ from splitbrain.checkers.quorum.silence import before_a_majority, judged, wrong_
 from splitbrain.checkers.quorum.topology import NodeId
 from splitbrain.checkers.quorum.windows import healed_by, windows_and_no_majority
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
+from splitbrain.results.answering import DECIDED
 from splitbrain.results.arrivals import NEVER
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_of
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
-from splitbrain.results.figures import DECIDED
 from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason

@@ -121,7 +121,7 @@ def _window(window: Window, given: Answers) -> dict[str, Any]:
 
 def _counts(window: Window, given: Answers) -> dict[NodeId, dict[str, Any]]:
     of = given.begun_in(window.begin_ns, window.end_ns)
-    answered, refused = given.given[of], given.refused[of]
+    answered, refused = given.served[of], given.refused[of]
     counts = {
         "ops": per_node(given, of),
         "answered": per_node(given, of, answered),

@@ -72,7 +72,7 @@ def progress(
         return Progress("stalled")
     asked = given.begun_in(first_ns, last_ns)
     sent = per_node(given, asked)
-    got = per_node(given, asked, given.given[asked])
+    got = per_node(given, asked, given.served[asked])
     silent = [_silent(core, sent, got, bounds.attempts) for core in found]
     # One core that answers is enough: the leader may be in that one, and the others need not reach it.
     if any(who == () for who in silent):
@@ -150,7 +150,7 @@ def _which(op: FaultOp) -> dict[str, Any]:
 
 
 def _first_answers_s(op: FaultOp, given: Answers, until_ns: int) -> dict[NodeId, float | None]:
-    found = given.given_in((op.completion or op.invoke).time, until_ns)
+    found = given.served_in((op.completion or op.invoke).time, until_ns)
     first = first_per_node(given, found)
     return {node: None if time_ns is None else seconds(time_ns - op.invoke.time) for node, time_ns in first.items()}
 
@@ -170,9 +170,9 @@ def shares(given: Answers, end_ns: int) -> dict[str, Any]:
 
     `silent` lists for the cluster the seconds that were not served (`splitbrain.results.availability`).
     """
-    cluster = availability(given.due, given.ended, given.given, end_ns)
+    cluster = availability(given.due, given.ended, given.served, end_ns)
     of_nodes = {
-        node: availability(given.due[asked], given.ended[asked], given.given[asked], end_ns)
+        node: availability(given.due[asked], given.ended[asked], given.served[asked], end_ns)
         for node in given.nodes
         for asked in (given.at(node),)
     }

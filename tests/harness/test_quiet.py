@@ -99,7 +99,7 @@ def test_an_index_that_moves_on_between_two_looks_is_no_end() -> None:
     assert recorder.notes("converged") == [{"seconds": 0.5, "applied": dict.fromkeys(NODES, 10)}]
     _, recorder = run(lambda s: everywhere(round(s * 100), round(s * 100)))
     assert recorder.notes("converged")[0]["seconds"] is None
-    assert lasted_s(recorder) < BOUND_S + 0.3
+    assert lasted_s(recorder) < 10 * BOUND_S + 0.3
 
 
 @pytest.mark.parametrize("odd", [(9, 8), (8, 8), None])
@@ -118,6 +118,23 @@ def test_a_replica_that_comes_nearer_has_ten_times_the_bound() -> None:
     _, recorder = run(lambda s: {**everywhere(900_000, 900_000), "n2": (900_000, round(s * 200))})
     assert recorder.notes("converged")[0]["seconds"] is None
     assert 9 * BOUND_S < lasted_s(recorder) < 10 * BOUND_S + 0.3
+
+
+def test_a_replica_that_applies_what_is_committed_only_now_has_that_time_too() -> None:
+    """Of a hunt: with slow disks a leader held 400 entries that were not committed when the load ended."""
+
+    def behind_by_fifty(s: float) -> Mapping[NodeId, tuple[int, int] | None]:
+        commit = min(900, 100 + round(s * 200))
+        return {**everywhere(commit, commit), "n2": (commit, commit if s > 4.5 else commit - 50)}
+
+    _, recorder = run(behind_by_fifty)
+    assert recorder.notes("converged")[0]["seconds"] == pytest.approx(4.75, abs=0.3)
+
+
+def test_a_replica_that_stands_still_while_others_go_on_has_not() -> None:
+    _, recorder = run(lambda s: {**everywhere(100 + round(s * 50), 100 + round(s * 50)), "n2": (100, 50)})
+    assert recorder.notes("converged")[0]["seconds"] is None
+    assert lasted_s(recorder) < BOUND_S + 0.3
 
 
 def test_a_test_may_set_how_long_it_waits() -> None:

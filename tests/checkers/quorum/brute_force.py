@@ -28,13 +28,14 @@ DIED_WITHIN = 3_000_000_000
 
 @dataclass(frozen=True)
 class Op:
-    """A client op. `end` is None if it never ended; `answered`: by a quorum."""
+    """A client op. `end`: None if it never ended; `answered`: by a quorum; `served`: that, or of some state."""
 
     index: int
     node: Node | None
     begin: int
     end: int | None
     answered: bool
+    served: bool
     term: int | None
 
 
@@ -184,7 +185,8 @@ class Run:
                 done["type"] == "ok" or (done["type"] == "fail" and done["error"] in DECIDED)
             )
             end, term = (None, None) if done is None else (done["time"], done["term"])
-            yield Op(event["index"], event["node"], event["time"], end, answered, term)
+            spoke = done is not None and done["type"] == "fail" and (done["error"] or "").split(":")[0] == "not_found"
+            yield Op(event["index"], event["node"], event["time"], end, answered, answered or spoke, term)
 
     def _changes(self) -> Iterator[Change]:
         taken: set[int] = set()
@@ -371,9 +373,9 @@ def _progress(run: Run, window: Window) -> str:
     results: set[str] = set()
     for core in cores:
         sent = {node: [op for op in asked if op.node == node] for node in core}
-        if any(len(ops) >= run.attempts and not any(op.answered for op in ops) for ops in sent.values()):
+        if any(len(ops) >= run.attempts and not any(op.served for op in ops) for ops in sent.values()):
             results.add("silent")
-        elif all(any(op.answered for op in ops) for ops in sent.values()):
+        elif all(any(op.served for op in ops) for ops in sent.values()):
             return "held"
         else:
             results.add("too few")
@@ -391,7 +393,7 @@ def _recovery(run: Run, said: Judgement) -> None:
             times = [
                 op.end - change.invoked
                 for op in run.ops
-                if op.node == node and op.answered and op.end is not None
+                if op.node == node and op.served and op.end is not None
                 if change.completed is not None and change.completed <= op.begin and op.end <= until
             ]
             said.recovery[change.index][node] = min(times, default=None)
@@ -444,16 +446,16 @@ def _availability(ops: Sequence[Op], end: int) -> tuple[float | None, float | No
     for op in ops:
         for second in range(op.begin // SECOND, _second_of_end(op, end) + 1):
             in_progress.setdefault(second, []).append(op)
-        if op.answered:
+        if op.served:
             served.add(_second_of_end(op, end))
     for second, found in in_progress.items():
-        if all(op.answered and op.end is not None and op.end - op.begin <= SECOND for op in found):
+        if all(op.served and op.end is not None and op.end - op.begin <= SECOND for op in found):
             served.add(second)
 
     def length(seconds: Iterable[int]) -> int:
         return sum(min(SECOND, max(1, end - second * SECOND)) for second in seconds)
 
-    return length(served) / length(in_progress), sum(op.answered for op in ops) / len(ops)
+    return length(served) / length(in_progress), sum(op.served for op in ops) / len(ops)
 
 
 SECOND = 1_000_000_000

@@ -24,7 +24,7 @@ TICK_S = 0.5
 
 END = 24
 FAULTS = ("partition", "kill", "pause", "packet", "clock")
-ERRORS = (None, None, "mismatch", "no_leader")
+ERRORS = (None, None, "mismatch", "no_leader", "not_found: queue 'q'")
 
 
 @st.composite

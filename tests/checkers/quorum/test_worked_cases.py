@@ -52,6 +52,22 @@ def test_1_a_compare_that_did_not_match_is_an_answer_and_a_refusal_is_none() -> 
     assert rules(matched.judged()) == ("Q2",)
 
 
+@pytest.mark.parametrize(
+    "error", ["not_found: queue 'q2': there is no such entity.", "precondition_failed", "resource_locked: q"]
+)
+def test_1_what_a_node_says_of_a_state_is_progress_but_proves_no_quorum(error: str) -> None:
+    """A majority that only says what is not there is well; in a minority that may be the node's own, older state."""
+    story = split("123", "45")
+    story.ask("123", 3.0, 11.9, "fail", error=error)
+    story.ask("4", 5.0, 6.0, "fail", error=error)
+    verdict = story.judged()
+    assert verdict.valid == "true"
+    assert verdict.figures["rules"]["Q3"] == "held"
+    lost = split("123", "45")
+    lost.ask("123", 3.0, 11.9, "fail", error=f"no leader; {error}")
+    assert rules(lost.judged()) == ("Q3",)
+
+
 def test_1_an_op_that_began_before_the_cut_or_ended_after_it_may_be_answered() -> None:
     story = split("123", "45")
     story.ask("123", 3.0, 11.9)
