@@ -90,9 +90,11 @@ def flags(column: Any) -> npt.NDArray[np.bool_]:
 
 def valid(column: Any) -> npt.NDArray[np.bool_]:
     """Which rows of a column are not null."""
-    whole = _whole(column)
+    whole: Any = column
     if not whole.null_count:
         return np.ones(len(whole), np.bool_)
+    if isinstance(column, pa.ChunkedArray):
+        return np.concatenate([valid(chunk) for chunk in whole.chunks])
     known = whole.buffers()[0]
     return np.zeros(len(whole), np.bool_) if known is None else _bits(known, whole)
 
@@ -134,8 +136,11 @@ def distinct(values: npt.NDArray[N]) -> npt.NDArray[N]:
 
 
 def _whole(column: Any) -> Any:
+    """The column in one piece. Arrow copies a single chunk too, with all that is nested in it: here it stays."""
     whole: Any = column
-    return whole.combine_chunks() if isinstance(column, pa.ChunkedArray) else whole
+    if not isinstance(column, pa.ChunkedArray):
+        return whole
+    return whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
 
 
 def _bits(content: Any, column: Any) -> npt.NDArray[np.bool_]:
