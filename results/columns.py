@@ -61,6 +61,8 @@ def text(value: str | None) -> Any:
 def numbers(column: Any, null: int | None = None) -> npt.NDArray[Any]:
     """A column of numbers as a NumPy array of its type; where it has no nulls it may be the column's own memory.
 
+    A column of a table is copied out of memory that cannot be written: kernels would be compiled for that once more.
+
     Raises:
         ValueError: there are nulls, and it is not said what number to take for them.
     """
@@ -75,7 +77,8 @@ def numbers(column: Any, null: int | None = None) -> npt.NDArray[Any]:
     content = whole.buffers()[1]
     if content is None or not len(whole):
         return np.zeros(0, kind)
-    return np.frombuffer(content, kind, len(whole), whole.offset * kind.itemsize)
+    found = np.frombuffer(content, kind, len(whole), whole.offset * kind.itemsize)
+    return found.copy() if isinstance(column, pa.ChunkedArray) and not found.flags.writeable else found
 
 
 def flags(column: Any) -> npt.NDArray[np.bool_]:
