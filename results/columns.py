@@ -61,6 +61,8 @@ def text(value: str | None) -> Any:
 def numbers(column: Any, null: int | None = None) -> npt.NDArray[Any]:
     """A column of numbers as a NumPy array of its type; where it has no nulls it may be the column's own memory.
 
+    A column of a table is copied out of memory that cannot be written: kernels would be compiled for that once more.
+
     Raises:
         ValueError: there are nulls, and it is not said what number to take for them.
     """
@@ -75,7 +77,8 @@ def numbers(column: Any, null: int | None = None) -> npt.NDArray[Any]:
     content = whole.buffers()[1]
     if content is None or not len(whole):
         return np.zeros(0, kind)
-    return np.frombuffer(content, kind, len(whole), whole.offset * kind.itemsize)
+    found = np.frombuffer(content, kind, len(whole), whole.offset * kind.itemsize)
+    return found.copy() if isinstance(column, pa.ChunkedArray) and not found.flags.writeable else found
 
 
 def flags(column: Any) -> npt.NDArray[np.bool_]:
@@ -90,9 +93,11 @@ def flags(column: Any) -> npt.NDArray[np.bool_]:
 
 def valid(column: Any) -> npt.NDArray[np.bool_]:
     """Which rows of a column are not null."""
-    whole = _whole(column)
+    whole: Any = column
     if not whole.null_count:
         return np.ones(len(whole), np.bool_)
+    if isinstance(column, pa.ChunkedArray):
+        return np.concatenate([valid(chunk) for chunk in whole.chunks])
     known = whole.buffers()[0]
     return np.zeros(len(whole), np.bool_) if known is None else _bits(known, whole)
 
@@ -134,8 +139,11 @@ def distinct(values: npt.NDArray[N]) -> npt.NDArray[N]:
 
 
 def _whole(column: Any) -> Any:
+    """The column in one piece. Arrow copies a single chunk too, with all that is nested in it: here it stays."""
     whole: Any = column
-    return whole.combine_chunks() if isinstance(column, pa.ChunkedArray) else whole
+    if not isinstance(column, pa.ChunkedArray):
+        return whole
+    return whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
 
 
 def _bits(content: Any, column: Any) -> npt.NDArray[np.bool_]:

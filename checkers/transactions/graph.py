@@ -78,6 +78,11 @@ class Edges:
     def __len__(self) -> int:
         return len(self.source)
 
+    def of(self, kinds: Bools) -> Edges:
+        """Those of some kinds; `kinds` is a table (`allowed`)."""
+        chosen = kinds[self.kind]
+        return Edges(self.source[chosen], self.target[chosen], self.kind[chosen])
+
 
 def no_edges() -> Edges:
     """No edges at all."""

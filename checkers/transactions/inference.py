@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.graph import Bools, Edges
-from splitbrain.checkers.transactions.saturation import Key
+from splitbrain.checkers.transactions.open_keys import Keys, no_keys
 
 CASES: int = 8
 """How many cases of one anomaly are kept; all are counted."""
@@ -111,7 +111,7 @@ class Inference:
     reasons: Reasons
     open_keys: tuple[int, ...] = ()
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
-    keys: Callable[[], Sequence[Key]] = tuple[Key, ...]
+    keys: Callable[[], Keys] = no_keys
     undecided: tuple[str, ...] = ()
     more_open_keys: int = 0
     by_kind: Mapping[int, int] | None = None

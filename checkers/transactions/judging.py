@@ -14,6 +14,7 @@ from splitbrain.checkers.transactions.cycles import Cycles, cycles_of
 from splitbrain.checkers.transactions.graph import Bools
 from splitbrain.checkers.transactions.inference import Inference
 from splitbrain.checkers.transactions.lists import infer_lists
+from splitbrain.checkers.transactions.open_keys import no_keys
 from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
 from splitbrain.checkers.transactions.saturation import Derivation, Derived, saturate
@@ -136,9 +137,9 @@ def judge_inference(inference: Inference, expected: Expected, *, realtime: bool 
     elif tag == 1:
         edges.append(process_edges(transactions, inference.committed))
     observed = tuple(edges)
-    keys = inference.keys() if uses_derived(proscribed) else ()
-    saturated = saturate(len(transactions), nodes, observed, keys, tag)
-    if saturated.premises:
+    keys = inference.keys() if uses_derived(proscribed) else no_keys()
+    saturated = saturate(nodes, observed, keys, tag)
+    if saturated.derived.count:
         edges.append(saturated.edges)
     found = cycles_of(len(transactions), nodes, edges, tag)
     closed = frozenset(saturated.closed)

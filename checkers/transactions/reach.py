@@ -6,6 +6,9 @@ with a hundred thousand writes has a few, where sets of versions take the square
 chains: Jagadish, TODS 1990).
 
 A version takes no part if all that is reached from it are reads of it: nothing comes after it.
+
+Keys are looked at one after the other in the same room, which grows where a key needs more: most keys are small, and
+there are many.
 """
 
 from __future__ import annotations
@@ -16,276 +19,286 @@ import numpy as np
 
 from splitbrain.checkers.kernels import inlined, kernel
 from splitbrain.checkers.transactions.graph import I32, I64, Bools, Int
+from splitbrain.checkers.transactions.open_keys import Keys
+from splitbrain.checkers.transactions.ways import Ways
 
 ROOM: Final = 1 << 25
 """The largest number of entries of clocks of one key: 128 MiB."""
 
-_FEW: Final = 4
+FEW: Final = 4
 """How many chains there is room for at first."""
 
+TOO_WIDE: Final = -1
+"""A key has no pairs: its clocks would take more than `ROOM`."""
 
-class Accesses(NamedTuple):
-    """Who wrote and read the versions of a key.
+LACKS_ENTRIES: Final = -2
+LACKS_PAIRS: Final = -3
+"""A key has to be looked at again in more room."""
 
-    Attributes:
-        writer: of each version its transaction.
-        reader: of each read its transaction, sorted by version.
-        start: where the reads of each version begin; one element more than there are versions.
-    """
-
-    writer: I32
-    reader: I32
-    start: I64
-
-
-class Range(NamedTuple):
-    """The nodes between the first write and the last access, in an order in which no edge leads back.
-
-    Attributes:
-        order: nodes.
-        place: of each node of the graph in that order.
-        before: where the edges to each node of the graph begin.
-        source: of these edges.
-        first: the place of the first node.
-    """
-
-    order: I32
-    place: I64
-    before: I64
-    source: I32
-    first: int
+PAIRS: Final = 0
+STEPS: Final = 1
+DISTINCT: Final = 2
+NEED: Final = 3
+"""Places in what is said of a key: how many pairs were found, how many entries were looked at, whether the numbers of
+versions before each version are all different, so that the whole order is known, and how much room it takes."""
 
 
-class Clocks(NamedTuple):
-    """Clocks by place: each of `width` numbers, how many versions of each chain are before or at it.
+class Room(NamedTuple):
+    """What is known of the key that is looked at.
 
     Attributes:
-        entries: of all places.
-        width: how many chains there is room for.
-        wrote, read: by place the version that was written there, and that was read, -1 for none.
-        chain, position: of each version, -1 and 0 if it takes no part; positions are from 1.
-        length: of each chain.
+        labels, wrote, read: by place behind the first write: two versions that are accessed from there on, the version
+            that was written there, and that was read, -1 for none.
+        entries: clocks by place: each of so many numbers as there is room for chains, how many versions of each chain
+            are before or at it.
+        takes_part, chain, position: of each version (of all keys); -1 and 0 if it takes no part; positions are from 1.
+        length, begin: of each chain, and where it begins in `at`.
+        at: the versions of all chains.
+        seen: numbers of versions before a version that there are.
+        earlier, later, found: pairs of versions, and the read of the later one that was reached, -1 if its writer was.
     """
 
-    entries: I32
-    width: int
+    labels: I32
     wrote: I32
     read: I32
+    entries: I32
+    takes_part: Bools
     chain: I32
     position: I32
     length: I32
-
-
-class Pairs(NamedTuple):
-    """Versions of which one comes before the other.
-
-    Attributes:
-        earlier, later: versions.
-        read: the read of the later one that was reached, -1 if its writer was.
-        distinct: whether the numbers of versions before each version are all different: then the whole order is known.
-        steps: how many entries were looked at.
-        complete: whether there was room; if not, there are no pairs.
-    """
-
+    begin: I64
+    at: I32
+    seen: Bools
     earlier: I32
     later: I32
-    read: I32
-    distinct: bool
-    steps: int
-    complete: bool
+    found: I32
 
 
-def pairs_of(accesses: Accesses, nodes: Range) -> Pairs:
-    """The pairs of versions of one key from which the others follow."""
-    versions, size = len(accesses.writer), len(nodes.order)
-    wrote, read = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-    wrote[nodes.place[accesses.writer] - nodes.first] = np.arange(versions, dtype=np.int32)
-    read_version = np.repeat(np.arange(versions, dtype=np.int32), np.diff(accesses.start))
-    read[nodes.place[accesses.reader] - nodes.first] = read_version
-    takes_part = np.zeros(versions, np.bool_)
-    mark_followed(nodes, wrote, read, np.full(2 * size, -1, np.int32), takes_part)
-    steps, width = _edges(nodes), _FEW
-    while True:
-        if size * width > ROOM:
-            nothing = np.zeros(0, np.int32)
-            return Pairs(nothing, nothing, nothing, False, steps, False)
-        clocks = Clocks(
-            np.zeros(size * width, np.int32),
-            width,
-            wrote,
-            read,
-            np.full(versions, -1, np.int32),
-            np.zeros(versions, np.int32),
-            np.zeros(width, np.int32),
-        )
-        steps += width * _edges(nodes)
-        if fill_clocks(nodes, clocks, takes_part):
-            return _paired(accesses, nodes, clocks, steps)
-        width *= 2
+def room_for(keys: Keys, nodes: int) -> Room:
+    """Room for keys whose accesses have so many nodes between them."""
+    versions = len(keys.write)
+    most = int(np.diff(keys.first).max(initial=0))
+    pairs = 4 * most + 64
+    return Room(
+        labels=np.empty(2 * nodes, np.int32),
+        wrote=np.empty(nodes, np.int32),
+        read=np.empty(nodes, np.int32),
+        entries=np.empty(FEW * nodes, np.int32),
+        takes_part=np.empty(versions, np.bool_),
+        chain=np.empty(versions, np.int32),
+        position=np.empty(versions, np.int32),
+        length=np.empty(2 * most + FEW, np.int32),
+        begin=np.empty(2 * most + FEW + 1, np.int64),
+        at=np.empty(most, np.int32),
+        seen=np.empty(most + 1, np.bool_),
+        earlier=np.empty(pairs, np.int32),
+        later=np.empty(pairs, np.int32),
+        found=np.empty(pairs, np.int32),
+    )
 
 
-def _edges(nodes: Range) -> int:
-    """The number of nodes and edges."""
-    order = nodes.order
-    return len(order) + int((nodes.before[order + 1] - nodes.before[order]).sum())
-
-
-def _paired(accesses: Accesses, nodes: Range, clocks: Clocks, steps: int) -> Pairs:
-    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(clocks.length, dtype=np.int64)])
-    at = np.empty(int(start[-1]), np.int32)
-    taking = np.flatnonzero(clocks.chain >= 0).astype(np.int32)
-    at[start[clocks.chain[taking]] + clocks.position[taking] - 1] = taking
-    before = np.zeros(len(accesses.writer), np.int64)
-    room = 2 * (len(accesses.writer) + len(accesses.reader)) + 16
-    while True:
-        out = tuple(np.empty(room, np.int32) for _ in range(3))
-        counts = np.zeros(2, np.int64)
-        find_pairs(accesses, nodes, clocks, start, at, before, out[0], out[1], out[2], counts)
-        steps += int(counts[1])
-        if counts[0] <= room:
-            break
-        room = int(counts[0])
-    count = int(counts[0])
-    distinct = len(np.unique(before)) == len(before)
-    return Pairs(out[0][:count], out[1][:count], out[2][:count], distinct, steps, True)
+def with_more(room: Room, lacks: int, need: int) -> Room:
+    """The same with as much room as a key needs."""
+    if lacks == LACKS_ENTRIES:
+        return room._replace(entries=np.empty(need, np.int32))
+    earlier, later, found = (np.empty(need, np.int32) for _ in range(3))
+    return room._replace(earlier=earlier, later=later, found=found)
 
 
 @kernel
-def mark_followed(nodes: Range, wrote: I32, read: I32, labels: I32, takes_part: Bools) -> None:
-    """Mark the versions from whose writer an access of another version is reached.
+def find_pairs(keys: Keys, key: Int, ways: Ways, first: Int, last: Int, room: Room, most: int, said: I64) -> int:
+    """Find the pairs of versions of one key from which the others follow.
+
+    Args:
+        keys: all of them.
+        key: which one.
+        ways: the order of transactions.
+        first, last: places of the first write and of the last access.
+        room: `earlier`, `later` and `found` are filled in.
+        most: the largest number of entries.
+        said: filled in, see `PAIRS`.
+
+    Returns:
+        How many pairs there are; or TOO_WIDE, LACKS_ENTRIES or LACKS_PAIRS.
+    """
+    size, width = last - first + 1, FEW
+    for place in range(size):
+        room.wrote[place] = -1
+        room.read[place] = -1
+        room.labels[2 * place] = -1
+        room.labels[2 * place + 1] = -1
+    for version in range(keys.first[key], keys.first[key + 1]):
+        room.wrote[ways.place[keys.writer[version]] - first] = version
+        for number in range(keys.start[version], keys.start[version + 1]):
+            room.read[ways.place[keys.reader[number]] - first] = version
+    edges = mark_followed(ways, first, size, room)
+    said[PAIRS], said[STEPS], said[DISTINCT] = 0, edges, 0
+    while True:
+        if size * width > most:
+            return TOO_WIDE
+        if size * width > len(room.entries):
+            said[NEED] = size * width
+            return LACKS_ENTRIES
+        said[STEPS] += width * edges
+        if fill_clocks(keys, key, ways, first, size, room, width):
+            break
+        width *= 2
+    place_chains(keys, key, room, width)
+    put_pairs(keys, key, ways, first, room, width, said)
+    if said[PAIRS] > len(room.earlier):
+        said[NEED] = said[PAIRS]
+        return LACKS_PAIRS
+    return said[PAIRS]
+
+
+@inlined
+def mark_followed(ways: Ways, first: Int, size: Int, room: Room) -> Int:
+    """Mark the versions from whose writer an access of another version is reached; how many nodes and edges there are.
 
     `labels` has two versions for each place that are accessed at or behind it: two are enough to know of another one.
     """
-    for place in range(len(nodes.order) - 1, -1, -1):
-        mine = wrote[place]
+    labels, looked = room.labels, size
+    for back in range(size):
+        place = size - 1 - back
+        mine = room.wrote[place]
         if mine >= 0:
             one, two = labels[2 * place], labels[2 * place + 1]
-            takes_part[mine] = (one >= 0 and one != mine) or (two >= 0 and two != mine)
+            room.takes_part[mine] = (one >= 0 and one != mine) or (two >= 0 and two != mine)
             put_label(labels, place, mine)
-        if read[place] >= 0:
-            put_label(labels, place, read[place])
-        node = nodes.order[place]
-        for edge in range(nodes.before[node], nodes.before[node + 1]):
-            other = nodes.place[nodes.source[edge]] - nodes.first
+        if room.read[place] >= 0:
+            put_label(labels, place, room.read[place])
+        node = ways.order[first + place]
+        looked += ways.start[node + 1] - ways.start[node]
+        for edge in range(ways.start[node], ways.start[node + 1]):
+            other = ways.place[ways.source[edge]] - first
             if other >= 0:
                 put_label(labels, other, labels[2 * place])
                 put_label(labels, other, labels[2 * place + 1])
+    return looked
 
 
 @inlined
 def put_label(labels: I32, place: Int, version: Int) -> None:
     """Add a version to those of a place, unless it has two."""
-    if version < 0 or labels[2 * place] == version:
-        return
-    if labels[2 * place] < 0:
-        labels[2 * place] = version
-    elif labels[2 * place + 1] < 0:
-        labels[2 * place + 1] = version
+    if version >= 0 and labels[2 * place] != version:
+        if labels[2 * place] < 0:
+            labels[2 * place] = version
+        elif labels[2 * place + 1] < 0:
+            labels[2 * place + 1] = version
 
 
-@kernel
-def fill_clocks(nodes: Range, clocks: Clocks, takes_part: Bools) -> bool:
+@inlined
+def fill_clocks(keys: Keys, key: Int, ways: Ways, first: Int, size: Int, room: Room, width: Int) -> Int:
     """Fill in the clocks, and put each version that takes part at the end of a chain; whether there was room."""
-    width, chains = clocks.width, 0
-    for place in range(len(nodes.order)):
+    entries, chains = room.entries, 0
+    for version in range(keys.first[key], keys.first[key + 1]):
+        room.chain[version] = -1
+        room.position[version] = 0
+    for chain in range(width):
+        room.length[chain] = 0
+    for place in range(size):
         row = place * width
-        node = nodes.order[place]
-        for edge in range(nodes.before[node], nodes.before[node + 1]):
-            other = nodes.place[nodes.source[edge]] - nodes.first
+        for chain in range(width):
+            entries[row + chain] = 0
+        node = ways.order[first + place]
+        for edge in range(ways.start[node], ways.start[node + 1]):
+            other = ways.place[ways.source[edge]] - first
             if other < 0:
                 continue
             for chain in range(chains):
-                clocks.entries[row + chain] = max(clocks.entries[row + chain], clocks.entries[other * width + chain])
-        version = clocks.wrote[place]
-        if version < 0 or not takes_part[version]:
+                entries[row + chain] = max(entries[row + chain], entries[other * width + chain])
+        version = room.wrote[place]
+        if version < 0 or not room.takes_part[version]:
             continue
-        mine = -1
-        for chain in range(chains):
-            if clocks.entries[row + chain] == clocks.length[chain]:
-                mine = chain
-                break
-        if mine < 0:
-            if chains == width:
-                return False
-            mine = chains
-            chains += 1
-        clocks.length[mine] += 1
-        clocks.entries[row + mine] = clocks.length[mine]
-        clocks.chain[version] = mine
-        clocks.position[version] = clocks.length[mine]
+        mine = 0
+        while mine < chains and entries[row + mine] < room.length[mine]:
+            mine += 1
+        if mine == width:
+            return False
+        chains = max(chains, mine + 1)
+        room.length[mine] += 1
+        entries[row + mine] = room.length[mine]
+        room.chain[version] = mine
+        room.position[version] = room.length[mine]
     return True
 
 
 @inlined
-def known(clocks: Clocks, place: Int, chain: Int) -> Int:
+def place_chains(keys: Keys, key: Int, room: Room, width: Int) -> None:
+    """List the versions of each chain."""
+    room.begin[0] = 0
+    for chain in range(width):
+        room.begin[chain + 1] = room.begin[chain] + room.length[chain]
+    for version in range(keys.first[key], keys.first[key + 1]):
+        if room.chain[version] >= 0:
+            room.at[room.begin[room.chain[version]] + room.position[version] - 1] = version
+
+
+@inlined
+def known(room: Room, width: Int, place: Int, chain: Int) -> Int:
     """How many versions of a chain were written before the transaction at a place."""
-    count = clocks.entries[place * clocks.width + chain]
-    own = clocks.wrote[place]
-    return count - 1 if own >= 0 and clocks.chain[own] == chain else count
+    count = room.entries[place * width + chain]
+    own = room.wrote[place]
+    return count - 1 if own >= 0 and room.chain[own] == chain else count
 
 
-@kernel
-def find_pairs(
-    accesses: Accesses, nodes: Range, clocks: Clocks, start: I64, at: I32, before: I64, earlier: I32, later: I32,
-    read: I32, counts: I64,
-) -> None:  # fmt: skip
-    """Fill in pairs while there is room; `counts` says how many there are, and how many entries were looked at.
-
-    Args:
-        accesses, nodes, clocks: of the key.
-        start, at: the versions of each chain.
-        before: filled in: how many versions come before each one.
-        earlier, later, read: pairs.
-        counts: both zero.
-    """
-    for version in range(len(accesses.writer)):
-        place = nodes.place[accesses.writer[version]] - nodes.first
+@inlined
+def put_pairs(keys: Keys, key: Int, ways: Ways, first: Int, room: Room, width: Int, said: I64) -> None:
+    """Fill in pairs while there is room; `said` says how many there are, and how many entries were looked at."""
+    versions, distinct = keys.first[key + 1] - keys.first[key], True
+    for total in range(versions + 1):
+        room.seen[total] = False
+    for version in range(keys.first[key], keys.first[key + 1]):
+        place = ways.place[keys.writer[version]] - first
         total = 0
-        for chain in range(clocks.width):
-            mine = known(clocks, place, chain)
+        for chain in range(width):
+            mine = known(room, width, place, chain)
             total += mine
-            if mine > 0 and is_nearest(clocks, nodes, accesses, start, at, place, chain, mine, counts):
-                put_pair(at[start[chain] + mine - 1], version, -1, earlier, later, read, counts)
-        before[version] = total
-        for number in range(accesses.start[version], accesses.start[version + 1]):
-            there = nodes.place[accesses.reader[number]] - nodes.first
-            for chain in range(clocks.width):
-                last, mine = known(clocks, there, chain), known(clocks, place, chain)
+            if mine > 0 and is_nearest(keys, ways, first, room, width, place, chain, mine, said):
+                put_pair(room.at[room.begin[chain] + mine - 1], version, -1, room, said)
+        distinct = distinct and not room.seen[total]
+        room.seen[total] = True
+        for number in range(keys.start[version], keys.start[version + 1]):
+            there = ways.place[keys.reader[number]] - first
+            for chain in range(width):
+                last, mine = known(room, width, there, chain), known(room, width, place, chain)
                 if last <= mine:
                     continue
-                if clocks.chain[version] == chain:
+                if room.chain[version] == chain:
                     # What overwrote the version first makes the shortest cycle.
-                    mine = clocks.position[version]
+                    mine = room.position[version]
                     if last > mine + 1:
-                        put_pair(at[start[chain] + mine], version, number, earlier, later, read, counts)
+                        put_pair(room.at[room.begin[chain] + mine], version, number, room, said)
                 if last > mine:
-                    put_pair(at[start[chain] + last - 1], version, number, earlier, later, read, counts)
-        counts[1] += clocks.width * (1 + accesses.start[version + 1] - accesses.start[version])
+                    put_pair(room.at[room.begin[chain] + last - 1], version, number, room, said)
+        said[STEPS] += width * (1 + keys.start[version + 1] - keys.start[version])
+    said[DISTINCT] = distinct
 
 
 @inlined
 def is_nearest(
-    clocks: Clocks, nodes: Range, accesses: Accesses, start: I64, at: I32, place: Int, chain: Int, mine: Int,
-    counts: I64,
-) -> Int:  # fmt: skip
+    keys: Keys, ways: Ways, first: Int, room: Room, width: Int, place: Int, chain: Int, mine: Int, said: I64
+) -> Int:
     """Whether no other version before a place comes after that one of a chain."""
-    for other in range(clocks.width):
-        last = known(clocks, place, other)
+    nearest = True
+    for other in range(width):
+        last = known(room, width, place, other)
         if other == chain or last == 0:
             continue
-        there = nodes.place[accesses.writer[at[start[other] + last - 1]]] - nodes.first
-        counts[1] += 1
-        if clocks.entries[there * clocks.width + chain] >= mine:
-            return False
-    return True
+        there = ways.place[keys.writer[room.at[room.begin[other] + last - 1]]] - first
+        said[STEPS] += 1
+        if room.entries[there * width + chain] >= mine:
+            nearest = False
+            break
+    return nearest
 
 
 @inlined
-def put_pair(one: Int, other: Int, number: Int, earlier: I32, later: I32, read: I32, counts: I64) -> None:
+def put_pair(one: Int, other: Int, number: Int, room: Room, said: I64) -> None:
     """Add a pair, if there is room."""
-    at = counts[0]
-    if at < len(earlier):
-        earlier[at] = one
-        later[at] = other
-        read[at] = number
-    counts[0] = at + 1
+    at = said[PAIRS]
+    if at < len(room.earlier):
+        room.earlier[at] = one
+        room.later[at] = other
+        room.found[at] = number
+    said[PAIRS] = at + 1

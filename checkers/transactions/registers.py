@@ -24,7 +24,7 @@ from splitbrain.checkers.transactions.columns import APPEND, COMMITTED, READ, Tr
 from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, WR, WW, Bools, Edges, derived, parts
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
-from splitbrain.checkers.transactions.saturation import Key
+from splitbrain.checkers.transactions.open_keys import Keys
 from splitbrain.checkers.transactions.version_orders import PAIRS, Versions, assumed_versions
 from splitbrain.checkers.transactions.writes import ABSENT, Writes, find_own, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
@@ -169,23 +169,33 @@ class _Registers:
     open_keys: tuple[int, ...]
     versions: Versions | None = None
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> Keys:
         """The versions of the open keys."""
         mops, count = self.writes.mops, len(self.transactions.key_names)
         is_open = np.zeros(count, np.bool_)
         is_open[list(self.open_keys)] = True
-        keys = {key: Key(key) for key in self.open_keys}
-        number: dict[int, int] = {}
-        for write in np.flatnonzero(self.writes.final & is_open[mops.key] & self.committed[mops.owner]).tolist():
-            key = keys[int(mops.key[write])]
-            number[write] = len(key.writes)
-            key.writes.append((write, int(mops.owner[write])))
-            key.reads.append([])
-        for read in np.flatnonzero((self.version >= count) & is_open[mops.key]).tolist():
-            write = int(self.version[read]) - count
-            if write in number:
-                keys[int(mops.key[read])].reads[number[write]].append((read, int(mops.owner[read])))
-        return [key for key in keys.values() if key.writes]
+        writes = np.flatnonzero(self.writes.final & is_open[mops.key] & self.committed[mops.owner])
+        writes = writes[np.argsort(mops.key[writes], kind="stable")]
+        number, first = np.unique(mops.key[writes], return_index=True)
+        of_write = np.full(len(mops.kind), ABSENT, np.int64)
+        of_write[writes] = np.arange(len(writes))
+        reads = np.flatnonzero((self.version >= count) & is_open[mops.key])
+        # Versions that no transaction wrote have numbers behind those of all writes.
+        reads = reads[self.version[reads] < count + len(mops.kind)]
+        version = of_write[self.version[reads] - count]
+        reads, version = reads[version >= 0], version[version >= 0]
+        by_version = np.argsort(version, kind="stable")
+        reads = reads[by_version]
+        start = np.searchsorted(version[by_version], np.arange(len(writes) + 1))
+        return Keys(
+            number=number.astype(np.int64),
+            first=np.append(first, len(writes)).astype(np.int64),
+            write=writes.astype(np.int32),
+            writer=mops.owner[writes].astype(np.int32),
+            start=start.astype(np.int64),
+            read=reads.astype(np.int32),
+            reader=mops.owner[reads].astype(np.int32),
+        )
 
     # --- why there is an edge -----------------------------------------------------------------------------------------
 

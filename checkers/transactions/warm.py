@@ -11,6 +11,7 @@ import pyarrow as pa
 from splitbrain.checkers.kernels import use_compiled
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.by_key.parts import time_joints
+from splitbrain.checkers.transactions.derived_edges import DerivedEdges
 from splitbrain.checkers.transactions.graph import no_edges
 from splitbrain.checkers.transactions.judging import Expected, Workload
 from splitbrain.checkers.transactions.report import judged
@@ -58,6 +59,7 @@ def warm_up() -> None:
         for model in asked:
             judged(history, workload, Expected((model,)), Assumptions())
     none = no_edges()
+    DerivedEdges().make_room(1000)
     time_joints(none.source, none.target, 0, np.zeros(0, np.int64))
 
 

@@ -14,10 +14,11 @@ from typing import Any, Final, cast
 import numpy as np
 
 from splitbrain.checkers.transactions.columns import ABORTED, COMMITTED, MAYBE, OPEN, READ, Transactions
+from splitbrain.checkers.transactions.derived_edges import Premise
 from splitbrain.checkers.transactions.graph import I64, NAMES, PROCESS, REALTIME, RW, parts
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
 from splitbrain.checkers.transactions.long_chains import cycle_sentence, path_words
-from splitbrain.checkers.transactions.saturation import Derived, Edge, Premise
+from splitbrain.checkers.transactions.saturation import Derived, Edge
 from splitbrain.checkers.transactions.search import Cycle
 from splitbrain.results.values import canonical_json
 

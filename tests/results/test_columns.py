@@ -91,3 +91,26 @@ def test_ranks_are_those_of_sorted_values(rows: int) -> None:
     expected, inverse = np.unique(values, return_inverse=True)
     assert np.array_equal(distinct, expected)
     assert np.array_equal(rank, inverse.reshape(-1))
+
+
+def test_a_column_of_one_chunk_is_read_where_it_is() -> None:
+    values = np.arange(1000)
+    column = pa.chunked_array([columns.array(values)[10:]])
+    found = columns.numbers(column)
+    assert np.shares_memory(found, values)
+    assert found.tolist() == values[10:].tolist()
+
+
+def test_a_column_in_memory_that_cannot_be_written_is_copied() -> None:
+    buffer = pa.py_buffer(np.arange(100).tobytes())
+    column = pa.chunked_array([arrow.Array.from_buffers(pa.int64(), 90, [None, buffer], offset=10)])
+    found = columns.numbers(column)
+    assert found.flags.writeable
+    assert found.tolist() == list(range(10, 100))
+
+
+def test_which_rows_of_lists_in_chunks_are_not_null() -> None:
+    lists = arrow.array([[1], None, [], [2, 3], None], pa.list_(pa.int64()))
+    for column in (pa.chunked_array([lists[1:], lists[:3]]), pa.chunked_array([lists[2:]]), lists[3:]):
+        assert columns.valid(column).tolist() == column.is_valid().to_pylist()
+    assert columns.valid(pa.chunked_array([], pa.int64())).tolist() == []

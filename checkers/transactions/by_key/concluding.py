@@ -21,10 +21,11 @@ from splitbrain.checkers.transactions.by_key.rows import Ref
 from splitbrain.checkers.transactions.checker import verdict_of
 from splitbrain.checkers.transactions.columns import COMMITTED, Ints, Transactions, transactions_of
 from splitbrain.checkers.transactions.cycles import Cycles
+from splitbrain.checkers.transactions.derived_edges import Premise
 from splitbrain.checkers.transactions.inference import Because, Case, Inference
 from splitbrain.checkers.transactions.judging import Expected, findings_of
 from splitbrain.checkers.transactions.report import Judged, index_of, not_judged, shown_by, verified
-from splitbrain.checkers.transactions.saturation import Edge, Premise, Saturated
+from splitbrain.checkers.transactions.saturation import Edge, Saturated
 from splitbrain.checkers.transactions.search import Cycle
 from splitbrain.checkers.transactions.verify import problems_of
 from splitbrain.checkers.transactions.witness import Witnesses

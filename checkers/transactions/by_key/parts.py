@@ -18,6 +18,7 @@ from splitbrain.checkers.transactions.graph import I32, I64, Bools, joined
 from splitbrain.checkers.transactions.inference import CASES, Case, Inference
 from splitbrain.checkers.transactions.judging import Workload, infer
 from splitbrain.checkers.transactions.lists import committed_by_lists
+from splitbrain.checkers.transactions.open_keys import each_of
 from splitbrain.checkers.transactions.registers import committed_by_registers
 from splitbrain.results.errors import HistoryFormatError
 
@@ -70,7 +71,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """The versions of a register: of each the write, and the reads that found it (`saturation.Key`)."""
+    """The versions of a register: of each the write, and the reads that found it (`open_keys.Key`)."""
 
     first: Ref
     name: str
@@ -207,7 +208,7 @@ def _cited(part: Part, firsts: _Firsts, case: Case) -> Cited:
 
 
 def _versions(part: Part, found: Inference) -> list[Versions]:
-    firsts, versions = _Firsts(part), found.keys()
+    firsts = _Firsts(part)
     return [
         Versions(
             firsts.of(key.number),
@@ -215,7 +216,7 @@ def _versions(part: Part, found: Inference) -> list[Versions]:
             tuple(part.ref(mop) for mop, _ in key.writes),
             tuple(tuple(part.ref(mop) for mop, _ in reads) for reads in key.reads),
         )
-        for key in versions
+        for key in each_of(found.keys())
     ]
 
 

@@ -16,7 +16,8 @@ from splitbrain.checkers.transactions.by_key.trimming import dense
 from splitbrain.checkers.transactions.columns import Ints
 from splitbrain.checkers.transactions.cycles import cycles_of
 from splitbrain.checkers.transactions.graph import DERIVED, LINK, PROCESS, REALTIME, Edges, parts
-from splitbrain.checkers.transactions.saturation import Derivation, Key, Saturated, saturate
+from splitbrain.checkers.transactions.open_keys import Key, Keys, keys_of
+from splitbrain.checkers.transactions.saturation import Derivation, Saturated, saturate
 from splitbrain.results.columns import numbers
 
 Step: TypeAlias = tuple[int, int, int]
@@ -78,8 +79,8 @@ def search_rest(batches: Iterable[pa.RecordBatch], tag: int) -> Rest:
     observed = Edges(one.astype(np.int32), other.astype(np.int32), kind)
     del source, target, one, other, order
     versions = refs.keys(nodes[:count])
-    saturated = saturate(count, len(nodes), (observed,), versions, tag)
-    edges = (observed, saturated.edges) if saturated.premises else (observed,)
+    saturated = saturate(len(nodes), (observed,), versions, tag)
+    edges = (observed, saturated.edges) if saturated.derived.count else (observed,)
     found = cycles_of(count, len(nodes), edges, tag)
     derivation = Derivation((observed,), len(nodes), saturated)
     explained = _Explained(derivation, refs, nodes, count)
@@ -128,7 +129,7 @@ class _Refs:
             [ref.txn for key in keys for some in (key.writes, *key.reads) for ref in some], np.int64
         )
 
-    def keys(self, transactions: Ints) -> list[Key]:
+    def keys(self, transactions: Ints) -> Keys:
         """The versions of all keys, by numbers of transactions."""
 
         def numbered(some: Sequence[Ref]) -> list[tuple[int, int]]:
@@ -137,10 +138,10 @@ class _Refs:
             owners = np.searchsorted(transactions, np.array([ref.txn for ref in some], np.int64)).tolist()
             return [(first + place, owner) for place, owner in enumerate(owners)]
 
-        return [
+        return keys_of(
             Key(number, numbered(key.writes), [numbered(some) for some in key.reads])
             for number, key in enumerate(self._keys)
-        ]
+        )
 
 
 def _still_open(keys: Sequence[Versions], saturated: Saturated) -> tuple[tuple[Ref, str], ...]:

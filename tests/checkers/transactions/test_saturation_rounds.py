@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.transaction_histories import Shape, history
@@ -11,16 +12,17 @@ from splitbrain.checkers import engine
 from splitbrain.checkers.transactions import saturation
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import Transactions, transactions_of
-from splitbrain.checkers.transactions.graph import Edges, parts
+from splitbrain.checkers.transactions.graph import I64, Edges, parts
+from splitbrain.checkers.transactions.open_keys import Keys
 from splitbrain.checkers.transactions.order import process_edges, realtime_edges
 from splitbrain.checkers.transactions.registers import infer_registers
-from splitbrain.checkers.transactions.saturation import Derivation, Key, saturate
+from splitbrain.checkers.transactions.saturation import Derivation, Saturated, saturate
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.results.arrow import to_table
 from tests.checkers.transactions.brute_force import SERIAL, is_serial, ops_of
 from tests.checkers.transactions.definitions import Txn
 
-Case = tuple[Transactions, list[Edges], int, list[Key]]
+Case = tuple[Transactions, list[Edges], int, Keys]
 
 
 def case(seed: int, tag: int) -> Case:
@@ -33,28 +35,31 @@ def case(seed: int, tag: int) -> Case:
     if tag == 2:
         further, nodes = realtime_edges(transactions, found.committed, nodes)
         edges.append(further)
-    return transactions, edges, nodes, list(found.keys())
+    return transactions, edges, nodes, found.keys()
 
 
 @pytest.mark.parametrize("tag", [0, 1, 2])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_follows_from_what_was_found(seed: int, tag: int) -> None:
-    transactions, edges, nodes, keys = case(seed, tag)
-    found = saturate(len(transactions), nodes, edges, keys, tag)
-    assert found.premises
+    _, edges, nodes, keys = case(seed, tag)
+    found = saturate(nodes, edges, keys, tag)
+    assert found.derived.count
     assert not found.spent
-    again = saturate(len(transactions), nodes, [*edges, found.edges], keys, tag)
-    assert {_unlabelled(edge) for edge in again.premises} <= {_unlabelled(edge) for edge in found.premises}
+    again = saturate(nodes, [*edges, found.edges], keys, tag)
+    assert _unlabelled(again) <= _unlabelled(found)
     assert sorted(again.closed) == sorted(found.closed)
 
 
 @pytest.mark.parametrize("tag", [0, 1, 2])
 def test_every_edge_has_a_way_that_was_known_before(tag: int) -> None:
     transactions, edges, nodes, keys = case(3, tag)
-    found = saturate(len(transactions), nodes, edges, keys, tag)
+    found = saturate(nodes, edges, keys, tag)
     derivation = Derivation(tuple(edges), nodes, found)
-    of_mop = {mop: txn for key in keys for mop, txn in [*key.writes, *(read for reads in key.reads for read in reads)]}
-    for edge, premise in list(found.premises.items())[::7]:
+    mops, owners = np.append(keys.write, keys.read), np.append(keys.writer, keys.reader)
+    of_mop = dict(zip(mops.tolist(), owners.tolist(), strict=True))
+    for edge in _edges(found)[::7]:
+        premise = derivation.premise(edge)
+        assert premise is not None
         ends = of_mop[premise.earlier], of_mop[premise.later]
         way = derivation.way(len(transactions), premise, ends, parts(edge[2])[1:])
         assert (way[0][0], way[-1][1]) == ends
@@ -76,18 +81,24 @@ def test_a_way_has_no_antidependency_that_was_derived_where_none_counts() -> Non
 
 
 def test_later_rounds_look_at_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    transactions, edges, nodes, keys = case(1, 2)
+    _, edges, nodes, keys = case(1, 2)
     looks: list[int] = []
-    pairs = saturation._pairs  # pyright: ignore[reportPrivateUsage]
+    look = saturation._Search._look  # pyright: ignore[reportPrivateUsage]
 
-    def counted(each: Any, ways: Any) -> Any:
-        looks.append(each.key.number)
-        return pairs(each, ways)
+    def counted(search: Any, which: I64, *others: Any) -> None:
+        looks.append(len(which))
+        look(search, which, *others)
 
-    monkeypatch.setattr(saturation, "_pairs", counted)
-    saturate(len(transactions), nodes, edges, keys, 2)
-    assert len(looks) < 4 * len(keys)
+    monkeypatch.setattr(saturation._Search, "_look", counted)  # pyright: ignore[reportPrivateUsage]
+    saturate(nodes, edges, keys, 2)
+    assert len(looks) > 1
+    assert sum(looks) < 4 * len(keys.number)
 
 
-def _unlabelled(edge: tuple[int, int, int]) -> tuple[int, int, int]:
-    return edge[0], edge[1], parts(edge[2])[0]
+def _edges(found: Saturated) -> list[tuple[int, int, int]]:
+    edges = found.edges
+    return list(zip(edges.source.tolist(), edges.target.tolist(), edges.kind.tolist(), strict=True))
+
+
+def _unlabelled(found: Saturated) -> set[tuple[int, int, int]]:
+    return {(source, target, parts(kind)[0]) for source, target, kind in _edges(found)}
