@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.priorities import LowCommands
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received
+from splitbrain.cluster.raft.events import (
+    ElectionTimeout,
+    Event,
+    HeartbeatTick,
+    Propose,
+    ProposeAll,
+    Received,
+    Written,
+)
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class FromTimer:
     """An event that did not happen if its timer was stopped, or started anew, before it is handled."""
@@ -22,6 +31,7 @@ class FromTimer:
     token: int
 
 
+@final
 class LowTurn:
     """Stands in the inbox where commands of low priority have their turn."""
 
@@ -76,13 +86,14 @@ class Inbox:
         items = self.items
         while items:
             event = items.popleft()
-            if type(event) is Received:  # most are; not `isinstance`, to which a struct of another type says no slowly
+            # Not `isinstance`, to which a struct of another type says no slowly.
+            if type(event) is Received or type(event) is Written:  # most are
                 return event
-            if isinstance(event, FromTimer):
+            if type(event) is FromTimer:
                 # Asked now: a message before it in the inbox may have restarted the timer.
                 if event.timer.holds(event.token):
                     return event.event
-            elif isinstance(event, LowTurn):
+            elif type(event) is LowTurn:
                 self._let_low_go()
             elif type(event) is Propose:
                 return self._with_those_behind(event)
@@ -93,7 +104,7 @@ class Inbox:
     def _with_those_behind(self, first: Propose) -> Propose | ProposeAll:
         """A command and those that follow it in the inbox, as one event."""
         commands = [first]
-        while self.items and isinstance(command := self.items[0], Propose):
+        while self.items and type(command := self.items[0]) is Propose:
             commands.append(command)
             self.items.popleft()
         return first if len(commands) == 1 else ProposeAll(commands)
