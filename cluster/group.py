@@ -226,6 +226,7 @@ class Group:
     def _go_on(self) -> Effect | None:
         """Handle events, up to an effect that has to be waited for, which is returned; None once there are no more."""
         executors, raft, inbox, effects = self._executors, self._raft, self._inbox, self._effects
+        items = inbox.items
         while True:
             if effects is not None:
                 for effect in effects:
@@ -235,7 +236,7 @@ class Group:
                         return effect
                     execute(effect)
                 self._telemetry.durable = raft.written_index
-            if self._halted or not inbox:
+            if self._halted or not items:
                 self._effects = None
                 return None
             event = inbox.next()
@@ -263,7 +264,8 @@ class Group:
         except Exception as error:
             idle.set_exception(error)
             return
-        if effect is not None or self._halted or self._state.has_work:
+        work = self._state.work
+        if effect is not None or self._halted or work.waiting or work.builds:
             self._runtime.resume(idle, effect)
         else:
             self._inbox.rests()

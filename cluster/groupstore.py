@@ -106,7 +106,7 @@ class GroupStore:
     @property
     def has_work(self) -> bool:
         """Whether there is something to do for `go_on`."""
-        return bool(self.work) or self.work.builds
+        return bool(self.work.waiting) or self.work.builds
 
     async def go_on(self) -> None:
         """Let others have their turn, and do the next part."""

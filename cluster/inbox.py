@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.priorities import LowCommands
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, ProposeAll, Received
+from splitbrain.cluster.raft.events import (
+    ElectionTimeout,
+    Event,
+    HeartbeatTick,
+    Propose,
+    ProposeAll,
+    Received,
+    Written,
+)
 from splitbrain.cluster.timers import ElectionTimer, Heartbeat
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class FromTimer:
     """An event that did not happen if its timer was stopped, or started anew, before it is handled."""
@@ -22,6 +31,7 @@ class FromTimer:
     token: int
 
 
+@final
 class LowTurn:
     """Stands in the inbox where commands of low priority have their turn."""
 
@@ -34,21 +44,24 @@ class Inbox:
 
     Args:
         low: the commands of low priority that wait for a turn.
+
+    Attributes:
+        items: what happened and waits, in order; others only look whether there is any.
     """
 
     def __init__(self, low: LowCommands) -> None:
-        self._items: deque[Item] = deque()
+        self.items: deque[Item] = deque()
         self._low = low
         self._ask_for_turn: Callable[[], None] = _nothing
         self._has_turn = False  # whether a turn was asked for, or what handles the items is at work
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
-        return bool(self._items)
+        return bool(self.items)
 
     def add(self, item: Item) -> None:
         """Something happened; it is handled in its turn."""
-        self._items.append(item)
+        self.items.append(item)
         if not self._has_turn:  # `wake`, in place: most that happens comes here
             self._has_turn = True
             self._ask_for_turn()
@@ -70,16 +83,17 @@ class Inbox:
 
     def next(self) -> Event | None:
         """The next event that did happen, None if there is none."""
-        items = self._items
+        items = self.items
         while items:
             event = items.popleft()
-            if type(event) is Received:  # most are; not `isinstance`, to which a struct of another type says no slowly
+            # Not `isinstance`, to which a struct of another type says no slowly.
+            if type(event) is Received or type(event) is Written:  # most are
                 return event
-            if isinstance(event, FromTimer):
+            if type(event) is FromTimer:
                 # Asked now: a message before it in the inbox may have restarted the timer.
                 if event.timer.holds(event.token):
                     return event.event
-            elif isinstance(event, LowTurn):
+            elif type(event) is LowTurn:
                 self._let_low_go()
             elif type(event) is Propose:
                 return self._with_those_behind(event)
@@ -90,17 +104,17 @@ class Inbox:
     def _with_those_behind(self, first: Propose) -> Propose | ProposeAll:
         """A command and those that follow it in the inbox, as one event."""
         commands = [first]
-        while self._items and isinstance(command := self._items[0], Propose):
+        while self.items and type(command := self.items[0]) is Propose:
             commands.append(command)
-            self._items.popleft()
+            self.items.popleft()
         return first if len(commands) == 1 else ProposeAll(commands)
 
     def _let_low_go(self) -> None:
         commands, more = self._low.batch()
-        self._items.extendleft(reversed(commands))
+        self.items.extendleft(reversed(commands))
         if more:
             reached("low commands waited for their turn")
-            self._items.append(LowTurn())
+            self.items.append(LowTurn())
 
 
 def _nothing() -> None:

@@ -27,6 +27,7 @@ class StoreWork:
         most: entries that are applied at once, by their weight (`splitbrain.cluster.slicing`).
 
     Attributes:
+        waiting: what waits, in order; others only look whether there is any.
         builds: whether the store has projections to build, as it was when it last changed.
     """
 
@@ -37,24 +38,24 @@ class StoreWork:
         self._carry_out = carry_out
         self._wake = wake
         self._most = most
-        self._waiting: deque[OfStore | Slices] = deque()
+        self.waiting: deque[OfStore | Slices] = deque()
         self.builds = False
 
     def __bool__(self) -> bool:
         """Whether something waits."""
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def apply(self, effect: fx.Apply) -> None:
         """Apply entries: now if they are few and nothing else waits, the rest in its turn."""
-        if not self._waiting and weight(effect.entries) <= self._most:
+        if not self.waiting and weight(effect.entries) <= self._most:
             self._carry_out(effect)
             return
         self.add(*(fx.Apply(entries, effect.refs) for entries in slices_of(effect.entries, self._most)))
 
     def add(self, *effects: OfStore) -> None:
         """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
-        idle = not self._waiting
-        self._waiting.extend(effects)
+        idle = not self.waiting
+        self.waiting.extend(effects)
         if idle:
             self.go_on()
 
@@ -64,20 +65,20 @@ class StoreWork:
         if not work.goes_on():
             return
         reached("store used in slices")
-        self._waiting.appendleft(work)
+        self.waiting.appendleft(work)
         self._wake()
 
     def go_on(self) -> None:
         """Carry out as much of what waits for the store as the event loop can bear at once."""
         budget = self._most
-        while self._waiting and budget > 0:
-            effect = self._waiting.popleft()
+        while self.waiting and budget > 0:
+            effect = self.waiting.popleft()
             budget -= 1
             match effect:
                 case Slices():
                     budget = 0
                     if effect.goes_on():
-                        self._waiting.appendleft(effect)
+                        self.waiting.appendleft(effect)
                 case fx.Apply(entries):
                     budget -= weight(entries)
                     self._carry_out(effect)

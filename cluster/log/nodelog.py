@@ -15,7 +15,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -219,9 +220,9 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
     found = NodeLog(disk, rng, stored, wal, bugs)
     of_groups = _by_group(disk, files, stored)
     by_group: dict[int, list[Logged]] = {uid: [] for uid in stored.groups.values()}
-    for each in changes:
-        if each.uid in by_group:
-            by_group[each.uid].append(each)
+    for uid, run in groupby(changes, key=attrgetter("uid")):
+        if uid in by_group:
+            by_group[uid].extend(run)
     for name, uid in stored.groups.items():
         opening = _Opening(disk, rng, wal, place, uid, by_group[uid], of_groups[uid][0], log, bugs)
         found.groups[name], found.found[name] = opening.group(of_groups[uid][1])

@@ -51,6 +51,8 @@ _BODY: Final = struct.Struct("<BIQQ")
 _RECORD: Final = struct.Struct("<IIBIQQ")
 
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
+_FRAME_BYTES: Final = _FRAME.size
+_BODY_BYTES: Final = _BODY.size
 RECORD_BYTES: Final = _RECORD.size
 """The length of a record without data."""
 
@@ -126,7 +128,7 @@ def encode_header(number: int) -> bytes:
 
 def encode_entries(uid: int, entries: Iterable[Entry]) -> bytes:
     """Records that append entries, in place of those of the same and later indexes."""
-    return b"".join(_encode(NUMBERS[entry.kind], uid, entry.index, entry.term, entry.data) for entry in entries)
+    return b"".join([_encode(NUMBERS[entry.kind], uid, entry.index, entry.term, entry.data) for entry in entries])
 
 
 def encode_truncation(uid: int, from_index: int) -> bytes:
@@ -263,17 +265,19 @@ def _check_header(content: bytes, name: str, number: int) -> None:
 
 def _record_at(content: bytes, offset: int, *, checked: bool = True) -> _Record | None:
     """The record at `offset`, None if it is damaged or not whole."""
-    if len(content) - offset < RECORD_BYTES:
+    left = len(content) - offset
+    if left < RECORD_BYTES:
         return None
     length, checksum, kind, uid, index, term = _RECORD.unpack_from(content, offset)
-    start = offset + _FRAME.size
     # A sector that was never written reads as zeros, and a length of 0 is no record.
-    if length < _BODY.size or len(content) - start < length:
+    if length < _BODY_BYTES or left < _FRAME_BYTES + length:
         return None
+    start = offset + _FRAME_BYTES
+    body = content[start : start + length]
     # The length is under the checksum: it decides where the next record is looked for.
-    if checked and crc32(content[start : start + length], crc32(content[offset : offset + 4])) != checksum:
+    if checked and crc32(body, crc32(content[offset : offset + 4])) != checksum:
         return None
-    return _Record(kind, uid, index, term, content[start + _BODY.size : start + length])
+    return _Record(kind, uid, index, term, body[_BODY_BYTES:])
 
 
 def _was_durable(content: bytes, damaged: int) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
 import msgspec
 
 from splitbrain.cluster.tree.messages import (
@@ -34,27 +37,7 @@ def execute_plain(tree: TreeState, command: PlainCommand) -> Result:
     """Carry out a command."""
     if is_pattern(command.path):
         return ManyNodesDenied(command.path)
-    match command:
-        case Delete(path):
-            return _delete(tree, path)
-        case Put(path, payload):
-            return _put(tree, path, payload)
-        case Create(path, payload):
-            found = tree.find(path)
-            if found is not None:
-                return MismatchingNode(path, found.properties())
-            return _put(tree, path, payload)
-        case Update(path, payload):
-            return NodeNotFound(path) if tree.find(path) is None else _put(tree, path, payload)
-        case CompareAndSwap(path, expected, payload):
-            found = tree.find(path)
-            if found is None:
-                return NodeNotFound(path)
-            if found.payload != expected:
-                return MismatchingNode(path, found.properties())
-            return _put(tree, path, payload)
-        case Increment(path, by):
-            return _increment(tree, path, by)
+    return _EXECUTORS[type(command)](tree, command)
 
 
 def query_plain(tree: TreeState, query: PlainQuery) -> Result:
@@ -77,7 +60,30 @@ def _put(tree: TreeState, path: Path, payload: Payload) -> Done:
     return Done(tree.properties(path))
 
 
-def _delete(tree: TreeState, path: Path) -> Done:
+def _create(tree: TreeState, command: Create) -> Result:
+    found = tree.find(command.path)
+    if found is not None:
+        return MismatchingNode(command.path, found.properties())
+    return _put(tree, command.path, command.payload)
+
+
+def _update(tree: TreeState, command: Update) -> Result:
+    if tree.find(command.path) is None:
+        return NodeNotFound(command.path)
+    return _put(tree, command.path, command.payload)
+
+
+def _compare_and_swap(tree: TreeState, command: CompareAndSwap) -> Result:
+    found = tree.find(command.path)
+    if found is None:
+        return NodeNotFound(command.path)
+    if found.payload != command.expected:
+        return MismatchingNode(command.path, found.properties())
+    return _put(tree, command.path, command.payload)
+
+
+def _delete(tree: TreeState, command: Delete) -> Done:
+    path = command.path
     node = tree.find(path)
     if node is not None:
         tree.delete(node)
@@ -85,7 +91,8 @@ def _delete(tree: TreeState, path: Path) -> Done:
     return Done(None if path else tree.root.properties())
 
 
-def _increment(tree: TreeState, path: Path, by: int) -> Result:
+def _increment(tree: TreeState, command: Increment) -> Result:
+    path, by = command.path, command.by
     found = tree.find(path)
     number = 0 if found is None else _integer(found.payload)
     if number is None:
@@ -104,3 +111,14 @@ def _integer(payload: Payload) -> int | None:
         return _integer_decoder.decode(payload) if isinstance(payload, bytes) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+_EXECUTORS: Final[Mapping[type[PlainCommand], Callable[[TreeState, Any], Result]]] = {
+    Put: lambda tree, command: _put(tree, command.path, command.payload),
+    Create: _create,
+    Update: _update,
+    CompareAndSwap: _compare_and_swap,
+    Delete: _delete,
+    Increment: _increment,
+}
+"""By type: class patterns of structs take long to say no, and every node carries every command out."""

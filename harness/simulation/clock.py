@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ class TrueClock:
 
     async def sleep_ns(self, duration_ns: int) -> None:
         """Suspend the calling task."""
-        woken = asyncio.Future[None](loop=self._loop)
+        woken = self._loop.create_future()
         timer = self._loop.after(duration_ns, lambda: woken.done() or woken.set_result(None))
         try:
             await woken

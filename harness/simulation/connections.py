@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, final
 
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.simulation.lanes import Lane
@@ -44,6 +44,7 @@ _NOT_ACKNOWLEDGED: Final = "no acknowledgement for two seconds"
 _NOT_TAKEN: Final = "the other side does not take what is sent to it"
 
 
+@final
 class Fin(NamedTuple):
     """The last message of an end: that it is closed, and why."""
 
@@ -324,7 +325,7 @@ class End:
 
     def _take(self, item: Item) -> None:
         """Take in what has crossed the link: the owner reads it when it can."""
-        if isinstance(item, Fin):
+        if type(item) is Fin:
             self._break(item.reason)
         elif self._broken is not None:
             self._answer_for_the_dead(item)

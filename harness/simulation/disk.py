@@ -18,6 +18,7 @@ import asyncio
 import errno
 from asyncio import Lock
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -243,27 +244,27 @@ class SimDisk:
             self._require_writable(name)
             inode = Inode(self._sector)
             self._directory.change(((name, inode),))
-            self.watch(f"create {_sort(name)}")
+            self.watch(_kind("create", name))
         return inode
 
     def rename(self, source: str, target: str) -> None:
         """Name a file otherwise; one that had that name loses it."""
         self._require_writable(source)
         self._directory.change(((source, None), (target, self._directory.names[source])))
-        self.watch(f"rename {_sort(target)}")
+        self.watch(_kind("rename", target))
 
     def remove(self, name: str) -> None:
         """Remove a name; no harm if there is none."""
         if name in self._directory.names:
             self._require_writable(name)
             self._directory.change(((name, None),))
-            self.watch(f"remove {_sort(name)}")
+            self.watch(_kind("remove", name))
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
         if self._fault is None:
             inode.append(data)
-            self.watch(f"append {_sort(name)}")
+            self.watch(_kind("append", name))
             return
         self._require_writable(name)
         if data and self._fault.full:
@@ -277,7 +278,7 @@ class SimDisk:
         """Cut to `size` bytes."""
         self._require_writable(name)
         inode.truncate(size)
-        self.watch(f"truncate {_sort(name)}")
+        self.watch(_kind("truncate", name))
 
     async def sync(self, name: str, inode: Inode, mounted: MountedDisk) -> None:
         """Make durable what the file holds now."""
@@ -295,7 +296,7 @@ class SimDisk:
             done = True
         finally:
             inode.end_sync(version, done=done)
-            self.watch(f"sync {_sort(name)}")
+            self.watch(_kind("sync", name))
 
     def sync_at_once(self, name: str, inode: Inode) -> int:
         """`sync` for a process that is blocked meanwhile: its duration in nanoseconds."""
@@ -304,7 +305,7 @@ class SimDisk:
             inode.end_sync(version, done=False)
             self._fail_sync(name, inode)
         inode.end_sync(version, done=True)
-        self.watch(f"sync {_sort(name)}")
+        self.watch(_kind("sync", name))
         return self._takes_ns()
 
     def sync_names_at_once(self) -> int:
@@ -545,9 +546,10 @@ def _unwatched(what: str) -> None:
     """The watch of a disk without crash images."""
 
 
-def _sort(name: str) -> str:
-    """The sort of a file: what comes before numbers, as in `segment-00000001`."""
-    return name.partition("-")[0]
+@lru_cache(maxsize=4096)
+def _kind(what: str, name: str) -> str:
+    """The kind of a change: what it was, and the sort of file, which comes before numbers, as in `segment-00000001`."""
+    return f"{what} {name.partition('-')[0]}"
 
 
 def _resolve(over: asyncio.Future[None]) -> None:

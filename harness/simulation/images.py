@@ -27,8 +27,8 @@ EVERY_NS: Final = 1_500_000_000
 millisecond or two)."""
 
 _LINE: Final = "line"
-_OFTEN: Final[Mapping[str, int]] = {_LINE: 4}
-"""What is looked at so many times as often as the rest: a promise is made in lines."""
+_LINES_AS_OFTEN: Final = 4
+"""Lines are looked at so many times as often as the rest: a promise is made in them."""
 _KINDS: Final[tuple[Left, ...]] = ("nothing", "nothing", "drawn", "drawn", "all but a gap")
 
 Recover: TypeAlias = Callable[["ImageDisk", Rng], Sequence[Mapping[str, Any]]]
@@ -82,15 +82,15 @@ class CrashImages:
     def line(self) -> None:
         """The node has written a line of telemetry."""
         self._spoke = True
-        self.passed(_LINE)
+        self.passed(_LINE, _LINES_AS_OFTEN)
 
-    def passed(self, what: str) -> None:
-        """Something has happened that is of this kind: now and then, look."""
+    def passed(self, what: str, as_often: int = 1) -> None:
+        """Something of this kind has happened: now and then, look; `as_often` times as often as at most kinds."""
         recover = self._recover
         if recover is None or not self._spoke:
             return
         times = self._times[what] = self._times.get(what, 0) + 1
-        if self._rng.random() * times < _OFTEN.get(what, 1) and self._looks < self._allowed():
+        if self._rng.random() * times < as_often and self._looks < self._allowed():
             self._looks += 1
             self._look(recover)
 
