@@ -13,7 +13,7 @@ what is wrong and where, if it, or a function that it calls, uses
   adds one after the other, as not every Python does with floats, and `pow` takes whole numbers alone;
 - state outside of the tree: globals that can change, variables of an enclosing function, defaults that can change,
   attributes that are set, and structs with code of their own, such as a default that is made anew each time;
-- the depth of the stack: no function calls itself, directly or by others;
+- the depth of the stack: no function calls itself, directly or by others, nor does one within it;
 - what ends it from outside: no bare `except` and no `finally`, which could keep an abort from being one, and no
   `except Exception`, which would catch that memory was short on this member;
 - back doors: names that begin with an underscore, `str.format`, and coroutines.
@@ -191,6 +191,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _check_code(code: CodeType) -> None:
     if code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
         raise _refused(code, "it has a coroutine in it")
+    _check_calls_within(code)
     if any(isinstance(constant, frozenset) for constant in code.co_consts):
         raise _refused(code, "it makes a set, whose order differs between processes; use a tuple")
     instructions = [step for step in dis.get_instructions(code) if step.opname not in _SKIPPED]
@@ -209,6 +210,44 @@ def _check_code(code: CodeType) -> None:
             raise _refused(code, "it has a bare except or a finally, which may catch an abort; name the exceptions")
         if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             _check_attribute(code, str(step.argval), instructions, at)
+        if step.opname == "MATCH_CLASS":
+            _check_class_pattern(code, instructions[at - 1])
+
+
+def _check_class_pattern(code: CodeType, before: dis.Instruction) -> None:
+    """`case str(upper=found)` reads an attribute as well, and what is found can be called at any time."""
+    for name in cast("tuple[str, ...]", before.argval):
+        if name.startswith("_") or name in _REFUSED_ATTRIBUTES or name in _VIEWS:
+            raise _refused(code, f"it uses the attribute {name} in a pattern of match")
+
+
+def _check_calls_within(code: CodeType) -> None:
+    """Functions that are made in this code know each other by variables: a circle of them has no certain depth."""
+    made = _made_within(code)
+    known = {name: [other for other in inner.co_freevars if other in made] for name, inner in made.items()}
+    for name in made:
+        pending, reached = list(known[name]), dict[str, None]()
+        while pending:
+            other = pending.pop()
+            if other == name:
+                raise _refused(made[name], "it calls itself, and how deep it may do so differs; write a loop")
+            if other not in reached:
+                reached[other] = None
+                pending.extend(known[other])
+
+
+def _made_within(code: CodeType) -> dict[str, CodeType]:
+    """The functions that this code makes and puts into variables that others of them use, by variable."""
+    made: dict[str, CodeType] = {}
+    last: CodeType | None = None
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_CONST" and isinstance(step.argval, CodeType):
+            last = step.argval
+        elif step.opname == "STORE_DEREF" and last is not None:
+            made[str(step.argval)] = last
+        if step.opname not in ("LOAD_CONST", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", *_SKIPPED):
+            last = None
+    return made
 
 
 def _check_attribute(code: CodeType, name: str, instructions: list[dis.Instruction], at: int) -> None:

@@ -47,6 +47,9 @@ from splitbrain.cluster.tree.writes import Write, execute_write
 MAX_OPERATIONS: Final = 10_000
 """Operations of one transaction."""
 
+MAX_PROCEDURES: Final = 16
+"""Stored procedures that run each other: the stack has another depth on each member."""
+
 MAX_PAYLOAD_BYTES: Final = 96 * 1024
 
 Where: TypeAlias = str | Sequence[Component]
@@ -83,7 +86,7 @@ class Transaction:
         may_write: whether it may change the tree.
     """
 
-    __slots__ = ("_functions", "_is_first", "_left", "_may_write", "_tree")
+    __slots__ = ("_functions", "_is_first", "_left", "_may_write", "_running", "_tree")
 
     def __init__(self, tree: TreeState, functions: Functions, *, may_write: bool) -> None:
         self._tree = tree
@@ -91,6 +94,7 @@ class Transaction:
         self._may_write = may_write
         self._is_first = True
         self._left = MAX_OPERATIONS
+        self._running = 0  # stored procedures, each run by the one before
 
     def __repr__(self) -> str:
         return "<transaction>"  # an address would differ between members
@@ -227,7 +231,13 @@ class Transaction:
         found = self._functions.find(procedure.name, procedure.version, self._tree.version)
         if found is None:
             raise MisuseError(unknown(procedure.name, procedure.version))
-        return found.call(self, decoded(procedure.data), arguments)
+        if self._running >= MAX_PROCEDURES:
+            raise _misuse("limit_reached", f"stored procedures run each other at most {MAX_PROCEDURES} deep")
+        self._running += 1
+        try:
+            return found.call(self, decoded(procedure.data), arguments)
+        finally:
+            self._running -= 1
 
     def abort(self, reason: Any) -> NoReturn:
         """End the transaction; nothing of it is applied."""
