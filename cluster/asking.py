@@ -109,7 +109,7 @@ def _refusal(refused: tree.Refused, term: int) -> ClientError:
     about = f" {format_pattern(refused.path)}" if refused.path else ""
     if not refused.is_target:
         about = f" on the way:{about}"
-    more = f": {refused.detail}" if refused.detail else ""
+    more = f": {refused.detail.removesuffix('.')}" if refused.detail else ""
     if refused.matches_nothing is not None:
         more += f": there is no tree node {format_pattern(refused.matches_nothing)}"
     message = f"{refused.reason}{':' if about else ''}{about}{more}."

@@ -30,6 +30,9 @@ MAX_DEPTH: Final = 64
 
 MAX_NAME_LENGTH: Final = 255
 
+MAX_SHOWN: Final = 200
+"""Characters of a text that is no path, in the message that says so."""
+
 _KEPT: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%*^")
 
 
@@ -73,7 +76,9 @@ def parse_path(text: str) -> Path:
         return ()
     names = tuple(text.split("/"))
     if names[0] or len(names) < 2 or not all(names[1:]):
-        raise InvalidPathError(f"{text!r} is not a path: write names separated by single slashes, as in '/a/b/c'.")
+        raise InvalidPathError(
+            f"{text[:MAX_SHOWN]!r} is not a path: write names separated by single slashes, as in '/a/b/c'."
+        )
     return names[1:]
 
 

@@ -29,6 +29,7 @@ from splitbrain.cluster.tree.conditions import (
 from splitbrain.cluster.tree.paths import (
     MAX_DEPTH,
     MAX_NAME_LENGTH,
+    MAX_SHOWN,
     PARENT,
     ROOT,
     SPECIALS,
@@ -104,7 +105,7 @@ def _decoded(text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidPathError(f"{text!r} has a percent encoding that is no UTF-8.") from None
+        raise InvalidPathError(f"{text[:MAX_SHOWN]!r} has a percent encoding that is no UTF-8.") from None
 
 
 def format_pattern(pattern: Sequence[Component]) -> str:

@@ -127,3 +127,36 @@ def test_what_makes_no_sense_is_refused_before_a_node_is_asked() -> None:
         ("put-if", "/a", "1", "--keep-while", "/b"),
     ):
         assert isinstance(refused(*arguments), UsageError), arguments
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("put", "/a", DEEP),
+        ("cas", "/a", DEEP, "1"),
+        ("put-if", "/a", DEEP),
+        ("transact", "move:1", DEEP),
+        ("put-procedure", "/a", "move:1", DEEP),
+        ("run-procedure", "/a", DEEP),
+        ("look-up", "p", DEEP),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+@pytest.mark.usefixtures("call")
+def test_a_value_that_is_nested_too_deep_is_refused_in_one_sentence(arguments: tuple[str, ...]) -> None:
+    found = CliRunner().invoke(command, ["ctl", *arguments], catch_exceptions=True).exception
+    assert isinstance(found, UsageError)
+    assert "nested too deep" in str(found)
+    assert len(str(found)) < 200
+
+
+def test_the_option_that_makes_no_sense_is_named() -> None:
+    for option, value in (("--when", "rain"), ("--keep-while", "/b=rain")):
+        found = (
+            CliRunner().invoke(command, ["ctl", "put-if", "/a", "1", option, value], catch_exceptions=True).exception
+        )
+        assert isinstance(found, UsageError)
+        assert str(found).startswith(option)

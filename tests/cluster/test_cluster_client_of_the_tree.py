@@ -329,6 +329,17 @@ BAD: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClusterError], 
     ),
     "deep path": (lambda client: client.put("/a" * 200, 1), InvalidRequestError, "at most"),
     "long name": (lambda client: client.put(f"/{'a' * 5_000}", 1), InvalidRequestError, "characters"),
+    "no path of a megabyte": (lambda client: client.get("a" * 1_000_000), InvalidPathError, "is not a path"),
+    "bad percent encoding of a megabyte": (
+        lambda client: client.count("/%ff" + "a" * 1_000_000),
+        InvalidPathError,
+        "no UTF-8",
+    ),
+    "the root without a payload": (
+        lambda client: client.clear_nodes("/"),
+        StoreRefusedError,
+        r"for it, nothing else\.$",
+    ),
     "no path": (lambda client: client.put("a//b", 1), InvalidPathError, "a//b"),
     "deep conditions": (lambda client: client.count("/a", when=conditions(50)), InvalidRequestError, "deep"),
     "many conditions": (

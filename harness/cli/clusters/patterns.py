@@ -35,8 +35,8 @@ _keep_while = click.option(
 )
 
 
-def condition(text: str | None) -> Condition | None:
-    """The condition of --when.
+def condition(text: str | None, option: str = "--when") -> Condition | None:
+    """The condition of an option.
 
     Raises:
         UsageError: it is none.
@@ -47,14 +47,14 @@ def condition(text: str | None) -> Condition | None:
     try:
         return None if text is None else condition_of(text)
     except InvalidRequestError as error:
-        raise UsageError(f"--when: {error}") from error
+        raise UsageError(f"{option}: {error}") from error
 
 
 def _kept(given: Sequence[str]) -> dict[str, Condition] | None:
     kept: dict[str, Condition] = {}
     for each in given:
         pattern, _, text = each.partition("=")
-        found = condition(text or None)
+        found = condition(text or None, "--keep-while")
         if found is None:
             raise UsageError(f"--keep-while {each}: give PATTERN=JSON.")
         kept[pattern] = found

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from splitbrain.results.errors import UsageError
+
 if TYPE_CHECKING:
     from splitbrain.cluster.client import SeenNode
 
@@ -17,11 +19,17 @@ def as_document(what: Any) -> str:
 
 
 def value_of(text: str) -> Any:
-    """What an argument stands for: JSON; other text is a string."""
+    """What an argument stands for: JSON; other text is a string.
+
+    Raises:
+        UsageError: it is nested too deep to be read.
+    """
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+    except RecursionError:
+        raise UsageError(f"{text[:60]}...: lists and objects are nested too deep in this value.") from None
 
 
 def as_tree(nodes: Sequence[SeenNode]) -> str:

@@ -68,7 +68,8 @@ def put(call: Call, path: str, value: str) -> None:
       splitbrain cluster ctl put /motd hello
       splitbrain cluster ctl put /depth -- -5
     """
-    _ask(call, lambda client: client.put(path, value_of(value), timeout_ms=call.timeout_ms))
+    given = value_of(value)
+    _ask(call, lambda client: client.put(path, given, timeout_ms=call.timeout_ms))
 
 
 @click.command("create", cls=parsing.Command)
@@ -82,7 +83,8 @@ def create(call: Call, path: str, value: str) -> None:
     Example:
       splitbrain cluster ctl create /locks/deploy '"me"'
     """
-    _ask(call, lambda client: client.create(path, value_of(value), timeout_ms=call.timeout_ms))
+    given = value_of(value)
+    _ask(call, lambda client: client.create(path, given, timeout_ms=call.timeout_ms))
 
 
 @click.command("update", cls=parsing.Command)
@@ -96,7 +98,8 @@ def update(call: Call, path: str, value: str) -> None:
     Example:
       splitbrain cluster ctl update /queues/orders '{"durable": false}'
     """
-    _ask(call, lambda client: client.update(path, value_of(value), timeout_ms=call.timeout_ms))
+    given = value_of(value)
+    _ask(call, lambda client: client.update(path, given, timeout_ms=call.timeout_ms))
 
 
 @click.command("cas", cls=parsing.Command)
@@ -111,9 +114,10 @@ def cas(call: Call, path: str, expected: str, value: str) -> None:
     Example:
       splitbrain cluster ctl cas /counter 1 2
     """
+    before, given = value_of(expected), value_of(value)
     _ask(
         call,
-        lambda client: client.compare_and_swap(path, value_of(expected), value_of(value), timeout_ms=call.timeout_ms),
+        lambda client: client.compare_and_swap(path, before, given, timeout_ms=call.timeout_ms),
     )
 
 
