@@ -11,7 +11,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.cluster.tree.agreement import agrees
 from tests.cluster.tree.cases import Runner, UnknownOperationError
@@ -37,17 +37,28 @@ def read_cases(folder: Path) -> list[dict[str, Any]]:
     """All cases of a folder, by file.
 
     Raises:
-        ValueError: a file is of another format.
+        ValueError: a file is no JSON, is of another format, or has a case without an id.
     """
     found: list[dict[str, Any]] = []
     for file in sorted(folder.glob("*.json")):
-        content = json.loads(file.read_text())
-        if not isinstance(content.get("cases"), list):
+        try:
+            content: Any = json.loads(file.read_text())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file} is no JSON: {error}.") from None
+        cases = _member(content, "cases")
+        if not isinstance(cases, list):
             continue  # the manifest
-        if content.get("format") != 1:
-            raise ValueError(f"{file} is of format {content.get('format')}; this program reads format 1.")
-        found.extend(content["cases"])
+        if _member(content, "format") != 1:
+            raise ValueError(f"{file} is of format {_member(content, 'format')}; this program reads format 1.")
+        every = cast("list[dict[str, Any]]", cases)
+        if any(_member(case, "id") is None for case in every):
+            raise ValueError(f"{file} has a case without an id.")
+        found.extend(every)
     return found
+
+
+def _member(what: Any, name: str) -> Any:
+    return cast("dict[str, Any]", what).get(name) if isinstance(what, dict) else None
 
 
 def run_case(case: dict[str, Any]) -> Outcome:
@@ -68,6 +79,8 @@ def _problem(case: dict[str, Any]) -> str | None:
                 return f"step {number} ({step['op']}) gave {json.dumps(got)}, and not {json.dumps(step['expect'])}"
     except UnknownOperationError as error:
         return str(error)
+    except Exception as error:  # a case that is not of the format must not end the others
+        return f"it is not of the format, or the store failed: {type(error).__name__}: {error}"
     return None
 
 
@@ -89,4 +102,7 @@ def main(folder: Path) -> int:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m tests.cluster.tree.conformance FOLDER")
-    sys.exit(main(Path(sys.argv[1])))
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))

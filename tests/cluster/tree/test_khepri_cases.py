@@ -46,6 +46,9 @@ def broken_case(step: dict[str, Any]) -> dict[str, Any]:
         {"op": "count", "path": ["a"], "expect": {"ok": 2}},
         {"op": "tree", "expect": {"tree": {"payload_version": 1, "child_list_version": 1, "children": []}}},
         {"op": "no_such_operation", "expect": {"ok": True}},
+        {"op": "put", "path": ["b"], "expect": {"ok": True}},
+        {"op": "get", "path": 1, "expect": {"ok": True}},
+        {"expect": {"ok": True}},
     ],
 )
 def test_a_case_that_expects_something_else_does_not_hold(step: dict[str, Any]) -> None:
@@ -63,3 +66,13 @@ def test_the_command_counts_and_ends_with_one_if_a_case_differs(
     assert main(tmp_path) == 1
     said = capsys.readouterr().out
     assert said.startswith("1 of 2 cases hold.\nbad: step 1 (is_empty) gave")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("{", "is no JSON"), ('{"format": 2, "cases": []}', "format 2"), ('{"format": 1, "cases": [1]}', "id")],
+)
+def test_a_file_of_another_format_is_refused_by_name(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"odd\.json.*{problem}"):
+        read_cases(tmp_path)
