@@ -9,8 +9,9 @@ what is wrong and where, if it, or a function that it calls, uses
   are iterated or passed to `sorted` and the like, nothing else);
 - what differs between processes: hashes and addresses (`hash`, `id`, `repr`, also as `!r`);
 - what differs between Pythons and machines: the text of an exception (none is given a name), what counts as a letter
-  (`upper`, `isalpha`, ...), `**`, which rounds as the C library does, and `assert`, which `python -O` leaves out; `sum`
-  adds one after the other, as not every Python does with floats, and `pow` takes whole numbers alone;
+  (`upper`, `isalpha`, ...), `**`, which rounds as the C library does, and `assert`, which `python -O` leaves out; also
+  the text of a list or a dict, so `{value}` in a text says of what type it is, as `{value:s}`; some built-in functions
+  come in another form (`portable`);
 - state outside of the tree: globals that can change, variables of an enclosing function, defaults that can change,
   attributes that are set, and structs with code of their own, such as a default that is made anew each time;
 - the depth of the stack: no function calls itself, directly or by others, nor does one within it;
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import re
 from collections.abc import Callable, Iterable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
@@ -35,6 +37,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from splitbrain.cluster.errors import FunctionRefusedError
+from splitbrain.cluster.tree.portable import PORTABLE
 
 ALLOWED: Final[tuple[str, ...]] = (
     "abs", "all", "any", "bool", "bytes", "dict", "divmod", "enumerate", "filter", "float", "int", "isinstance", "len",
@@ -45,22 +48,7 @@ ALLOWED: Final[tuple[str, ...]] = (
 """Built-in functions and exceptions that a registered function may use."""
 
 
-def _sum(values: Iterable[Any], /, start: Any = 0) -> Any:
-    """The sum, added up from the left: since Python 3.12 the built-in one rounds floats in another way."""
-    total = start
-    for value in values:
-        total = total + value
-    return total
-
-
-def _pow(base: int, exponent: int, modulus: int | None = None, /) -> int:
-    """A power of whole numbers: of floats each C library rounds in its own way."""
-    if isinstance(base, float) or isinstance(exponent, float) or exponent < 0:
-        raise TypeError("pow takes whole numbers, and no negative exponent")
-    return pow(base, exponent, modulus)
-
-
-_BUILTINS: Final = {name: getattr(builtins, name) for name in ALLOWED} | {"sum": _sum, "pow": _pow}
+_BUILTINS: Final = {name: getattr(builtins, name) for name in ALLOWED} | PORTABLE
 
 _REFUSED_OPERATIONS: Final = {
     "IMPORT_NAME": "it imports a module",
@@ -141,6 +129,7 @@ class _Maker:
                         code,
                         f"it uses {name}, which is neither defined before it nor a built-in function that is allowed",
                     )
+            _check_templates(code, reachable.values())
         anew = FunctionType(function.__code__, reachable, function.__name__, function.__defaults__)
         anew.__kwdefaults__ = function.__kwdefaults__
         self._under_way.pop()
@@ -200,8 +189,8 @@ def _check_code(code: CodeType) -> None:
             raise _refused(code, _REFUSED_OPERATIONS[step.opname])
         if step.opname == "BINARY_OP" and step.argrepr in _REFUSED_OPERATORS:
             raise _refused(code, f"it uses {step.argrepr}, {_REFUSED_OPERATORS[step.argrepr]}")
-        if _shows(step):
-            raise _refused(code, "it uses !r or !a, which differ between processes and Pythons")
+        if step.opname in _FORMATS:
+            _check_format(code, step, instructions[at - 1])
         if step.opname == "LOAD_COMMON_CONSTANT" and "AssertionError" in step.argrepr:  # since Python 3.14
             raise _refused(code, _REFUSED_OPERATIONS["LOAD_ASSERTION_ERROR"])
         if step.opname == "CHECK_EXC_MATCH" and instructions[at + 2].opname.startswith("STORE_"):
@@ -320,15 +309,35 @@ _TAKES: Final = {"LOAD_ATTR": 1, "LOAD_METHOD": 1, "MAKE_FUNCTION": 1, "SET_FUNC
                  "BINARY_SUBSCR": 2}  # fmt: skip
 
 
-def _shows(step: dis.Instruction) -> bool:
-    """Whether it makes a text of a value as `repr` and `ascii` do."""
-    if step.opname == "FORMAT_VALUE":  # until Python 3.12
-        return (step.arg or 0) & 3 >= _REPR
-    return step.opname == "CONVERT_VALUE" and (step.arg or 0) >= _REPR
+_FORMATS: Final = ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
+_HAS_SPEC: Final = 4
+"""What the argument of FORMAT_VALUE is, until Python 3.12, if there is a format and no conversion such as `!r`."""
 
 
-_REPR: Final = 2
-"""The number of the conversion `!r`; that of `!a` is higher."""
+def _check_format(code: CodeType, step: dis.Instruction, before: dis.Instruction) -> None:
+    """A value in a text needs a format, which a list, a dict or a function does not take: their texts differ."""
+    takes_format = step.opname == "FORMAT_WITH_SPEC" or (step.opname == "FORMAT_VALUE" and step.arg == _HAS_SPEC)
+    spec = before.argval if takes_format and before.opname == "LOAD_CONST" else None
+    if not isinstance(spec, str) or not spec or spec.endswith("n"):
+        raise _refused(
+            code,
+            "it puts a value into a text without a format, and texts of lists, dicts and functions differ between "
+            "processes and Pythons; write {value:s} for a text, {value:d} for a whole number",
+        )
+
+
+def _check_templates(code: CodeType, reachable: Iterable[Any]) -> None:
+    """The same of `template % values`, by the texts that the code has or reaches."""
+    steps = list(dis.get_instructions(code))
+    if not any(step.opname == "BINARY_OP" and step.argrepr in ("%", "%=") for step in steps):
+        return
+    for text in (*(step.argval for step in steps if step.opname == "LOAD_CONST"), *reachable):
+        template = text.decode("latin-1") if isinstance(text, bytes) else text
+        if isinstance(template, str) and _ANY_VALUE.search(template.replace("%%", "")):
+            raise _refused(code, "it uses %s, %r or %a, which take lists, dicts and functions; join texts with +")
+
+
+_ANY_VALUE: Final = re.compile(r"%(\([^)]*\))?[-#0 +]*(\*|\d+)?(\.(\*|\d+))?[hlL]?[sra]")
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
