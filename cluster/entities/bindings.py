@@ -14,12 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.errors import RESOURCE_LOCKED, AccessRefusedError
+from splitbrain.cluster.entities.headers import WAYS, X_MATCH
 from splitbrain.cluster.entities.names import encoded_arguments, node_name
 from splitbrain.cluster.entities.needs import found_or_abort, found_or_none
 from splitbrain.cluster.entities.paths import BINDINGS, EXCHANGES, QUEUES, THERE, VHOSTS
 from splitbrain.cluster.entities.records import Binding, DestinationKind
 from splitbrain.cluster.entities.store import MetadataStore, Operation
+from splitbrain.cluster.errors import InvalidRequestError
 
 LOOK: Final = Operation("binding_look", 1)
 ADD: Final = Operation("binding_add", 1)
@@ -116,8 +119,12 @@ async def add(
         EntityNotFoundError: one of the ends is not there.
         ResourceLockedError: the queue is exclusive to another connection than `owner`.
         AccessRefusedError: the source is the default exchange, to which every queue is bound by its name.
+        InvalidRequestError: `x-match` is none of those that there are.
     """
-    data = _data(Binding(vhost, source, kind, destination, key, encoded_arguments(arguments or {})), owner)
+    given = arguments or {}
+    if given.get(X_MATCH, "all") not in WAYS:
+        raise InvalidRequestError(f"invalid_arguments: {X_MATCH} is one of {', '.join(WAYS)}.")
+    data = _data(Binding(vhost, source, kind, destination, key, encoded_arguments(given)), owner)
     await store.ask(LOOK, data)
     return await store.change(ADD, data)
 
@@ -159,6 +166,7 @@ async def every(store: MetadataStore) -> list[Binding]:
 
 
 def _data(binding: Binding, owner: str | None) -> dict[str, Any]:
+    checked(binding)
     if not binding.source or (binding.kind == "exchange" and not binding.destination):
         raise AccessRefusedError("access_refused: exchange '': every queue is bound to the default exchange by name.")
     return {

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.equivalence import check_equivalent
 from splitbrain.cluster.entities.errors import PRECONDITION_FAILED, AccessRefusedError, PreconditionFailedError
 from splitbrain.cluster.entities.names import encoded_arguments, node_name
@@ -69,7 +70,7 @@ async def declare(
     """
     if kind not in get_args(ExchangeType):
         raise PreconditionFailedError(f"{PRECONDITION_FAILED}: exchange {name!r}: there is no type {kind!r}.")
-    record = Exchange(vhost, name, kind, durable, auto_delete, internal, encoded_arguments(arguments or {}))
+    record = checked(Exchange(vhost, name, kind, durable, auto_delete, internal, encoded_arguments(arguments or {})))
     _check_name(name)
     data = {"vhost": node_name(vhost), "name": node_name(name), "record": record}
     there = await store.change(DECLARE, data)

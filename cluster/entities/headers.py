@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 X_MATCH: Final = "x-match"
+WAYS: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
 def matches(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.paths import MAINTENANCE
 from splitbrain.cluster.entities.records import Maintenance, NodeState
@@ -31,7 +32,8 @@ FUNCTIONS: Final = ((SET, set_maintenance),)
 
 async def put(store: MetadataStore, node: str, state: NodeState) -> bool:
     """Note the state of a node; whether it was noted as another one, or not at all, before."""
-    return await store.change(SET, {"node": node_name(node), "record": Maintenance(node, state)})
+    record = checked(Maintenance(node, state))
+    return await store.change(SET, {"node": node_name(node), "record": record})
 
 
 async def state_of(store: MetadataStore, node: str) -> NodeState:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.needs import found_or_abort
 from splitbrain.cluster.entities.paths import GLOBAL_PARAMS, RUNTIME_PARAMS, THERE, VHOSTS
@@ -68,7 +69,7 @@ async def put(store: MetadataStore, vhost: str, component: str, name: str, value
     Raises:
         EntityNotFoundError: there is no such virtual host.
     """
-    record = Parameter(vhost, component, name, value)
+    record = checked(Parameter(vhost, component, name, value))
     await store.change(SET, {**_named(vhost, component, name), "record": record})
     return record
 
@@ -80,7 +81,7 @@ async def clear(store: MetadataStore, vhost: str, component: str, name: str) -> 
 
 async def put_global(store: MetadataStore, name: str, value: Any) -> GlobalParameter:
     """Set a parameter of the cluster."""
-    record = GlobalParameter(name, value)
+    record = checked(GlobalParameter(name, value))
     await store.change(SET_GLOBAL, {"name": node_name(name), "record": record})
     return record
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.expressions import checked_expression
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.needs import found_or_abort
@@ -81,7 +82,9 @@ async def grant(
         EntityNotFoundError: there is no such user or virtual host.
         InvalidRequestError: an expression is not in order.
     """
-    record = Permission(vhost, user, *map(checked_expression, (configure, write, read)))
+    record = checked(Permission(vhost, user, configure, write, read))
+    for expression in (configure, write, read):
+        checked_expression(expression)
     await store.change(SET, {"vhost": node_name(vhost), "user": node_name(user), "record": record})
     return record
 
@@ -100,7 +103,9 @@ async def grant_topic(
         EntityNotFoundError: there is no such user, virtual host or exchange.
         InvalidRequestError: an expression is not in order.
     """
-    record = TopicPermission(vhost, user, exchange, *map(checked_expression, (write, read)))
+    record = checked(TopicPermission(vhost, user, exchange, write, read))
+    for expression in (write, read):
+        checked_expression(expression)
     data = {"vhost": node_name(vhost), "user": node_name(user), "exchange": node_name(exchange), "record": record}
     await store.change(SET_TOPIC, data)
     return record

@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.expressions import checked_expression, is_found
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.needs import found_or_abort
@@ -30,6 +31,8 @@ OPERATOR_TABLE: Final = "operator_policies_v1"
 
 LIMITS: Final = ("delivery-limit", "expires", "max-length", "max-length-bytes", "message-ttl")
 REPLICAS: Final = ("target-group-size",)
+_LEAST: Final = {"delivery-limit": -1}
+"""Of settings that may be negative: -1 is no limit (QQ-3)."""
 
 
 def set_policy(tx: Any, data: Any) -> Any:
@@ -71,12 +74,17 @@ async def put(
 
     Raises:
         EntityNotFoundError: there is no such virtual host.
-        InvalidRequestError: the expression is not in order, the definition is empty, or it cannot apply to that.
+        InvalidRequestError: the expression is not in order, the definition is empty, a limit in it is no number, or it
+            cannot apply to that.
     """
     if not definition or apply_to not in get_args(AppliesTo):
         problem = f"it needs a setting, and applies to one of {', '.join(get_args(AppliesTo))}"
         raise InvalidRequestError(f"invalid_policy: {name!r}: {problem}.")
-    record = Policy(vhost, name, checked_expression(pattern), dict(definition), priority, apply_to)
+    record = checked(Policy(vhost, name, pattern, dict(definition), priority, apply_to))
+    checked_expression(pattern)
+    for setting in (*LIMITS, *REPLICAS):
+        if setting in definition and not _is_number(definition[setting], least=_LEAST.get(setting, 0)):
+            raise InvalidRequestError(f"invalid_policy: {name!r}: {setting} is a whole number, not negative.")
     await store.change(SET, {**_named(vhost, name, operator=operator), "record": record})
     return record
 
@@ -101,8 +109,14 @@ def effective(
     for settings, choose in ((LIMITS, min), (REPLICAS, max)):
         for setting in settings:
             if setting in user and setting in operator:
-                merged[setting] = choose(user[setting], operator[setting])
+                given = (user[setting], operator[setting])
+                # A negative one is none: what an operator limits stays limited.
+                merged[setting] = choose([each for each in given if each >= 0] or given)
     return merged
+
+
+def _is_number(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _definition(kind: DestinationKind, name: str, policies: Iterable[Policy]) -> Mapping[str, Any]:

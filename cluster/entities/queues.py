@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.equivalence import check_equivalent
 from splitbrain.cluster.entities.errors import CHANGED, PRECONDITION_FAILED, RESOURCE_LOCKED, PreconditionFailedError
 from splitbrain.cluster.entities.names import encoded_arguments, node_name
@@ -102,7 +103,7 @@ async def declare(
         ResourceLockedError: there is one that is exclusive to another connection.
         EntityNotFoundError: there is no such virtual host.
     """
-    record = Queue(vhost, name, durable, auto_delete, owner, node, encoded_arguments(arguments or {}))
+    record = checked(Queue(vhost, name, durable, auto_delete, owner, node, encoded_arguments(arguments or {})))
     there = await store.change(DECLARE, {"vhost": node_name(vhost), "name": node_name(name), "record": record})
     if there is None:
         return record

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.errors import EXISTS, NOT_FOUND
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.paths import USERS
@@ -58,7 +59,7 @@ async def add(store: MetadataStore, name: str, password_hash: str = "", tags: Se
     Raises:
         EntityExistsError: there is one of that name.
     """
-    record = User(name, password_hash, tuple(tags))
+    record = checked(User(name, password_hash, tuple(tags)))
     await store.change(ADD, {"user": node_name(name), "name": name, "record": record})
     return record
 
@@ -71,6 +72,7 @@ async def change(
     Raises:
         EntityNotFoundError: there is no such user.
     """
+    checked(User(name, password_hash or "", tuple(tags or ())))
     given = {"password_hash": password_hash, "tags": None if tags is None else list(tags)}
     fields = {field: value for field, value in given.items() if value is not None}
     await store.change(CHANGE, {"user": node_name(name), "name": name, "fields": fields})

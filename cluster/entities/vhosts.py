@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.entities.checking import checked
 from splitbrain.cluster.entities.errors import NOT_FOUND, PRECONDITION_FAILED, PreconditionFailedError
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.paths import EXCHANGES, THERE, VHOSTS
@@ -60,7 +61,7 @@ async def declare(store: MetadataStore, name: str, *, description: str = "", tag
     Raises:
         PreconditionFailedError: there is one with another description or other tags.
     """
-    record = Vhost(name, description, tuple(tags))
+    record = checked(Vhost(name, description, tuple(tags)))
     exchanges = [(node_name(each), Exchange(name, each, kind)) for each, kind in STANDARD_EXCHANGES]
     data = {"vhost": node_name(name), "record": record, "exchanges": exchanges}
     there = await store.change(PUT, data)
