@@ -93,13 +93,14 @@ def _error(outcome: Outcome, term: int) -> ClientError:
             message = f"too_many_refs: the cluster keeps results of {limit} at most: try again later, or without a ref."
             return UnavailableError(message, term)
         case Failure(reason, definite, detail):
+            message = f"{reason}: {detail.removesuffix('.')}."
             if not definite:
-                return OutcomeUnknownError(f"{reason}: {detail}.", term)
+                return OutcomeUnknownError(message, term)
             if reason in ("invalid_request", "invalid_reply_mode"):
-                return InvalidRequestError(f"{reason}: {detail}.", term)
+                return InvalidRequestError(message, term)
             if reason in _REFUSALS:
-                return ChangeRefusedError(f"{reason}: {detail}.", term, reason)
-            return UnavailableError(f"{reason}: {detail}.", term)
+                return ChangeRefusedError(message, term, reason)
+            return UnavailableError(message, term)
         case _:
             return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
 

@@ -81,5 +81,12 @@ def encode_value(value: Any) -> bytes:
 
 
 def decode_value(payload: bytes) -> Any:
-    """The value that a payload stands for."""
-    return _decoder.decode(payload)
+    """The value that a payload stands for.
+
+    Raises:
+        InvalidRequestError: it stands for none: no client of this program wrote it.
+    """
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"a stored value that cannot be read: {error}.") from error

@@ -7,9 +7,10 @@ import msgspec
 from splitbrain.cluster import tree
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, Asking, error_of
 from splitbrain.cluster.commands import decode_value
-from splitbrain.cluster.errors import StoreRefusedError
+from splitbrain.cluster.errors import InvalidRequestError, StoreRefusedError
 from splitbrain.cluster.patterns import Where, pattern_of
 from splitbrain.cluster.reading import ReadMode, in_mode
+from splitbrain.cluster.wire import MAX_REQUEST_BYTES
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -54,10 +55,18 @@ class TransferClient(Asking):
             timeout_ms: for each node.
 
         Raises:
-            CorruptExportError: it is none, is cut short or damaged; nothing was put.
+            CorruptExportError: it is none, is cut short or damaged, or has what cannot be put; nothing was put.
+            InvalidRequestError: a record is too large; nothing was put.
             StoreRefusedError: "keep_while_conditions_not_met", also once all other nodes are there.
         """
         waiting = tree.decode_export(data)
+        for number, record in enumerate(waiting, start=1):
+            size = len(tree.encode_command(tree.command_of(record)))
+            if size > MAX_REQUEST_BYTES:
+                problem = (
+                    f"record {number:,} of the export is a request of {size} bytes, of at most {MAX_REQUEST_BYTES}"
+                )
+                raise InvalidRequestError(f"invalid_request: {problem}.")
         term = done = 0
         while waiting:
             unkept: list[tree.Record] = []

@@ -20,9 +20,9 @@ from splitbrain.cluster.errors import CorruptExportError, InvalidPathError
 from splitbrain.cluster.tree.conditions import IMPLICIT
 from splitbrain.cluster.tree.messages import Export, KeepWhile, PutNodes, Refused, Result, Value
 from splitbrain.cluster.tree.nodes import Node
-from splitbrain.cluster.tree.paths import Path
-from splitbrain.cluster.tree.patterns import Pattern, compiled
-from splitbrain.cluster.tree.payloads import Payload
+from splitbrain.cluster.tree.paths import Path, is_pattern
+from splitbrain.cluster.tree.patterns import Pattern, compiled, pattern_problem
+from splitbrain.cluster.tree.payloads import Payload, Procedure
 from splitbrain.cluster.tree.slices import NODES_PER_SLICE, InSlices, in_order
 from splitbrain.cluster.tree.state import TreeState
 from splitbrain.cluster.tree.walk import in_slices, matching
@@ -226,9 +226,31 @@ def _record(part: bytes, check: int, at: int, number: int) -> Record:
     if crc32(part) != check:
         raise CorruptExportError(f"The export is damaged at byte {at:,}: record {number:,} has another checksum.")
     try:
-        return _decoder.decode(part)
+        record = _decoder.decode(part)
+        problem = _problem(record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptExportError(f"Record {number:,} of the export (byte {at:,}) makes no sense: {error}.") from error
+        problem = str(error)
+    else:
+        if problem is None:
+            return record
+    what = problem.removesuffix(".")
+    raise CorruptExportError(f"Record {number:,} of the export (byte {at:,}) makes no sense: {what}.")
+
+
+def _problem(record: Record) -> str | None:
+    """Why no member would put a record, or no client could read it; None if there is no reason.
+
+    Raises:
+        msgspec.MsgspecError: its value is none.
+    """
+    for kept in record.keep_while:
+        problem = pattern_problem(kept.path) or pattern_problem((kept.condition,))
+        if problem is not None:
+            return problem
+    payload = record.payload.data if isinstance(record.payload, Procedure) else record.payload
+    if payload is not None:
+        msgspec.msgpack.decode(payload)
+    return "its path is a pattern" if is_pattern(record.path) else pattern_problem(record.path)
 
 
 def _number(value: int) -> bytes:

@@ -22,6 +22,7 @@ from splitbrain.cluster.client import (
     StoreRefusedError,
     UnavailableError,
 )
+from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.patterns import (
     ANY,
     Compare,
@@ -37,6 +38,7 @@ from splitbrain.cluster.patterns import (
     variable,
 )
 from splitbrain.cluster.tree import NEWEST_VERSION, Functions, Transaction
+from splitbrain.cluster.tree.transfer import Record, encode
 from tests.cluster.support import World, eventually, in_cluster
 
 THREE = ["n1", "n2", "n3"]
@@ -367,6 +369,13 @@ BAD: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClusterError], 
         lambda client: client.register_trigger("t", "/a/*", "/procedures/*"),
         PossiblyMatchingManyNodesDeniedError,
         "/procedures",
+    ),
+    "import with a large record": (
+        lambda client: client.import_(
+            b"".join(encode([Record(("ok",), b"\x01"), Record(("b",), encode_value(LARGE))]))
+        ),
+        InvalidRequestError,
+        "record 2 of the export",
     ),
     "import of what is no export": (lambda client: client.import_(b"{}"), CorruptExportError, "no export"),
 }

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitbrain.cluster.errors import CorruptExportError
+from splitbrain.cluster.commands import decode_value
+from splitbrain.cluster.errors import CorruptExportError, InvalidRequestError
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import (
@@ -25,6 +26,7 @@ from splitbrain.cluster.tree import (
     InvalidCommand,
     KeepWhile,
     Pattern,
+    Procedure,
     Put,
     PutNodes,
     Refused,
@@ -40,7 +42,7 @@ from splitbrain.cluster.tree import (
 )
 from splitbrain.cluster.tree.datapattern import DataPatternError, decoded
 from splitbrain.cluster.tree.regex import RegexError, compile_regex
-from splitbrain.cluster.tree.transfer import command_of, decode, encode, records
+from splitbrain.cluster.tree.transfer import Record, command_of, decode, encode, records
 
 
 def some_tree() -> Tree:
@@ -165,6 +167,34 @@ def test_kh_18_an_import_that_is_cut_short_or_has_a_flipped_bit_is_refused() -> 
             decode(bytes(flipped))
     with pytest.raises(CorruptExportError):
         decode(data + b"x")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(("b" * 5_000,), b"\x01"),
+        Record(("b",) * 100, b"\x01"),
+        Record(("b", "*"), b"\x01"),
+        Record(("b",), b"\xc1"),
+        Record(("b",), b"\x01\x01"),
+        Record(("b",), DEEP),
+        Record(("b",), Procedure("f", 1, b"")),
+        Record(("b",), b"\x01", (KeepWhile((nested(100),), IfNameMatches()),)),
+        Record(("b",), b"\x01", (KeepWhile(("a",), nested(100)),)),
+        Record(("b",), b"\x01", (KeepWhile(("a",), IfNameMatches("(")),)),
+    ],
+    ids=range(10),
+)
+def test_kh_18_an_import_with_what_cannot_be_put_or_read_is_refused_before_the_first_node(record: Record) -> None:
+    """Also if its checksums are right."""
+    with pytest.raises(CorruptExportError, match=r"^Record 2 of the export \(byte 35\) makes no sense: .{1,300}$"):
+        decode(b"".join(encode([Record(("ok",), b"\x01"), record])))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x01\x01", b"\xa1\xff", DEEP], ids=range(5))
+def test_a_stored_value_that_no_client_wrote_is_one_clear_error(payload: bytes) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        decode_value(payload)
 
 
 def test_kh_18_paths_count_towards_the_limit_of_an_export(monkeypatch: pytest.MonkeyPatch) -> None:
