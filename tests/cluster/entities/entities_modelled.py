@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -59,6 +59,10 @@ def outcome(of: Coroutine[Any, Any, Any]) -> Any:
 
 
 class EntitiesBesideModel(RuleBasedStateMachine):
+    """Whatever is done to both, they are the same, and so are their answers."""
+
+    taken: ClassVar[int] = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.tree, self.store = new_store()
@@ -180,6 +184,7 @@ class EntitiesBesideModel(RuleBasedStateMachine):
 
     @invariant()
     def the_tree_is_as_the_model(self) -> None:
+        EntitiesBesideModel.taken += 1
         assert shape(now(topology.read(self.store))) == self.broker.shape()
 
     @invariant()
@@ -224,20 +229,25 @@ class EntitiesBesideModel(RuleBasedStateMachine):
 
 
 def run(steps: int, *, same: bool) -> None:
-    """Carry out so many steps, the same ones each time if asked for."""
-    run_state_machine_as_test(
-        EntitiesBesideModel,
-        settings=settings(
-            max_examples=max(1, steps // STEPS_OF_A_RUN),
-            stateful_step_count=STEPS_OF_A_RUN,
-            deadline=None,
-            derandomize=same,
-            database=None,
-            phases=[Phase.generate] if same else [Phase.generate, Phase.shrink],
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-        ),
+    """Carry out so many steps or more, or about as many that are the same each time."""
+    wanted = settings(
+        max_examples=max(1, steps // STEPS_OF_A_RUN),
+        stateful_step_count=STEPS_OF_A_RUN,
+        deadline=None,
+        derandomize=same,
+        database=None,
+        phases=[Phase.generate] if same else [Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
+    end = EntitiesBesideModel.taken + steps
+    while True:
+        run_state_machine_as_test(EntitiesBesideModel, settings=wanted)
+        if same or EntitiesBesideModel.taken >= end:
+            return
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.cluster.entities.entities_modelled STEPS")
     run(int(sys.argv[1]), same=False)
+    print(f"{EntitiesBesideModel.taken:,} steps: the entities and the model were the same after each.")
