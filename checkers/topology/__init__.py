@@ -70,7 +70,7 @@ class TopologyChecker(OfOneRun):
     """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
 
     `claim` of `[vhost, queue]` makes a queue of the connection whose name it answers; `disconnect` ends it, and answers
-    its name. A connection may end, too, after an op of its process that was not ok.
+    its name. A connection may end, too, after an op of its process that was not ok, and during such a `disconnect`.
 
     The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
     one moment. Option `again`: entities that had to be declared once more, when all removals had begun; where no such
@@ -150,7 +150,9 @@ class _Run:
         not_ok: dict[int, list[int]] = {}
         ended: dict[str, Call] = {}
         for op in self.ops:
-            if op.type != "ok" and op.complete != NEVER:
+            if op.type != "ok" and op.f == DISCONNECT:
+                not_ok.setdefault(op.process, []).append(op.invoke)  # it may have done its work: the answer was lost
+            elif op.type != "ok" and op.complete != NEVER:
                 not_ok.setdefault(op.process, []).append(op.complete)
             elif op.f == DISCONNECT and op.type == "ok" and op.value is not None:
                 ended[op.value] = _call(op)

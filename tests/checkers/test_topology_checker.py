@@ -281,6 +281,17 @@ def test_db_6_a_connection_may_end_once_an_op_of_its_process_was_not_ok(how: Any
     assert judge(script.ops).valid == "true"
 
 
+@pytest.mark.parametrize("how", ["info", "fail", None])
+def test_db_6_a_connection_may_have_ended_since_its_disconnect_was_invoked(how: Any) -> None:
+    """The queue goes and the answer is lost: the client gives it up after others have seen that, or never."""
+    script = claimed()
+    script.event(0, "invoke", "disconnect")
+    script.call(1, "look", result=ALL)
+    if how is not None:
+        script.event(0, how, "disconnect", error="timeout: n1 passed it on")
+    assert judge(script.ops).valid == "true"
+
+
 def test_a_claim_of_unknown_outcome_may_have_made_a_queue_of_any_connection() -> None:
     script = made()
     script.call(0, "claim", ["v", "m"], how="info")
