@@ -8,14 +8,16 @@ disk failed is correct: the harness records that as a "halt", which does not cou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
+from splitbrain.results.notes import NodeEnded
 
 CRASHES_MAX = 10
 """The largest number of crashes in the evidence."""
@@ -35,7 +37,7 @@ class Crashes(OfOneRun):
         """Judge one run."""
         if options:
             raise UsageError(f"checker crashes takes no options, not {', '.join(options)}.")
-        crashes = [(op, cast("dict[str, Any]", op.value)) for op in run_events(history).of_harness("crash")]
+        crashes = run_events(history).notes("crash", NodeEnded)
         if not crashes:
             return Verdict(checker=self.name, valid="true", sentence="No node ended by itself.", figures={"crashes": 0})
         first, crash = crashes[0]
@@ -43,13 +45,17 @@ class Crashes(OfOneRun):
         return Verdict(
             checker=self.name,
             valid="false",
-            sentence=(
-                f"Node {crash.get('node')} ended by itself before {seconds(first.time):.3f} s: "
-                f"{crash.get('exit', 'its exit status is unknown')}{more}."
-            ),
+            sentence=(f"Node {crash.node} ended by itself before {seconds(first.time):.3f} s: {crash.how}{more}."),
             anomalies=("node-crash",),
             figures={"crashes": len(crashes)},
             evidence={
-                "ended": [{"op": op.index, "time_s": seconds(op.time), **value} for op, value in crashes[:CRASHES_MAX]]
+                "ended": [
+                    {"op": op.index, "time_s": seconds(op.time), **_shown(value)} for op, value in crashes[:CRASHES_MAX]
+                ]
             },
         )
+
+
+def _shown(ended: NodeEnded) -> dict[str, Any]:
+    """What a note says, as evidence, without what it leaves out."""
+    return {name: each for name, each in msgspec.structs.asdict(ended).items() if each not in (None, False)}

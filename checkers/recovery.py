@@ -8,7 +8,7 @@ has healed everything, and records the result; this checker compares it with a b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +18,7 @@ from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.history import Op
+from splitbrain.results.notes import NodeEnded, Usable
 from splitbrain.results.reasons import Code, Reason
 
 
@@ -47,16 +48,16 @@ class Recovery(OfOneRun):
         """Judge one run."""
         bound_s = _options(options).bound_s
         events = run_events(history)
-        for note in events.of_harness("started"):
-            return self._not_started(note)
-        notes = events.of_harness("recovered")
+        for note, usable in events.notes("started", Usable):
+            return self._not_started(note, usable)
+        notes = events.notes("recovered", Usable)
         if not notes:
             sentence = "Unknown: the run ended before recovery could be checked."
             return self._unknown(Code.RECOVERY_NOT_SEEN, sentence)
-        note = notes[0]
-        recovery_s = _value(note).get("seconds")
+        note, usable = notes[0]
+        recovery_s = usable.seconds
         if recovery_s is None:
-            return self._not_in_time(note, events, bound_s)
+            return self._not_in_time(note, usable, events, bound_s)
         figures = {"bound_s": bound_s, "recovery_s": recovery_s}
         if recovery_s <= bound_s:
             sentence = f"Every node was usable {recovery_s:.3f} s after everything was healed (bound: {bound_s:g} s)."
@@ -67,16 +68,16 @@ class Recovery(OfOneRun):
         )
         return self._verdict("false", sentence, figures, {"op": note.index, "seconds": recovery_s})
 
-    def _not_started(self, note: Op) -> Verdict:
-        problems, waited_s = _problems(note), float(_value(note).get("waited_s", 0.0))
+    def _not_started(self, note: Op, usable: Usable) -> Verdict:
+        problems, waited_s = usable.of_each(), usable.waited_s
         sentence = f"No start: the nodes were not usable within {waited_s:g} s of their start: {_who(problems)}."
         evidence = {"op": note.index, "problems": problems}
         return self._verdict("false", sentence, {"waited_s": waited_s}, evidence, anomaly="no-start")
 
-    def _not_in_time(self, note: Op, events: RunEvents, bound_s: float) -> Verdict:
+    def _not_in_time(self, note: Op, usable: Usable, events: RunEvents, bound_s: float) -> Verdict:
         waited_s = seconds(note.time - _healed_ns(events, note.time))
         figures = {"bound_s": bound_s, "waited_s": waited_s}
-        problems = _problems(note)
+        problems = usable.of_each()
         if any(op.index < note.index for op in events.of_harness("interrupted")):
             sentence = "Unknown: the run was interrupted before the recovery bound was over."
             return self._unknown(Code.INTERRUPTED, sentence, figures)
@@ -115,8 +116,7 @@ class Recovery(OfOneRun):
 
 def _damaged(events: RunEvents) -> set[str]:
     """Nodes that stopped because their disk lost data."""
-    halts = [_value(note) for note in events.of_harness("halt")]
-    return {str(halt.get("node")) for halt in halts if halt.get("damaged")}
+    return {halt.node for _, halt in events.notes("halt", NodeEnded) if halt.damaged}
 
 
 def _options(options: Mapping[str, Any]) -> Options:
@@ -136,18 +136,6 @@ def _healed_ns(events: RunEvents, until_ns: int) -> int:
     return max([*begun, *healed], default=0)
 
 
-def _value(note: Op) -> dict[str, Any]:
-    return cast("dict[str, Any]", note.value) if isinstance(note.value, dict) else {}
-
-
 def _who(problems: Mapping[str, str]) -> str:
     listed = "; ".join(f"{node} {problem}" if problem else node for node, problem in problems.items())
     return listed or "some node is not usable"
-
-
-def _problems(note: Op) -> dict[str, str]:
-    """For each node that was not usable, what was wrong with it."""
-    value = _value(note)
-    reported: Any = value.get("problems") or {}
-    missing = [str(node) for node in value.get("missing") or ()]
-    return {node: str(reported.get(node, "")) for node in dict.fromkeys([*missing, *map(str, reported)])}

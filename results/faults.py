@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +17,7 @@ from splitbrain.results.calls import ints
 from splitbrain.results.columns import array
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import Said, said
+from splitbrain.results.notes import N, PhaseBegan, notes_of
 from splitbrain.results.once import once
 
 
@@ -126,9 +126,21 @@ class RunEvents(msgspec.Struct, frozen=True):
         """The harness's ops of one function."""
         return [op for op in self.harness if op.f == f]
 
+    def notes(self, f: str, form: type[N]) -> list[tuple[Op, N]]:
+        """The same with their values, of the form that belongs to the function (`splitbrain.results.notes`).
+
+        Raises:
+            HistoryFormatError: a note is damaged.
+        """
+        return notes_of(self.harness, f, form)
+
 
 def run_events(history: pa.Table) -> RunEvents:
-    """Read a history that is sorted by index. The answer is shared (`once`): read it only."""
+    """Read a history that is sorted by index. The answer is shared (`once`): read it only.
+
+    Raises:
+        HistoryFormatError: a note of a phase is damaged.
+    """
     return once(history, _run_events)
 
 
@@ -169,7 +181,7 @@ def _pair(ops: list[Op]) -> list[FaultOp]:
 
 
 def _phases(harness: tuple[Op, ...], end_ns: int) -> list[Phase]:
-    marks = [(str(_as_dict(op.value).get("phase", "?")), op.time) for op in harness if op.f == "phase"]
+    marks = [(note.phase, op.time) for op, note in notes_of(harness, "phase", PhaseBegan)]
     ends = [*(time for _, time in marks[1:]), end_ns][: len(marks)]
     return [Phase(name, begin, end) for (name, begin), end in zip(marks, ends, strict=True)]
 
@@ -198,7 +210,3 @@ def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
 def _window(fault: str, start: FaultOp, stop: FaultOp | None, end_ns: int) -> Window:
     begin = (start.completion or start.invoke).time
     return Window(fault, start, stop, begin, max(begin, end_ns))
-
-
-def _as_dict(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -26,6 +26,7 @@ from splitbrain.results.counts import total_counts
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun, load
+from splitbrain.results.notes import Usable
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.store import Judgement, RunDir
 from splitbrain.results.values import NOT_JSON
@@ -271,9 +272,8 @@ def _recovery(row: Mapping[str, Any], nodes: int) -> Recovery:
 
 
 def _healed_s(events: RunEvents) -> float | None:
-    notes = events.of_harness("recovered")
-    found = _part({"note": notes[0].value}, "note").get("seconds") if notes else None
-    return None if found is None else float(found)
+    notes = events.notes("recovered", Usable)
+    return notes[0][1].seconds if notes else None
 
 
 def leader_changes(telemetry: pa.Table) -> int | None:

@@ -163,6 +163,22 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, Any] = {}
 
 
+class _StoredReport(msgspec.Struct, frozen=True, kw_only=True):
+    fault: str | None = None
+    action: str | None = None
+    target: str | None = None
+    cut: tuple[Link, ...] | None = None
+    down: tuple[str, ...] | None = None
+    paused: tuple[str, ...] | None = None
+    links: tuple[Link, ...] | None = None
+    disks: tuple[str, ...] | None = None
+    clocks: tuple[str, ...] | None = None
+    cpus: tuple[str, ...] | None = None
+    clients: tuple[str, ...] | None = None
+    over: bool | None = None
+    evidence: dict[str, Any] | None = None
+
+
 def report(value: Any, target: str, in_force: InForce, evidence: Mapping[str, Any]) -> dict[str, Any]:
     """The value of a completion: what the value of the invocation asks for, and what came of it."""
     found = msgspec.to_builtins(in_force)
@@ -183,6 +199,20 @@ def report_problem(value: Any) -> str | None:
         return f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing"
     try:
         msgspec.convert(value, NemesisReport)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
+
+def stored_problem(value: Any) -> str | None:
+    """What is damaged in the stored report of a nemesis op; None if nothing is.
+
+    Earlier versions, and histories from elsewhere, may lack fields; those that are there are as in `NemesisReport`.
+    """
+    if value is None:
+        return None
+    try:
+        msgspec.convert(value, _StoredReport)
     except msgspec.ValidationError as error:
         return str(error)
     return None
@@ -315,7 +345,7 @@ def _links(value: Any) -> tuple[Link, ...] | None:
 
 def _clock(value: Any) -> Clock:
     found = _mapping(value).get("offset_ms")
-    return Clock(float(found)) if isinstance(found, (int, float)) else Clock()
+    return Clock(float(found)) if isinstance(found, (int, float)) and abs(found) < 2**62 else Clock()
 
 
 def _plain(listed: Any) -> Any:

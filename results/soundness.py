@@ -15,9 +15,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry, read_parquet_pieces
-from splitbrain.results.columns import codes, numbers
+from splitbrain.results.arrow import (
+    HISTORY_SCHEMA,
+    TELEMETRY_SCHEMA,
+    conform,
+    conform_telemetry,
+    from_table,
+    read_parquet_pieces,
+)
+from splitbrain.results.columns import array, codes, numbers
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.history import HARNESS, NEMESIS
+from splitbrain.results.nemesisop import stored_problem
+from splitbrain.results.notes import check_notes
 from splitbrain.results.values import NOT_JSON
 
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
@@ -115,6 +125,7 @@ def sound_ops(table: pa.Table, source: str) -> pa.Table:
     history = conform(table, source)
     _check_times(history, source)
     check_texts(codes(history.column("type"))[1], codes(history.column("value"))[1], source)
+    _check_own_ops(history, source)
     return history
 
 
@@ -133,6 +144,15 @@ def check_texts(types: Iterable[str], values: Iterable[str | None], source: str)
             decode("null" if text is None else text)
         except NOT_JSON as error:
             raise HistoryFormatError(source, f"the value {text!r:.80} is not JSON: {error}") from error
+
+
+def _check_own_ops(history: pa.Table, source: str) -> None:
+    """Refuse notes of the harness, and reports of nemeses, of another form than they are written in."""
+    ops = from_table(history.filter(array(numbers(history.column("process")) < 0)))
+    check_notes((op for op in ops if op.process == HARNESS), source)
+    for op in ops:
+        if op.process == NEMESIS and op.type == "ok" and (problem := stored_problem(op.value)) is not None:
+            raise HistoryFormatError(source, f"op {op.index}: the report of nemesis op {op.f!r} is damaged: {problem}")
 
 
 def _check_content(table: pa.Table, source: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from splitbrain.results.faults import FaultOp, RunEvents
+from splitbrain.results.notes import Stalled
 
 
 class _Trouble(NamedTuple):
@@ -60,12 +61,5 @@ def _in_trouble(op: FaultOp) -> frozenset[str] | None:
 
 def _of_stalls(events: RunEvents) -> Iterator[_Trouble]:
     """Stretches in which the controller itself was stalled: the machine was busy, with real nodes on it too."""
-    for op in events.of_harness("stall"):
-        gap_ms = _gap_ms(op.value)
-        # An imported history may say anything.
-        known = isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
-        yield _Trouble(op.time - round(gap_ms * 1e6) if known else 0, op.time, None)
-
-
-def _gap_ms(value: object) -> Any:
-    return cast("Mapping[str, Any]", value).get("gap_ms") if isinstance(value, Mapping) else None
+    for op, stall in events.notes("stall", Stalled):
+        yield _Trouble(max(0, op.time - round(stall.gap_ms * 1e6)), op.time, None)

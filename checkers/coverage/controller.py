@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
 
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.results.calls import seconds
 from splitbrain.results.faults import RunEvents
+from splitbrain.results.notes import NodeEnded, Stalled, Usable
 from splitbrain.results.reasons import Code, Reason
 
 
@@ -34,13 +34,11 @@ def of_controller(events: RunEvents, wanted: Options) -> Iterator[Reason]:
 
 def of_nodes(events: RunEvents) -> Iterator[Reason]:
     """Nodes that ended although no fault stopped them."""
-    for op in events.of_harness("crash"):
-        value = cast("dict[str, Any]", op.value or {})
-        log = value.get("log")
+    for op, ended in events.notes("crash", NodeEnded):
+        log = f"; its log ends with: {ended.log}" if ended.log else ""
         yield Reason(
             Code.NODE_ENDED,
-            f"node {value.get('node')} ended by itself before {seconds(op.time):.3f} s "
-            f"({value.get('exit', 'its exit status is unknown')}){f'; its log ends with: {log}' if log else ''}.",
+            f"node {ended.node} ended by itself before {seconds(op.time):.3f} s ({ended.how}){log}.",
         )
 
 
@@ -48,12 +46,11 @@ def of_recovery(events: RunEvents) -> Iterator[Reason]:
     """Whether the system was usable once everything was healed."""
     if not events.phases:
         return
-    recovered = events.of_harness("recovered")
+    recovered = events.notes("recovered", Usable)
     if not recovered:
         yield Reason(Code.RECOVERY_NOT_SEEN, "the run ended before recovery could be checked.")
     elif recovery_s(events) is None:
-        value = cast("dict[str, Any]", recovered[0].value or {})
-        missing = ", ".join(str(node) for node in value.get("missing", ()))
+        missing = ", ".join(recovered[0][1].missing)
         yield Reason(
             Code.NO_RECOVERY,
             f"the system did not recover in time after everything was healed{f': {missing}' if missing else ''}.",
@@ -63,17 +60,10 @@ def of_recovery(events: RunEvents) -> Iterator[Reason]:
 
 def recovery_s(events: RunEvents) -> float | None:
     """Seconds from the heal until the system was usable; None if it was not usable, or that was not checked."""
-    recovered = events.of_harness("recovered")
-    value = recovered[0].value if recovered else None
-    found = cast("dict[str, Any]", value).get("seconds") if isinstance(value, dict) else None
-    return None if found is None else float(found)
+    recovered = events.notes("recovered", Usable)
+    return recovered[0][1].seconds if recovered else None
 
 
 def stalled_s(events: RunEvents) -> float:
     """For how many seconds the controller was stalled."""
-    gaps = [
-        cast("dict[str, Any]", op.value).get("gap_ms", 0)
-        for op in events.of_harness("stall")
-        if isinstance(op.value, dict)
-    ]
-    return round(sum(gaps) / 1000, 6)
+    return round(sum(stall.gap_ms for _, stall in events.notes("stall", Stalled)) / 1000, 6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from splitbrain.results.clocks import clocks_of
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
+from splitbrain.results.notes import Stalled
 from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
@@ -323,13 +324,7 @@ def _named(history: pa.Table, telemetry: pa.Table) -> tuple[NodeId, ...]:
 
 
 def _stalls(events: RunEvents) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for op in events.of_harness("stall"):
-        gap_ms: Any = _dict(op.value).get("gap_ms")
-        # An imported history may say anything.
-        known = isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
-        found.append((op.time - _ns(gap_ms / 1000) if known else 0, op.time))
-    return found
+    return [(max(0, op.time - _ns(stall.gap_ms / 1000)), op.time) for op, stall in events.notes("stall", Stalled)]
 
 
 def _within(stalls: Sequence[tuple[int, int]], begin_ns: int) -> int:
@@ -357,7 +352,3 @@ def _sentence(found: Sequence[Finding], run: _Run) -> str:
 
 def _ns(time_s: float) -> int:
     return round(time_s * 1e9)
-
-
-def _dict(value: object) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -14,9 +14,9 @@ the nodes' clocks may have to the controller's.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -25,6 +25,7 @@ from splitbrain.checkers.quorum.configurations import Configurations
 from splitbrain.checkers.quorum.topology import Link, NodeId, Topology, Voters, topology
 from splitbrain.results.faults import FaultOp, RunEvents
 from splitbrain.results.history import Op
+from splitbrain.results.notes import NodeEnded, PhaseBegan, Usable
 
 DIED_WITHIN_NS: Final = 3_000_000_000
 """A node that was found dead was alive this long before: the harness checks all nodes about every half second."""
@@ -181,7 +182,7 @@ def _changes(events: RunEvents, nodes: Sequence[NodeId]) -> Iterator[_Change]:
             yield _Change(op.invoke.time, never_ns, unknown, op.invoke)
         else:
             yield _Change(op.invoke.time, op.completion.time, _wrong(op, unknown), op.completion)
-    healing = next((op for op in events.of_harness("phase") if _dict(op.value).get("phase") == "heal"), None)
+    healing = next((op for op, began in events.notes("phase", PhaseBegan) if began.phase == "heal"), None)
     if healing is not None:
         over = _healing_over(events)
         until_ns = never_ns if over is None else over.time
@@ -194,7 +195,7 @@ def healed_by(events: RunEvents) -> Op | None:
     The system may still not serve. If it does not, and nodes ended by themselves, these may have ended again. (A
     history without that op has one of the recovery.)
     """
-    recovered = [op for op in events.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
+    recovered = [op for op, usable in events.notes("recovered", Usable) if usable.seconds is not None]
     if not recovered and (events.of_harness("crash") or events.of_harness("halt")):
         return None
     return next(iter((*events.of_harness("healed"), *recovered)), None)
@@ -250,16 +251,12 @@ def _deaths(events: RunEvents) -> list[tuple[int, int, NodeId]]:
     over = _healing_over(events)
     known = sorted(completions if over is None else [*completions, over.time])
     found: list[tuple[int, int, NodeId]] = []
-    for note in (*events.of_harness("crash"), *events.of_harness("halt")):
+    for note, ended in (*events.notes("crash", NodeEnded), *events.notes("halt", NodeEnded)):
         place = bisect_right(known, note.time)
         known_ns = known[place] if place < len(known) else events.end_ns
-        found.append((note.time - DIED_WITHIN_NS, known_ns, str(_dict(note.value).get("node"))))
+        found.append((note.time - DIED_WITHIN_NS, known_ns, ended.node))
     return found
 
 
 def _dead(deaths: Sequence[tuple[int, int, NodeId]], begin_ns: int, end_ns: int) -> list[NodeId]:
     return list(dict.fromkeys(node for since, until, node in deaths if since < end_ns and begin_ns < until))
-
-
-def _dict(value: object) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -14,13 +14,14 @@ from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.verdict import Outcome, Verdict
 from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
 from splitbrain.results.atomic import alone_in
-from splitbrain.results.clocks import Clocks, clocks_in
+from splitbrain.results.clocks import clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
 from splitbrain.results.findings import all_op_indexes
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis
 from splitbrain.results.nodedata import pack_as_asked
+from splitbrain.results.notes import Clocks
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.report import REPORT, write_page
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample

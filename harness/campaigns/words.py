@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splitbrain.checkers.verdict import Outcome, Verdict, reasons
-from splitbrain.results.clocks import Clocks
+from splitbrain.results.notes import Clocks
 from splitbrain.results.quantities import counted
 
 COLOURS = {

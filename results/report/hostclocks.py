@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitbrain.results.clocks import Clocks
+from splitbrain.results.notes import Clocks
 
 _FARTHEST_S: Final = 1e9
 """Clocks that are farther apart are none: an imported history may hold any number."""

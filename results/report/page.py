@@ -14,12 +14,13 @@ import numpy as np
 from markupsafe import Markup
 
 from splitbrain.results.calls import ints
-from splitbrain.results.clocks import CLOCKS, clocks_of
+from splitbrain.results.clocks import clocks_of
 from splitbrain.results.counts import ENDS, run_counts, window_counts
 from splitbrain.results.figures import leader_changes
 from splitbrain.results.findings import Finding
 from splitbrain.results.history import Op
 from splitbrain.results.madefrom import seal
+from splitbrain.results.notes import CLOCKS
 from splitbrain.results.quorum import RULES
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.report.bounds import left_out, unchecked

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
 
 from splitbrain.results.calls import Ints
-from splitbrain.results.clocks import CLOCKS
+from splitbrain.results.notes import CLOCKS, Clocks
 from splitbrain.results.report.curves import Series, chart
 from splitbrain.results.report.frames import frame_of
 from splitbrain.results.report.run_view import RunView
@@ -88,9 +87,9 @@ def _at(grid: Ints, times: Ints, values: Ints) -> Ints:
 def offsets_of(view: RunView) -> dict[str, Line]:
     """By node: times in seconds with the offsets in milliseconds that were measured at them."""
     found: dict[str, Line] = {}
-    for op in view.events.of_harness(CLOCKS):
-        for node, ahead_s in _as_dict(_as_dict(op.value).get("walls_s")).items():
-            _note(found, str(node), op.time, ahead_s, 1000.0)
+    for op, clocks in view.events.notes(CLOCKS, Clocks):
+        for node, ahead_s in clocks.walls_s.items():
+            _note(found, node, op.time, ahead_s, 1000.0)
     for op in view.events.fault_ops:
         if op.said.fault != "clock" or op.completion is None:
             continue
@@ -105,7 +104,3 @@ def offsets_of(view: RunView) -> dict[str, Line]:
 def _note(found: dict[str, Line], node: str, time_ns: int, value: Any, factor: float = 1.0) -> None:
     if isinstance(value, (int, float)) and math.isfinite(value) and abs(value * factor) < _FARTHEST_MS:
         found.setdefault(node, []).append((time_ns / 1e9, float(value) * factor))
-
-
-def _as_dict(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

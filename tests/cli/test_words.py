@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.harness.campaigns.words import inexact_clocks, sentences
-from splitbrain.results.clocks import Clocks
+from splitbrain.results.notes import Clocks
 from splitbrain.results.reasons import Code, Reason
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from splitbrain.results.arrow import to_table
-from splitbrain.results.clocks import Clocks, clocks_in, clocks_of
+from splitbrain.results.clocks import clocks_in, clocks_of
 from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.notes import Clocks
 
 
 def told(*values: Any, process: int = HARNESS) -> Clocks:
