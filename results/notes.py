@@ -8,7 +8,7 @@ stored history with such a note is refused as a whole (`splitbrain.results.sound
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -16,6 +16,8 @@ from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Op
 
 CLOCKS: Final = "clocks"
+
+PHASES: Final = ("faults", "heal", "final", "quiet")
 
 _S_MAX: Final = 2**62 / 1e9
 """No run is 146 years long (`splitbrain.results.soundness`); what is longer overflows in nanoseconds."""
@@ -29,9 +31,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseBegan(Note, frozen=True, kw_only=True):
-    """A phase of the run began."""
+    """A phase of the run began: in what is stored, one of `PHASES`."""
 
-    phase: Literal["faults", "heal", "final", "quiet"]
+    phase: str
 
 
 class Stalled(Note, frozen=True, kw_only=True):
@@ -181,4 +183,6 @@ def check_notes(ops: Iterable[Op], source: str) -> None:
             raise HistoryFormatError(
                 source, f"op {op.index}: the harness makes no note {op.f!r:.40}; known to this splitbrain are {known}"
             )
-        note_of(op, cast("type[Any]", FORMS[op.f]), source)
+        note = note_of(op, cast("type[Note]", FORMS[op.f]), source)
+        if isinstance(note, PhaseBegan) and note.phase not in PHASES:
+            raise HistoryFormatError(source, f"op {op.index}: no phase of a run is named {note.phase!r:.40}")

@@ -25,7 +25,7 @@ from splitbrain.results.arrow import (
 )
 from splitbrain.results.columns import array, codes, numbers
 from splitbrain.results.errors import HistoryFormatError
-from splitbrain.results.history import HARNESS, NEMESIS
+from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import stored_problem
 from splitbrain.results.notes import check_notes
 from splitbrain.results.values import NOT_JSON
@@ -146,13 +146,26 @@ def check_texts(types: Iterable[str], values: Iterable[str | None], source: str)
             raise HistoryFormatError(source, f"the value {text!r:.80} is not JSON: {error}") from error
 
 
+def check_own_notes(history: pa.Table, source: str) -> None:
+    """Refuse notes of the harness of another form than it writes them in.
+
+    Raises:
+        HistoryFormatError: there is one; `source` names the file.
+    """
+    check_notes((op for op in _own_ops(history) if op.process == HARNESS), source)
+
+
 def _check_own_ops(history: pa.Table, source: str) -> None:
-    """Refuse notes of the harness, and reports of nemeses, of another form than they are written in."""
-    ops = from_table(history.filter(array(numbers(history.column("process")) < 0)))
+    """Refuse such notes, and reports of nemeses of another form than they are held to when they are recorded."""
+    ops = _own_ops(history)
     check_notes((op for op in ops if op.process == HARNESS), source)
     for op in ops:
         if op.process == NEMESIS and op.type == "ok" and (problem := stored_problem(op.value)) is not None:
             raise HistoryFormatError(source, f"op {op.index}: the report of nemesis op {op.f!r} is damaged: {problem}")
+
+
+def _own_ops(history: pa.Table) -> list[Op]:
+    return from_table(history.filter(array(numbers(history.column("process")) < 0)))
 
 
 def _check_content(table: pa.Table, source: str) -> None:

@@ -74,9 +74,12 @@ def read_table(path: str | Path, name: str | None = None, *, independent: Indepe
 
         return soundness.sound_ops(arrow.read_parquet(Path(path), content), source)
     from splitbrain.results.formats.rows import table_of
+    from splitbrain.results.soundness import check_own_notes
 
     read: Reader = importlib.import_module(f"splitbrain.results.formats.{name}").read
-    return table_of(read(_text(content or b"", source), source), source, independent)
+    table = table_of(read(_text(content or b"", source), source), source, independent)
+    check_own_notes(table, source)
+    return table
 
 
 def read_history(path: str | Path, name: str | None = None, *, independent: Independent = "auto") -> list[Op]:

@@ -174,7 +174,7 @@ def test_other_fields_are_noted(tmp_path: Path) -> None:
 
 
 def test_the_harness_has_a_name_as_a_process(tmp_path: Path) -> None:
-    assert read(tmp_path, "{:process :harness, :type :info, :f :phase}")[0].process == HARNESS
+    assert read(tmp_path, "{:process :harness, :type :info, :f :healed}")[0].process == HARNESS
 
 
 def test_ops_come_in_the_order_of_their_indexes(tmp_path: Path) -> None:

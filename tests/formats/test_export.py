@@ -37,6 +37,15 @@ VALUES = st.one_of(
 KINDS: st.SearchStrategy[OpType] = st.sampled_from(("invoke", "info", "ok"))
 ENDS: st.SearchStrategy[OpType] = st.sampled_from(("ok", "fail", "info"))
 FUNCTIONS = st.sampled_from(["read", "write", "cas", "a b", "naïve", ":x"])
+NOTES: st.SearchStrategy[tuple[str, Any]] = st.sampled_from(
+    [
+        ("healed", None),
+        ("phase", {"phase": "heal"}),
+        ("stall", {"gap_ms": 250}),
+        ("crash", {"node": "naïve", "log": "a\n:b"}),
+        ("recovered", {"seconds": 1.5}),
+    ]
+)
 
 
 @st.composite
@@ -57,8 +66,8 @@ def histories(draw: st.DrawFn) -> pa.Table:
         asked = under_way.pop(process, None)
         if process < 0:
             kind = draw(KINDS)
-            key = draw(keys)
-            ops.append(Op(process=process, type=kind, f=draw(FUNCTIONS), key=key, value=draw(VALUES), **about))
+            f, value = draw(NOTES if process == HARNESS else st.tuples(FUNCTIONS, VALUES))
+            ops.append(Op(process=process, type=kind, f=f, key=draw(keys), value=value, **about))
         elif asked is None:
             under_way[process] = Op(
                 process=process,

@@ -32,18 +32,15 @@ def events(*values: Any) -> RunEvents:
         ({"walls_s": {"n1": -75.0}}, "within 75 s of the controller's"),
         ({"walls_s": {"n1": 0.0, "n2": 0.0}, "errors_s": {"n1": 0.0}}, "one clock for all"),
         ({"offsets_s": {"n1": 86400.0}}, ""),
-        ({"walls_s": ["n1"], "errors_s": None}, ""),
-        ({"walls_s": {"n1": "fast"}}, ""),
-        ("clocks", ""),
         (None, ""),
     ],
 )
-def test_the_worst_offset_is_told_in_words_and_what_is_no_offset_is_passed_over(value: Any, words: str) -> None:
+def test_the_worst_offset_is_told_in_words_and_where_there_is_none_nothing_is(value: Any, words: str) -> None:
     assert words_of(clocks_of(events(value))) == words
 
 
-def test_what_nobody_measured_and_what_is_no_time_is_not_taken_off() -> None:
-    clocks = clocks_of(events({"walls_s": {"n1": 1.0}}, {"walls_s": {"n1": -0.5, "n2": 1e300}}))
+def test_what_nobody_measured_is_not_taken_off() -> None:
+    clocks = clocks_of(events({"walls_s": {"n1": 1.0}}, {"walls_s": {"n1": -0.5}}))
     assert [ahead_ns(clocks, node) for node in ("n1", "n2", "n3")] == [-500_000_000, 0, 0]
 
 

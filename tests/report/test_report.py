@@ -188,7 +188,7 @@ def test_a_nemesis_that_tells_its_state_in_another_shape_breaks_nothing(tmp_path
     run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 10**18)
     writer = run.history_writer()
     told = {"fault": "kill", "action": "start", "target": "n1", "down": 1, "cut": None, "paused": "n1"}
-    ends: tuple[OpType, ...] = ("invoke", "ok")
+    ends: tuple[OpType, ...] = ("invoke", "info")
     for index, how in enumerate(ends):
         writer.record(Op(index=index, time=index, process=NEMESIS, type=how, f="kill", value=told))
     run.finish_history()

@@ -85,7 +85,14 @@ def test_a_run_whose_members_never_change_has_no_mark_and_no_key_of_it(tmp_path:
 
 def test_a_quiet_phase_after_the_final_reads_is_shown_like_the_others(tmp_path: Path) -> None:
     run = recorded(
-        tmp_path, [phase(0, "faults"), phase(3, "heal"), phase(4, "final"), phase(5, "quiet"), phase(8, "?")]
+        tmp_path,
+        [
+            phase(0, "faults"),
+            phase(3, "heal"),
+            phase(4, "final"),
+            phase(5, "quiet"),
+            Op(process=HARNESS, type="info", f="interrupted", time=8 * 10**9),
+        ],
     )
     page = write_report(run.path).read_text()
     assert "quiet" in re.findall(r"<text[^>]*>([^<]*)</text>", page)

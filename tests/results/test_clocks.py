@@ -8,6 +8,7 @@ import pytest
 
 from splitbrain.results.arrow import to_table
 from splitbrain.results.clocks import clocks_in, clocks_of
+from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.notes import Clocks
@@ -41,9 +42,14 @@ def test_a_run_that_tells_nothing_has_no_error_and_no_offsets() -> None:
     assert (found, found.error_s, found.ahead_ns()) == (Clocks(), 0.0, {})
 
 
-@pytest.mark.parametrize("junk", [None, "noon", {"offsets_s": {"n1": "far"}}, {"errors_s": [1]}])
-def test_what_an_imported_history_calls_so_is_no_word_on_clocks(junk: Any) -> None:
-    assert told(junk) == Clocks()
+@pytest.mark.parametrize("junk", ["noon", {"offsets_s": {"n1": "far"}}, {"errors_s": [1]}, {"walls_s": {"n1": 1e300}}])
+def test_a_damaged_note_on_clocks_is_no_word_on_them(junk: Any) -> None:
+    with pytest.raises(HistoryFormatError, match="op 0: the harness's note 'clocks' is damaged"):
+        told(junk)
+
+
+def test_a_note_without_a_value_says_nothing_of_clocks() -> None:
+    assert told(None) == Clocks()
 
 
 def test_an_op_of_the_nemesis_of_that_name_is_none_of_the_harness() -> None:

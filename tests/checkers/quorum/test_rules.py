@@ -9,7 +9,7 @@ from splitbrain.checkers.quorum.checker import QuorumProgress
 from splitbrain.checkers.quorum.configurations import Configurations
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import NEMESIS
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
 from tests.checkers.support import SECOND, Script
@@ -444,12 +444,19 @@ def test_links_that_an_imported_history_tells_in_another_shape_are_uncertain(cut
     assert len(window(verdict, 2.0)["uncertain_links"]) == 20
 
 
-@pytest.mark.parametrize("gap", [None, "long", {}, 1e300])
-def test_a_stall_of_no_known_length_may_have_begun_with_the_run(gap: object) -> None:
+def test_a_stall_that_is_longer_than_the_run_until_then_began_with_it() -> None:
     story = Story()
     story.ask("12345", 0.0, 9.0)
-    story.note(5.0, "stall", {"gap_ms": gap})
+    story.note(5.0, "stall", {"gap_ms": 9_000_000})
     assert story.judged().figures["rules"]["Q3"] == "stalled"
+
+
+@pytest.mark.parametrize("gap", [None, "long", {}, 1e300, -1])
+def test_a_stall_of_no_length_is_damage(gap: object) -> None:
+    story = Story()
+    story.note(5.0, "stall", {"gap_ms": gap})
+    with pytest.raises(HistoryFormatError, match="the harness's note 'stall' is damaged"):
+        story.judged()
 
 
 def test_the_sentence_does_not_praise_progress_that_nobody_had_to_make() -> None:
