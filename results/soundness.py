@@ -26,6 +26,7 @@ from splitbrain.results.arrow import (
 from splitbrain.results.columns import array, codes, numbers
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.leaps import Leaps
 from splitbrain.results.nemesisop import stored_problem
 from splitbrain.results.notes import check_notes
 from splitbrain.results.values import NOT_JSON
@@ -74,10 +75,15 @@ def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
     Raises:
         HistoryFormatError: a column or a value is not what telemetry has; `source` names the file.
     """
+    return _sound_telemetry(table, source, Leaps(source))
+
+
+def _sound_telemetry(table: pa.Table, source: str, leaps: Leaps) -> pa.Table:
     _check_content(table, source)
     _check_columns(table, TELEMETRY_SCHEMA, source)
     telemetry = conform_telemetry(table, source)
     _check_times(telemetry, source)
+    leaps.refuse(telemetry)
     return telemetry
 
 
@@ -96,8 +102,9 @@ def check_history_file(path: Path) -> None:
 
 def check_telemetry_file(path: Path, document: Mapping[str, Any]) -> None:
     """Read telemetry piece by piece, and refuse it as `sound_telemetry` and `refuse_strangers` do."""
+    leaps = Leaps(str(path))
     for piece in read_parquet_pieces(path):
-        refuse_strangers(sound_telemetry(piece, str(path)), document, str(path))
+        refuse_strangers(_sound_telemetry(piece, str(path), leaps), document, str(path))
 
 
 def refuse_strangers(telemetry: pa.Table, document: Mapping[str, Any], source: str) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from splitbrain.results.arrow import to_table, write_parquet
+from splitbrain.results.arrow import TELEMETRY_SCHEMA, to_table, write_parquet
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats import read_table
 from splitbrain.results.formats.export import pieces
 from splitbrain.results.history import HARNESS, NEMESIS, Op
-from splitbrain.results.soundness import check_history_file, sound_history
+from splitbrain.results.leaps import COLUMNS
+from splitbrain.results.soundness import check_history_file, check_telemetry_file, sound_history, sound_telemetry
 
 
 def note(f: str, value: Any, process: int = HARNESS) -> Op:
@@ -59,3 +61,36 @@ def test_a_stored_history_with_a_damaged_report_of_a_nemesis_is_refused() -> Non
         sound_history(to_table([note("kill", {"fault": "kill", "down": 1}, NEMESIS)]), "h")
     lacking = to_table([note("kill", {"fault": "kill", "down": ["n1"]}, NEMESIS)])
     assert sound_history(lacking, "h").equals(lacking)
+
+
+def telemetry(name: str, *values: int | None) -> pa.Table:
+    """A node's rows, with these values of a column."""
+    rows = [{"time": at, "node": "n1", "life": 1, "event": "commit", name: each} for at, each in enumerate(values)]
+    return pa.Table.from_pylist(rows, TELEMETRY_SCHEMA)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("damaged", [2**63 - 1, 2**62 + 7, 7 - 2**63])
+def test_an_index_that_no_log_reaches_is_damage_and_no_violation(tmp_path: Path, name: str, damaged: int) -> None:
+    table = telemetry(name, 7, damaged, 8)
+    with pytest.raises(HistoryFormatError, match=f"t: {name} is "):
+        sound_telemetry(table, "t")
+    write_parquet(table, tmp_path / "telemetry.parquet")
+    with pytest.raises(HistoryFormatError, match=f"{name} is "):
+        check_telemetry_file(tmp_path / "telemetry.parquet", {})
+
+
+@pytest.mark.parametrize(
+    "indexes",
+    [
+        (0, 1, 2, 2**53),
+        (-1, 0, 1, None),
+        (-(2**63), 1, 2),
+        (0, 1_790_000_000 << 32, 1_790_086_400 << 32),
+        (None, 2**63 - 2, 2**63 - 1),
+    ],
+    ids=["counted", "minus one for none", "the least number for none", "a clock for an index", "close to the end"],
+)
+def test_the_indexes_of_any_system_are_sound(indexes: tuple[int | None, ...]) -> None:
+    table = telemetry("commit_index", *indexes)
+    assert sound_telemetry(table, "t").equals(table)
