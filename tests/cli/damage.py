@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from splitbrain.results.arrow import HISTORY_SCHEMA, array
+from splitbrain.results.history import HARNESS, NEMESIS
 
 FILES: Final = ("history.parquet", "telemetry.parquet", "test.json", "verdict.json")
 
@@ -97,6 +98,17 @@ def _without(name: str) -> Callable[[pa.Table], pa.Table]:
     return lambda table: table.drop_columns([name])
 
 
+def _noted(process: int, kind: str, f: str, value: str) -> Callable[[pa.Table], pa.Table]:
+    """An op of the harness or the nemesis in place of the first."""
+
+    def change(table: pa.Table) -> pa.Table:
+        said = {"process": process, "type": kind, "f": f, "value": value}
+        first: list[dict[str, Any]] = [{**table.slice(0, 1).to_pylist()[0], **said}]
+        return pa.concat_tables([pa.Table.from_pylist(first, table.schema), table.slice(1)])
+
+    return change
+
+
 WITHIN: Final[dict[str, Callable[[pa.Table], pa.Table]]] = {
     "duplicate indexes": _with("index", _column(pa.int64(), lambda row: row // 2)),
     "huge indexes": _with("index", _column(pa.int64(), lambda row: 2**62 + row)),
@@ -107,6 +119,8 @@ WITHIN: Final[dict[str, Callable[[pa.Table], pa.Table]]] = {
     "unknown types": _with("type", _column(pa.string(), lambda _: "maybe")),
     "values that are not JSON": _with("value", _column(pa.string(), lambda _: "{nothing")),
     "processes that are texts": _with("process", _column(pa.string(), lambda row: f"p{row}")),
+    "a damaged note of the harness": _noted(HARNESS, "info", "recovered", '{"seconds": "soon"}'),
+    "a damaged report of a nemesis": _noted(NEMESIS, "ok", "kill", '{"fault": "kill", "down": 1}'),
     "nulls": _with("f", _column(pa.string(), lambda _: None)),
     **{f"no column {name}": _without(name) for name in HISTORY_SCHEMA.names if name != "due"},
     "other columns": lambda table: pa.table({"a": [1, 2]}),

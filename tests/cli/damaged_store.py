@@ -210,13 +210,25 @@ def _wide(path: Path) -> None:
     pq.write_table(pa.Table.from_pydict({"index": zeros, "time": zeros}), path, compression="zstd")
 
 
-def _rewritten(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
+def _rewritten(change: Callable[[pa.Table], pa.Table], name: str = "history.parquet") -> Callable[[Path], None]:
     def damage(run: Path) -> None:
-        table = pq.read_table(run / "history.parquet", partitioning=None)  # pyright: ignore[reportUnknownVariableType]
-        (run / "history.parquet").unlink()
-        pq.write_table(change(table), run / "history.parquet")
+        table = pq.read_table(run / name, partitioning=None)  # pyright: ignore[reportUnknownVariableType]
+        (run / name).unlink()
+        pq.write_table(change(table), run / name)
 
     return damage
+
+
+def _leapt(column: str) -> Callable[[pa.Table], pa.Table]:
+    """The highest bit but one of the first number is set."""
+
+    def change(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        damaged = next(row for row in rows if row[column] is not None)
+        damaged[column] |= 1 << 62
+        return pa.Table.from_pylist(rows, table.schema)
+
+    return change
 
 
 def _of_another_run(run: Path) -> None:
@@ -271,6 +283,19 @@ KINDS: Final[Mapping[str, Kind]] = {
     "history of texts for numbers": Kind(_rewritten(WITHIN["processes that are texts"]), f"{HISTORY}.*'process'"),
     "history of duplicate indexes": Kind(_rewritten(WITHIN["duplicate indexes"]), f"{HISTORY}.*index"),
     "history of times that go back": Kind(_rewritten(WITHIN["times that go back"]), f"{HISTORY}.*times go back"),
+    "history of a damaged note": Kind(
+        _rewritten(WITHIN["a damaged note of the harness"]),
+        f"{HISTORY}.*op 0: the harness's note 'recovered' is damaged",
+    ),
+    "history of a damaged report": Kind(
+        _rewritten(WITHIN["a damaged report of a nemesis"]), f"{HISTORY}.*op 0: the report of nemesis op 'kill'"
+    ),
+    "telemetry of a huge index": Kind(
+        _rewritten(_leapt("commit_index"), "telemetry.parquet"), f"{TELEMETRY}.*commit_index is 8 .*{2**62 + 7}"
+    ),
+    "telemetry of a huge term": Kind(
+        _rewritten(_leapt("term"), "telemetry.parquet"), f"{TELEMETRY}.*term is 1 .*{2**62 + 1}"
+    ),
     "telemetry of another run": Kind(_of_another_run, f"{TELEMETRY}.*'n1', which test.json does not know"),
     "history of values that are no JSON": Kind(_rewritten(WITHIN["values that are not JSON"]), f"{HISTORY}.*JSON"),
     "test.json that is gone": Kind(lambda run: (run / "test.json").unlink(), TEST),
@@ -389,7 +414,8 @@ def _templates(store: Store) -> list[RunDir]:
 def _with_telemetry(run: RunDir) -> RunDir:
     lines = [
         {"wall": WALL_NS, "event": "role", "term": 1, "role": "leader", "leader": "n1"},
-        {"wall": WALL_NS + 1, "event": "commit", "term": 1, "commit_index": 7},
+        {"wall": WALL_NS + 1, "event": "commit", "term": 1, "commit": 7},
+        {"wall": WALL_NS + 2, "event": "commit", "term": 1, "commit": 8},
     ]
     raw = [(number, json.dumps(line, separators=(",", ":")).encode()) for number, line in enumerate(lines)]
     run.write_telemetry(table_of({"n1": raw}))
