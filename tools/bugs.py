@@ -205,7 +205,8 @@ def _without(found: Sequence[hours.Hours]) -> Iterable[str]:
             simulated_h, revisions = sum(each.simulated_h for each in ours), ", ".join(each.revision for each in ours)
             yield (
                 f"Without a bug, with {TITLES[draw]}: no violation in {simulated_h:.1f} simulated hours, {runs} seeds, "
-                f"{inconclusive} of which tested too little to pass (`tools/hours.py`; revisions {revisions})."
+                f"{inconclusive} of which tested too little to pass. What was found on the way was mended, with a "
+                f"test, and its seeds were hunted again (`tools/hours.py`; revisions {revisions})."
             )
             yield ""
 
