@@ -3,16 +3,20 @@
 The checkers verify every witness by functions that share no code with the search (`verify`, `weak.verify`,
 `predicates.verify`), leave out those that fail, and say so in the evidence. A test of something else could overlook
 that. So what they say is noted wherever this process sees it: where a history is judged here, where a verdict comes
-from another process (Spark's workers, the store), and in what a command printed as JSON.
+from another process (Spark's workers, the store), and in what a command printed.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 _UNVERIFIED: Final[list[str]] = []
+
+_UNPROVEN: Final = re.compile(r"could not be verified: (.+)")
+"""How the checker of transactions says it in a sentence."""
 
 
 def noted() -> list[str]:
@@ -50,6 +54,12 @@ def watch() -> None:
 def note(answer: Any) -> None:
     """Note what some evidence, or an answer with verdicts, says of witnesses."""
     _UNVERIFIED.extend(_said(answer))
+
+
+def note_sentences(printed: str) -> None:
+    """Note what a command said to a reader; what it prints as JSON is noted where it is decoded."""
+    if not printed.startswith(("{", "[")):
+        _UNVERIFIED.extend(_UNPROVEN.findall(printed))
 
 
 def _said(answer: Any) -> Iterator[str]:

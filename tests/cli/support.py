@@ -36,7 +36,7 @@ class Mine:
 
 def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *SPLITBRAIN, *arguments],
         cwd=cwd,
         env=environment(),
@@ -45,6 +45,8 @@ def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 300.
         check=False,
         timeout=timeout_s,
     )
+    witnesses.note_sentences(done.stdout)
+    return done
 
 
 def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:

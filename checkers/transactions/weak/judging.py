@@ -9,10 +9,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from splitbrain.checkers.kernels import kernel
 from splitbrain.checkers.transactions.columns import Transactions
-from splitbrain.checkers.transactions.components import TRIVIAL, components, count_into, cyclic_nodes, peel
-from splitbrain.checkers.transactions.graph import I32, I64, PROCESS, WR, WW, Bools, Edges, Graph, allowed, graph_of
+from splitbrain.checkers.transactions.components import count_into, cyclic_nodes, peel
+from splitbrain.checkers.transactions.graph import I32, PROCESS, WR, WW, Edges, graph_of
 from splitbrain.checkers.transactions.weak.causal import (
     TOO_NARROW,
     Clocks,
@@ -24,6 +23,7 @@ from splitbrain.checkers.transactions.weak.causal import (
 from splitbrain.checkers.transactions.weak.chains import no_chains, open_at_once
 from splitbrain.checkers.transactions.weak.direct import pairs_by_reads, pairs_by_sessions
 from splitbrain.checkers.transactions.weak.nodes import Nodes, Pairs, nodes_of, room
+from splitbrain.checkers.transactions.weak.paths import shortest_cycle
 from splitbrain.checkers.transactions.weak.sources import ANOMALIES, INITIAL, SEVERAL, Sources, sources_of
 from splitbrain.checkers.transactions.weak.visits import by_completion, none_visited
 
@@ -34,13 +34,6 @@ LEVELS: Final[tuple[Level, ...]] = ("read-committed", "read-atomic", "causal")
 
 NAMES: Final = {"read-committed": "non-monotonic-read", "read-atomic": "fractured-read", "causal": "causal-violation"}
 """What a violation is called that no weaker level forbids."""
-
-_TRIES: Final = 16
-"""The least number of edges through which a short cycle is looked for, as far as there are so many."""
-
-_LOOKS: Final = 20_000_000
-"""How many nodes and edges are looked at for a short cycle: enough for each edge of a few thousand."""
-
 
 ROOM: Final = 1 << 28
 """The largest number of entries of clocks: 1 GiB."""
@@ -129,7 +122,7 @@ class _Case:
             if read >= 0:
                 return self._violated(level, anomaly, nothing, read=read)
         if not self.acyclic:
-            cycle, kinds = _short_cycle(self.base)
+            cycle, kinds = shortest_cycle(self.base)
             return self._violated(
                 level, "G1c-process" if PROCESS in kinds else "G1c", nothing, cycle=cycle, kinds=kinds
             )
@@ -145,7 +138,7 @@ class _Case:
         derived = Edges(pairs.before, pairs.after, np.full(len(pairs.before), WW, np.uint8))
         graph = graph_of(self.count, self.count, [*self.edges, derived])
         if cyclic_nodes(graph).any():
-            cycle, kinds = _short_cycle(graph)
+            cycle, kinds = shortest_cycle(graph)
             return self._violated(level, name, pairs, cycle=cycle, kinds=kinds)
         valid = "unknown" if self.sources.wrong[SEVERAL] >= 0 else "true"
         return Weak(level, valid, None, -1, (), (), self.nodes, pairs, self.sources)
@@ -244,61 +237,3 @@ def _reads(nodes: Nodes) -> Edges:
     owner[places] = np.repeat(np.arange(len(nodes.transaction), dtype=np.int32), size)
     reads = np.flatnonzero(nodes.source >= 0)
     return Edges(nodes.source[reads], owner[reads], np.full(len(reads), WR, np.uint8))
-
-
-# --- a cycle to show --------------------------------------------------------------------------------------------------
-
-
-def _short_cycle(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A short cycle: nodes and kinds of edges. Steps of one session that follow each other are one step."""
-    component = components(graph, allowed((PROCESS, WR, WW)))
-    source = np.repeat(np.arange(graph.nodes), np.diff(graph.start))
-    inside = (component[source] != TRIVIAL) & (component[source] == component[graph.target])
-    edges = np.flatnonzero(inside & (graph.kind != PROCESS))
-    best: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    tries = max(_TRIES, _LOOKS // (graph.nodes + int(np.count_nonzero(inside))))
-    for edge in edges[:: -(-len(edges) // tries)].tolist():
-        begin, end = int(source[edge]), int(graph.target[edge])
-        path = path_between(graph, end, begin, component == component[begin])
-        found = _merged((begin, *path[0][:-1]), (int(graph.kind[edge]), *path[1]))
-        if best is None or len(found[0]) < len(best[0]):
-            best = found
-    assert best is not None
-    return best
-
-
-def path_between(graph: Graph, begin: int, end: int, within: Bools) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A shortest path: its nodes, both ends among them, and the kinds of its edges; there must be one."""
-    parent, queue = np.full(graph.nodes, -1, np.int64), np.empty(graph.nodes, np.int32)
-    search(graph.start, graph.target, within, begin, end, parent, queue)
-    nodes, kinds = [end], list[int]()
-    while nodes[-1] != begin:
-        edge = int(parent[nodes[-1]])
-        kinds.append(int(graph.kind[edge]))
-        nodes.append(int(np.searchsorted(graph.start, edge, side="right")) - 1)
-    return tuple(reversed(nodes)), tuple(reversed(kinds))
-
-
-@kernel
-def search(start: I64, target: I32, within: Bools, begin: int, end: int, parent: I64, queue: I32) -> int:
-    """Breadth first from one node until another is met: fill in the edge that leads to each; 1 if it was met."""
-    queue[0] = begin
-    at, last = 0, 1
-    while at < last:
-        node = queue[at]
-        at += 1
-        for edge in range(start[node], start[node + 1]):
-            other = target[edge]
-            if within[other] and parent[other] < 0 and other != begin:
-                parent[other] = edge
-                if other == end:
-                    return 1
-                queue[last] = other
-                last += 1
-    return 0
-
-
-def _merged(nodes: tuple[int, ...], kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A cycle in which steps of one session are one: `kinds[i]` leads from `nodes[i]` to the next."""
-    kept = [place for place, kind in enumerate(kinds) if not (kind == PROCESS and kinds[place - 1] == PROCESS)]
-    return tuple(nodes[place] for place in kept), tuple(kinds[place] for place in kept)

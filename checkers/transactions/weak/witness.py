@@ -10,7 +10,8 @@ import pyarrow as pa
 from splitbrain.checkers.transactions.columns import OPEN, Transactions
 from splitbrain.checkers.transactions.graph import PROCESS, WR, graph_of
 from splitbrain.checkers.transactions.long_chains import cycle_sentence
-from splitbrain.checkers.transactions.weak.judging import Weak, base_edges, path_between
+from splitbrain.checkers.transactions.weak.judging import Weak, base_edges
+from splitbrain.checkers.transactions.weak.paths import shortest_path
 from splitbrain.checkers.transactions.witness import shown
 from splitbrain.results.witness import Edge, Transaction, Witness, transaction_of
 
@@ -105,7 +106,8 @@ class _Telling:
             steps = [(one, node, PROCESS)]
         else:
             graph = graph_of(len(nodes.transaction), len(nodes.transaction), base_edges(nodes))
-            steps = _joined(*path_between(graph, one, node, np.ones(graph.nodes, np.bool_)))
+            way, kinds = shortest_path(graph, one, node)
+            steps = list(zip(way, way[1:], kinds, strict=False))
         edges = [self._edge(*step) for step in steps]
         for edge in edges:
             self._premise(edge)
@@ -157,14 +159,3 @@ class _Telling:
             int(found.invoked[transaction]),
             None if completed == OPEN else completed,
         )
-
-
-def _joined(path: tuple[int, ...], kinds: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """The steps of a path; those of one session that follow each other are one."""
-    steps: list[tuple[int, int, int]] = []
-    for one, other, kind in zip(path, path[1:], kinds, strict=False):
-        if steps and kind == PROCESS and steps[-1][2] == PROCESS:
-            steps[-1] = (steps[-1][0], other, kind)
-        else:
-            steps.append((one, other, kind))
-    return steps

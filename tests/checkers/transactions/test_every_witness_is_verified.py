@@ -50,6 +50,12 @@ def test_it_is_noted_in_what_a_command_printed(found: Verdict) -> None:
     assert len(witnesses.noted()) == 1
 
 
+def test_it_is_noted_in_what_a_command_printed_for_a_reader(found: Verdict) -> None:
+    witnesses.noted()
+    witnesses.note_sentences("\n".join(["UNKNOWN", *(f"Inconclusive: {reason}" for reason in found.inconclusive)]))
+    assert witnesses.noted() == ["G2-item: it is made up."]
+
+
 def test_a_test_that_passes_otherwise_fails(request: pytest.FixtureRequest) -> None:
     hook: Any = conftest.pytest_runtest_call(request.node)
     next(hook)
