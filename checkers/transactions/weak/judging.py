@@ -38,6 +38,9 @@ NAMES: Final = {"read-committed": "non-monotonic-read", "read-atomic": "fracture
 ROOM: Final = 1 << 28
 """The largest number of entries of clocks: 1 GiB."""
 
+WORK: Final = 1 << 32
+"""The largest number of entries that clocks of all transactions have together, where each is a session: seconds."""
+
 
 @dataclass(frozen=True)
 class Weak:
@@ -56,7 +59,7 @@ class Weak:
         nodes: the transactions.
         pairs: all that were derived.
         sources: which node reads from which.
-        too_large: whether its clocks would take more than `ROOM`.
+        too_large: whether its clocks would take more than `ROOM`, or more than the work that was allowed.
     """
 
     level: Level
@@ -76,13 +79,13 @@ class Weak:
         return PROCESS in self.kinds
 
 
-def judge_weak(transactions: Transactions, level: Level, source: str = "history") -> Weak:
-    """Judge one level.
+def judge_weak(transactions: Transactions, level: Level, source: str = "history", work: int | None = None) -> Weak:
+    """Judge one level; of `work`, if it is limited, see `WORK`.
 
     Raises:
         HistoryFormatError: the history is not of registers.
     """
-    return _Case(transactions, source).judge(level)
+    return _Case(transactions, source, work).judge(level)
 
 
 def judge_weak_all(transactions: Transactions, source: str = "history") -> dict[Level, Weak]:
@@ -98,8 +101,9 @@ def judge_weak_all(transactions: Transactions, source: str = "history") -> dict[
 class _Case:
     """A history, with what all levels need."""
 
-    def __init__(self, transactions: Transactions, source: str) -> None:
+    def __init__(self, transactions: Transactions, source: str, work: int | None = None) -> None:
         self.transactions = transactions
+        self.work = work
         self.sources = sources_of(transactions, source)
         self.nodes = nodes_of(transactions, self.sources)
         self.count = len(self.nodes.transaction)
@@ -182,7 +186,8 @@ class _Case:
         width = open_at_once(nodes, order)
         while True:
             width = min(width + width // 4 + 16, sessions)
-            if (width + kept + 2) * width > ROOM:
+            too_much_work = self.work is not None and self.count * width > self.work
+            if too_much_work or (width + kept + 2) * width > ROOM:
                 raise _TooLargeError
             clocks = Clocks(
                 of_chain=np.zeros((width + 1, width), np.int32),

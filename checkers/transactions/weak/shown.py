@@ -1,7 +1,8 @@
 """What the weak levels add to the findings of a graph of dependencies: violations of what models mean by these levels.
 
-Models without sessions are judged with each transaction as a session of its own, except causal consistency: its clocks
-would take the square of the transactions. There a violation counts if its witness needs no order of a session.
+Models without sessions are judged with each transaction as a session of its own. Of causal consistency that is done
+only if there is a violation whose witness needs the order of a session, since clocks of so many sessions may take the
+square of the transactions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.transactions.columns import Transactions
 from splitbrain.checkers.transactions.models import canonical
-from splitbrain.checkers.transactions.weak.judging import LEVELS, Level, Weak, judge_weak
+from splitbrain.checkers.transactions.weak.judging import LEVELS, WORK, Level, Weak, judge_weak
 from splitbrain.checkers.transactions.weak.sources import ANOMALIES
 from splitbrain.checkers.transactions.weak.verify import weak_problems
 from splitbrain.checkers.transactions.weak.witness import weak_witness
@@ -82,24 +83,49 @@ def weak_shown(history: pa.Table, transactions: Transactions, models: Sequence[s
     place = max(LEVELS.index(level) for level, _ in asked)
     sessions = any(with_sessions for _, with_sessions in asked)
     apart = replace(transactions, process=np.arange(len(transactions), dtype=np.int64))
-    witnesses: dict[str, Witness] = {}
-    unverified: list[str] = []
-    undecided: list[str] = []
+    collected = _Collected(history)
     for columns, found in _runs(transactions, apart, place, sessions, source):
-        if found.too_large:
-            undecided.append(f"{found.level}: its clocks would take more than 1 GiB. Use fewer sessions at once.")
+        collected.take(columns, found, without_sessions=columns is apart)
+    if ("causal", False) in asked and collected.only_by_sessions:
+        collected.take(apart, judge_weak(apart, "causal", source, WORK), without_sessions=True)
+    return collected.shown()
+
+
+class _Collected:
+    """What several runs show, the first witness of each anomaly."""
+
+    def __init__(self, history: pa.Table) -> None:
+        self._history = history
+        self._witnesses: dict[str, Witness] = {}
+        self._unverified: list[str] = []
+        self._undecided: list[str] = []
+        self.only_by_sessions = False
+        """Whether causal consistency is violated, and the witness needs the order of a session."""
+
+    def take(self, columns: Transactions, found: Weak, *, without_sessions: bool) -> None:
+        """Add what one run shows."""
+        if found.too_large and without_sessions:
+            self._undecided.append(f"{found.level} without sessions: its clocks would take too much memory or work.")
+        elif found.too_large:
+            self._undecided.append(f"{found.level}: its clocks would take more than 1 GiB. Use fewer sessions at once.")
         elif found.valid == "unknown":
-            undecided.append(f"{found.level}: several transactions wrote the same value to a key, and one was read.")
+            self._undecided.append(
+                f"{found.level}: several transactions wrote the same value to a key, and one was read."
+            )
         elif found.valid == "false" and found.anomaly in ANOMALIES:
-            undecided.append(f"{found.level}: {found.anomaly} hides what else there is.")
+            self._undecided.append(f"{found.level}: {found.anomaly} hides what else there is.")
         elif found.valid == "false":
             # A G1c that the graph does not have, too: there only the first read of a key in a transaction counts.
-            witness = _named(weak_witness(history, columns, found))
-            problems = weak_problems(witness, found.level, history)
-            unverified += problems
+            witness = _named(weak_witness(self._history, columns, found))
+            problems = weak_problems(witness, found.level, self._history)
+            self._unverified += problems
+            self.only_by_sessions |= found.level == "causal" and witness.anomaly.endswith("-process")
             if not problems:
-                witnesses.setdefault(witness.anomaly, witness)
-    return Shown(tuple(witnesses.values()), tuple(unverified), tuple(dict.fromkeys(undecided)))
+                self._witnesses.setdefault(witness.anomaly, witness)
+
+    def shown(self) -> Shown:
+        """All of it."""
+        return Shown(tuple(self._witnesses.values()), tuple(self._unverified), tuple(dict.fromkeys(self._undecided)))
 
 
 def _runs(
