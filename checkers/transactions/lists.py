@@ -218,6 +218,7 @@ class _Lists:
         stamp[:] = -1
         flags = np.zeros(len(mops.kind), np.uint8)
         findings.flag_reads(mops, table, order, self.writes.final, aborted, unwritten, twice, stamp, flags)
+        self._flag_unwritten_twice(flags)
         findings.flag_internal(mops, self.writes.previous, flags)
         findings.flag_future(mops, table, order, np.full((2, keys), -1, np.int32), flags)
         found = Found()
@@ -226,6 +227,15 @@ class _Lists:
         self._lost(found)
         self._dirty(found)
         return found.cases, found.counts
+
+    def _flag_unwritten_twice(self, flags: U8) -> None:
+        """Flag reads that have an element twice which was never appended: such elements have no number to mark."""
+        garbage = (flags & findings.GARBAGE).astype(bool) & ~(flags & findings.DUPLICATE).astype(bool)
+        for read in np.flatnonzero(garbage).tolist():
+            values, counts = np.unique(self._elements(read), return_counts=True)
+            key = int(self.writes.mops.key[read])
+            if any(self._write(key, value) == ABSENT for value in values[counts > 1].tolist()):
+                flags[read] |= findings.DUPLICATE
 
     def _flagged(self, flags: U8, found: Found) -> None:
         named = {

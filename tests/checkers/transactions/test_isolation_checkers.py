@@ -499,6 +499,30 @@ def test_pairs_of_real_time_that_are_too_many_are_left_out_and_said(monkeypatch:
     assert any("what is assumed of 1 key: more than" in each.sentence for each in found.inconclusive)
 
 
+@pytest.mark.parametrize(
+    ("reads", "cited"),
+    [
+        (["[7 7]"], [[7]]),
+        (["[7 8 7]"], [[7]]),
+        (["[1 9 8 9 8]", "[1 9 8]", "[1 9 8 9]"], [[9], [9]]),
+        (["[1 7 1 7]"], [[1]]),
+        (["[1 2 3]", "[7 7]"], [[7]]),
+        (["[7 8 9]", "[7 8]"], []),
+    ],
+)
+def test_an_element_that_was_never_appended_is_a_duplicate_if_a_list_has_it_twice(
+    reads: list[str], cited: list[list[int]]
+) -> None:
+    """Read uncommitted allows reads of what was never appended, but no list with an element twice."""
+    text = "0 invoke [[:append :x 1]]\n0 ok [[:append :x 1]]\n0 invoke [[:r :x nil]]\n0 ok [[:r :x [1]]]\n"
+    text += "".join(f"{at} invoke [[:r :x nil]]\n{at} ok [[:r :x {read}]]\n" for at, read in enumerate(reads, 1))
+    found = judge(text, consistency_models=["read-uncommitted"])
+    assert found.valid == ("false" if cited else "true")
+    anomalies = found.evidence.get("anomalies", {})
+    assert [each["values"] for each in anomalies.get("duplicate-elements", [])] == cited
+    assert "unverified" not in found.evidence
+
+
 def test_the_shortest_list_that_has_an_element_twice_is_named() -> None:
     """The longest list ends with another element that it has twice; a shorter one has the first of them.
 
