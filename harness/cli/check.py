@@ -354,6 +354,8 @@ def _refuse_settings(ctx: click.Context, checker: str) -> None:
                 f"{options.written(each)} {ctx.params[each]}: it is for transactions: "
                 f"add --workload {' or '.join(WORKLOADS)}."
             )
+    if options.given(ctx, "assume") and checker != "rw-register":
+        raise UsageError(f"--assume {ctx.params['assume']}: it is for rw-register, not {checker}: remove it.")
     settings = [each for each in ("model", "time_limit", "memory_limit", "witness_time") if options.given(ctx, each)]
     if options.given(ctx, "picture") and checker not in ("linearizable", *WORKLOADS):
         raise UsageError(

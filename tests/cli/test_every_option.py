@@ -383,6 +383,10 @@ TABLE: dict[str, Told] = {
         "--assume": [
             (["check", "history.jsonl", "--assume", "wfr-keys"], "it is for transactions: add --workload"),
             (
+                ["check", "history.jsonl", "--workload", "list-append", "--assume", "wfr-keys"],
+                "it is for rw-register, not list-append",
+            ),
+            (
                 ["check", "history.jsonl", "--workload", "rw-register", "--assume", "wfr"],
                 "there is no assumption 'wfr'",
             ),
