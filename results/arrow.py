@@ -148,6 +148,12 @@ def to_table(ops: Sequence[Op]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA)
 
 
+def own_ops(history: pa.Table) -> list[Op]:
+    """The ops of the harness and of nemeses. Without any, the functions of Arrow are not loaded."""
+    own = numbers(history.column("process")) < 0
+    return from_table(history.filter(array(own))) if own.any() else []
+
+
 def from_table(table: pa.Table, source: str = "history") -> list[Op]:
     """The ops of a table; what `to_table` was given, with tuples in values read back as lists.
 

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from splitbrain.results.arrow import from_table
-from splitbrain.results.calls import ints
-from splitbrain.results.columns import array
+from splitbrain.results.arrow import own_ops
 from splitbrain.results.faults import RunEvents
 from splitbrain.results.history import HARNESS, Op
 from splitbrain.results.notes import CLOCKS, Clocks, notes_of
@@ -30,7 +28,7 @@ def clocks_of(events: RunEvents) -> Clocks:
 
 def clocks_in(history: pa.Table) -> Clocks:
     """The same, from a history of which nothing else is wanted."""
-    return _last(from_table(history.filter(array(ints(history, "process") == HARNESS))))
+    return _last([op for op in own_ops(history) if op.process == HARNESS])
 
 
 def _last(harness: Sequence[Op]) -> Clocks:

@@ -12,9 +12,8 @@ from functools import cached_property
 import msgspec
 import pyarrow as pa
 
-from splitbrain.results.arrow import from_table
+from splitbrain.results.arrow import own_ops
 from splitbrain.results.calls import ints
-from splitbrain.results.columns import array
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import Said, said
 from splitbrain.results.notes import N, PhaseBegan, notes_of
@@ -147,7 +146,7 @@ def run_events(history: pa.Table) -> RunEvents:
 def _run_events(history: pa.Table) -> RunEvents:
     times = ints(history, "time")
     end_ns = int(times.max()) if len(times) else 0
-    ops = from_table(history.filter(array(ints(history, "process") < 0)))
+    ops = own_ops(history)
     harness = tuple(op for op in ops if op.process == HARNESS)
     fault_ops = tuple(_pair([op for op in ops if op.process == NEMESIS]))
     recovered = next((op.time for op in harness if op.f == "recovered"), end_ns)

@@ -163,20 +163,13 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, Any] = {}
 
 
-class _StoredReport(msgspec.Struct, frozen=True, kw_only=True):
-    fault: str | None = None
-    action: str | None = None
-    target: str | None = None
-    cut: tuple[Link, ...] | None = None
-    down: tuple[str, ...] | None = None
-    paused: tuple[str, ...] | None = None
-    links: tuple[Link, ...] | None = None
-    disks: tuple[str, ...] | None = None
-    clocks: tuple[str, ...] | None = None
-    cpus: tuple[str, ...] | None = None
-    clients: tuple[str, ...] | None = None
-    over: bool | None = None
-    evidence: dict[str, Any] | None = None
+_StoredReport: Final = msgspec.defstruct(
+    "_StoredReport",
+    [(field.name, field.type | None, None) for field in msgspec.structs.fields(NemesisReport)],
+    frozen=True,
+    kw_only=True,
+)
+"""The same without what earlier versions left out."""
 
 
 def report(value: Any, target: str, in_force: InForce, evidence: Mapping[str, Any]) -> dict[str, Any]:

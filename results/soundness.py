@@ -20,12 +20,12 @@ from splitbrain.results.arrow import (
     TELEMETRY_SCHEMA,
     conform,
     conform_telemetry,
-    from_table,
+    own_ops,
     read_parquet_pieces,
 )
 from splitbrain.results.columns import codes, numbers
 from splitbrain.results.errors import HistoryFormatError
-from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.history import HARNESS, NEMESIS
 from splitbrain.results.leaps import Leaps
 from splitbrain.results.nemesisop import stored_problem
 from splitbrain.results.notes import check_notes
@@ -159,27 +159,16 @@ def check_own_notes(history: pa.Table, source: str) -> None:
     Raises:
         HistoryFormatError: there is one; `source` names the file.
     """
-    check_notes((op for op in _own_ops(history) if op.process == HARNESS), source)
+    check_notes((op for op in own_ops(history) if op.process == HARNESS), source)
 
 
 def _check_own_ops(history: pa.Table, source: str) -> None:
     """Refuse such notes, and reports of nemeses of another form than they are held to when they are recorded."""
-    ops = _own_ops(history)
+    ops = own_ops(history)
     check_notes((op for op in ops if op.process == HARNESS), source)
     for op in ops:
         if op.process == NEMESIS and op.type == "ok" and (problem := stored_problem(op.value)) is not None:
             raise HistoryFormatError(source, f"op {op.index}: the report of nemesis op {op.f!r} is damaged: {problem}")
-
-
-def _own_ops(history: pa.Table) -> list[Op]:
-    """The ops of the harness and of nemeses; cut out in stretches, since a filter would load the functions of Arrow."""
-    rows = np.flatnonzero(numbers(history.column("process")) < 0)
-    if not len(rows):
-        return []
-    begin = np.flatnonzero(np.diff(rows, prepend=-2) > 1)
-    size = np.diff(np.append(begin, len(rows)))
-    stretches = zip(rows[begin].tolist(), size.tolist(), strict=True)
-    return from_table(pa.concat_tables([history.slice(first, length) for first, length in stretches]))
 
 
 def _check_content(table: pa.Table, source: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether what a caller gives is what an entity is made of: one record of other types could be read by nobody."""
+"""Refuse an entity whose fields have other types than its record: once stored, it makes every list of its kind fail."""
 
 from __future__ import annotations
 

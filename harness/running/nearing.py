@@ -22,6 +22,7 @@ class Nearing:
     def __init__(self) -> None:
         self._lags: dict[NodeId, int] = {}
         self._received: dict[NodeId, int] = {}
+        self._applied: dict[NodeId, int] = {}
 
     def nearer(self, views: Iterable[NodeView]) -> bool:
         """Whether any of these nodes has come nearer since the looks before; its first look is none to compare with."""
@@ -34,6 +35,22 @@ class Nearing:
         """Whether more of a snapshot has come to any of these nodes than in all looks before."""
         found = [self._has_received_more(view) for view in views]
         return any(found)
+
+    def last_goes_on(self, views: Iterable[NodeView]) -> bool:
+        """Whether the node that has applied least has applied more than in any look before.
+
+        Without load that is enough: what is committed may grow as fast, of a log that the leader had before.
+        """
+        seen = list(views)
+        least = min((view.applied_index for view in seen), default=0)
+        goes_on = any(self._applies_more(view) for view in seen if view.applied_index == least)
+        for view in seen:
+            self._applied[view.node] = max(view.applied_index, self._applied.get(view.node, 0))
+        return goes_on
+
+    def _applies_more(self, view: NodeView) -> bool:
+        before = self._applied.get(view.node)
+        return before is not None and view.applied_index > before
 
     def _is_nearer(self, view: NodeView, newest: int) -> bool:
         lag = newest - view.applied_index

@@ -42,26 +42,20 @@ async def until_converged(
 ) -> Quiet:
     """Wait until the replicas have met, for `limit_s` at least where they do not, or until `go_on` says no.
 
-    The limit begins again whenever the last replica comes nearer or applies more (the leader may commit as fast, of a
-    log that it had when the load ended), or more of a snapshot has come to one, up to `CATCHING_UP` times in all: one
-    that is slow is no violation, one that stands still is.
+    The limit begins again whenever the last replica applies more, or more of a snapshot has come to one, up to
+    `CATCHING_UP` times in all: one that is slow is no violation, one that stands still is.
     """
     started_ns, limit_ns = clock.now_ns(), round(limit_s * 1e9)
-    end_ns, nearest, furthest = started_ns + limit_ns, None, None
+    end_ns = started_ns + limit_ns
     before: int | None = None
-    snapshots = Nearing()
+    nearing = Nearing()
     while True:
         views = await _look(test, deployment, clock)
         now_ns = clock.now_ns()
-        met, behind = _common_index(views), _behind(views)
-        received_more = snapshots.received_more(view for view in views.values() if view is not None)
-        nearer = nearest is not None and behind is not None and behind < nearest
-        last = _last_applied(views)
-        further = furthest is not None and last is not None and last > furthest
-        if received_more or nearer or further:
+        met, answered = _common_index(views), [view for view in views.values() if view is not None]
+        received_more, goes_on = nearing.received_more(answered), nearing.last_goes_on(answered)
+        if received_more or goes_on:
             end_ns = min(now_ns, started_ns + (CATCHING_UP - 1) * limit_ns) + limit_ns
-        nearest = behind if nearest is None or behind is None else min(nearest, behind)
-        furthest = last if furthest is None or last is None else max(furthest, last)
         if met is not None and met == before:
             return Quiet((now_ns - started_ns) / 1e9, _applied(views))
         # Replicas that have met at the last moment are looked at once more, behind the limit.
@@ -86,19 +80,6 @@ def _common_index(views: dict[NodeId, NodeView | None]) -> int | None:
 
 def _indexes(view: NodeView | None) -> tuple[int | None, int | None]:
     return (None, None) if view is None else (view.commit_index, view.applied_index)
-
-
-def _behind(views: dict[NodeId, NodeView | None]) -> int | None:
-    """How much the last of the replicas that answered has to apply yet."""
-    indexes = [_indexes(view) for view in views.values()]
-    committed = [commit for commit, applied in indexes if commit is not None and applied is not None]
-    applied = [applied for commit, applied in indexes if commit is not None and applied is not None]
-    return max(committed) - min(applied) if applied else None
-
-
-def _last_applied(views: dict[NodeId, NodeView | None]) -> int | None:
-    """What the last of the replicas that answered has applied."""
-    return min((view.applied_index for view in views.values() if view is not None), default=None)
 
 
 def _applied(views: dict[NodeId, NodeView | None]) -> dict[NodeId, int | None]:

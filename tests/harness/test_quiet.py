@@ -137,6 +137,12 @@ def test_a_replica_that_stands_still_while_others_go_on_has_not() -> None:
     assert lasted_s(recorder) < BOUND_S + 0.3
 
 
+def test_a_replica_that_begins_again_and_again_comes_no_nearer() -> None:
+    _, recorder = run(lambda s: {**everywhere(100, 100), "n2": (100, round(s * 200) % 50)})
+    assert recorder.notes("converged")[0]["seconds"] is None
+    assert lasted_s(recorder) < 2 * BOUND_S
+
+
 def test_a_test_may_set_how_long_it_waits() -> None:
     _, recorder = run(lambda _: everywhere(9, 8), quiet_s=0.6)
     assert lasted_s(recorder) == pytest.approx(0.6)

@@ -14,7 +14,7 @@ from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.notes import Clocks
 
 
-def told(*values: Any, process: int = HARNESS) -> Clocks:
+def clocks_read(*values: Any, process: int = HARNESS) -> Clocks:
     ops = [
         Op(index=number, time=number, process=process, type="info", f="clocks", value=value)
         for number, value in enumerate(values)
@@ -30,7 +30,7 @@ def value(offset_s: float, error_s: float) -> dict[str, Any]:
 
 
 def test_the_last_word_counts_and_the_largest_error_is_that_of_all() -> None:
-    found = told(value(3.0, 0.5), value(-4.000000001, 0.002))
+    found = clocks_read(value(3.0, 0.5), value(-4.000000001, 0.002))
     assert found.offsets_s == {"n1": -4.000000001, "n2": 0.0}
     assert found.ahead_ns() == {"n1": -4_000_000_001, "n2": 0}
     assert found.error_s == 0.002
@@ -38,19 +38,19 @@ def test_the_last_word_counts_and_the_largest_error_is_that_of_all() -> None:
 
 
 def test_a_run_that_tells_nothing_has_no_error_and_no_offsets() -> None:
-    found = told()
+    found = clocks_read()
     assert (found, found.error_s, found.ahead_ns()) == (Clocks(), 0.0, {})
 
 
 @pytest.mark.parametrize("junk", ["noon", {"offsets_s": {"n1": "far"}}, {"errors_s": [1]}, {"walls_s": {"n1": 1e300}}])
 def test_a_damaged_note_on_clocks_is_no_word_on_them(junk: Any) -> None:
     with pytest.raises(HistoryFormatError, match="op 0: the harness's note 'clocks' is damaged"):
-        told(junk)
+        clocks_read(junk)
 
 
 def test_a_note_without_a_value_says_nothing_of_clocks() -> None:
-    assert told(None) == Clocks()
+    assert clocks_read(None) == Clocks()
 
 
 def test_an_op_of_the_nemesis_of_that_name_is_none_of_the_harness() -> None:
-    assert told(value(1.0, 1.0), process=NEMESIS) == Clocks()
+    assert clocks_read(value(1.0, 1.0), process=NEMESIS) == Clocks()

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.kernels import budget, inlined, kernel
 from splitbrain.checkers.transactions.components import TRIVIAL, components
 from splitbrain.checkers.transactions.graph import I32, I64, PROCESS, U8, WR, WW, Graph, Int, allowed
 
@@ -19,6 +19,13 @@ LOOKS: Final = 20_000_000
 
 _GOLDEN: Final = 0.6180339887498949
 """Multiples of it, without their whole parts, are spread evenly."""
+
+NEXT: Final = 0
+BEST: Final = 1
+LEAST: Final = 2
+SPENT: Final = 3
+"""Places in the progress: which of the edges is next, the one with the shortest way back and what that costs, and how
+many edges were looked at."""
 
 FAR: Final = 1 << 30
 """More than any path costs."""
@@ -52,8 +59,10 @@ def shortest_cycle(graph: Graph) -> Way:
     edges = np.flatnonzero(inside & (graph.kind != PROCESS))  # sessions alone have no cycle
     if len(edges) * (graph.nodes + int(np.count_nonzero(inside))) > LOOKS:
         edges = edges[np.argsort(np.arange(len(edges)) * _GOLDEN % 1.0, kind="stable")]  # from all over the graph
-    room = _room(graph.nodes)
-    best = best_edge(graph.start, graph.target, graph.kind, component, source[edges], edges, LOOKS, room)
+    room, progress = _room(graph.nodes), np.array([0, -1, FAR, 0], np.int64)
+    while progress[NEXT] < len(edges) and (progress[SPENT] <= LOOKS or progress[BEST] < 0):
+        try_edges(graph.start, graph.target, graph.kind, component, source[edges], edges, room, budget(LOOKS), progress)
+    best = int(progress[BEST])
     begin, end = int(source[best]), int(graph.target[best])
     nodes, kinds = _path(graph, component, end, begin, room)
     return (begin, *nodes[:-1]), (int(graph.kind[best]), *kinds)
@@ -91,21 +100,21 @@ def _path(graph: Graph, component: I32, begin: int, end: int, room: Room) -> Way
 
 
 @kernel
-def best_edge(
-    start: I64, target: I32, kind: U8, component: I32, source: I64, edges: I64, looks: int, room: Room
-) -> int:
-    """The edge with the shortest way back, the first of several; of those only that can be tried with so many looks."""
-    best, least, spent = -1, FAR, 0
-    for place in range(len(edges)):
+def try_edges(
+    start: I64, target: I32, kind: U8, component: I32, source: I64, edges: I64, room: Room, looks: int, progress: I64
+) -> None:
+    """Look for shorter ways back from the edges that are next, until `looks` are spent; fill in the progress."""
+    until = progress[SPENT] + looks
+    for place in range(progress[NEXT], len(edges)):
         edge = edges[place]
-        begin, end = target[edge], source[place]
-        state, looked, cost = search(start, target, kind, component, begin, end, least - 1, room)
-        if state >= 0 and cost < least:
-            best, least = edge, cost
-        spent += looked
-        if spent > looks and best >= 0:
+        begin, end, most = target[edge], source[place], progress[LEAST] - 1
+        state, looked, cost = search(start, target, kind, component, begin, end, most, room)
+        if state >= 0 and cost < progress[LEAST]:
+            progress[BEST], progress[LEAST] = edge, cost
+        progress[SPENT] += looked + 1
+        progress[NEXT] = place + 1
+        if progress[SPENT] > until:
             break
-    return best
 
 
 @kernel

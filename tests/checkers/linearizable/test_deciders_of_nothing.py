@@ -1,4 +1,4 @@
-"""Deciders where no op took effect: such a partition is linearizable, whatever the model."""
+"""Deciders call a partition linearizable in which no op took effect."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def outcome(of: Coroutine[Any, Any, Any]) -> Any:
 
 
 class EntitiesBesideModel(RuleBasedStateMachine):
-    """Whatever is done to both, they are the same, and so are their answers."""
+    """The store and the model take the same calls, hold the same entities and give the same answers."""
 
     taken: ClassVar[int] = 0
 

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
-from splitbrain.cluster.entities import topology
+from splitbrain.cluster.entities import queues, topology, users, vhosts
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.entities.names import decoded_arguments
 from splitbrain.cluster.entities.store import LocalStore
@@ -35,6 +35,15 @@ def new_store(bugs: Bugs = NO_BUGS) -> tuple[Tree, LocalStore]:
     for command in REGISTER:
         tree.execute(command)
     return tree, LocalStore(tree)
+
+
+def stocked() -> tuple[Tree, LocalStore]:
+    """A store with the vhost "/", the user "u" and the queue "q"."""
+    tree, store = new_store()
+    now(vhosts.declare(store, "/"))
+    now(users.add(store, "u"))
+    now(queues.declare(store, "/", "q"))
+    return tree, store
 
 
 def rebuilt(tree: Tree, bugs: Bugs = NO_BUGS) -> Tree:

@@ -26,16 +26,13 @@ from splitbrain.cluster.entities.records import Policy
 from splitbrain.cluster.entities.store import LocalStore
 from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.tree import Tree
-from tests.cluster.entities.support import new_store, now
+from tests.cluster.entities.support import now, stocked
 
 
 @pytest.fixture
 def made() -> tuple[Tree, LocalStore]:
-    tree, store = new_store()
-    now(vhosts.declare(store, "/"))
-    now(users.add(store, "u"))
+    tree, store = stocked()
     now(exchanges.declare(store, "/", "h", "headers"))
-    now(queues.declare(store, "/", "q"))
     return tree, store
 
 

@@ -29,17 +29,14 @@ from splitbrain.cluster.entities.errors import (
 from splitbrain.cluster.entities.store import LocalStore, Operation
 from splitbrain.cluster.errors import InvalidRequestError, RefusedError, UnavailableError
 from splitbrain.cluster.tree import NEWEST_VERSION, Tree
-from tests.cluster.entities.support import new_store, now
+from tests.cluster.entities.support import now, stocked
 
 
 @pytest.fixture
 def tree_and_store() -> tuple[Tree, LocalStore]:
-    tree, store = new_store()
-    now(vhosts.declare(store, "/"))
-    now(users.add(store, "u"))
+    tree, store = stocked()
     now(exchanges.declare(store, "/", "x", "direct"))
     now(exchanges.declare(store, "/", "y", "topic"))
-    now(queues.declare(store, "/", "q"))
     return tree, store
 
 
