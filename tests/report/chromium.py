@@ -121,13 +121,14 @@ class Browser:
         try:
             return bool(self.run(expression))
         except AssertionError as error:
-            if "navigated or closed" in str(error):  # the page went away while it was asked: the next one is on its way
+            # The page went away while it was asked: the next one is on its way.
+            if "navigated or closed" in str(error) or "context was destroyed" in str(error).lower():
                 return False
             raise
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn."""
-        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        """Wait until what was asked for is drawn, or until the page goes away for the one that was asked for."""
+        self._is_true("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
     def box(self, selector: str) -> dict[str, float]:
         """Where an element is in the window: left, top, right, bottom."""
