@@ -83,6 +83,7 @@ def _without_turns() -> None:
         _nodes: int,
         time_limit_s: float | None,
         _pace_s: float,
+        _recovery_s: float,
     ) -> loads.Figures:
         kinds = len({entry(name).kind.name for name in nemeses if name != "none"})
         concurrency, rate_hz = rng.choice(theme.concurrency), rng.choice(theme.rates_hz)

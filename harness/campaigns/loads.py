@@ -14,6 +14,7 @@ import msgspec
 
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE
 from splitbrain.harness.campaigns.compose import client_count
+from splitbrain.harness.campaigns.overlaps import SILENCING
 from splitbrain.harness.campaigns.themes import (
     BURSTS,
     INTERVALS_S,
@@ -25,6 +26,7 @@ from splitbrain.harness.campaigns.themes import (
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.simulation.worlds import World
 from splitbrain.nemesis.catalogue import entry
+from splitbrain.nemesis.schedule import LONGEST
 
 LEAST_INTERVALS_S: Final = {
     **dict.fromkeys(("bounce", "restart"), 2.0),
@@ -76,8 +78,11 @@ CLIENTS_MAX: Final = {"lock": 12, "lease-lock": 12, "create-once": 10, "declare"
 counter all the adds that crashed at once are searched together, which took more than five minutes with 60 clients.
 """
 
-RATES_MAX_HZ: Final = {"list-append": 100.0, "rw-register": 100.0, "topology": 100.0, "tree": 100.0}
-"""By workload: each op is several, and costs as much."""
+RATES_MAX_HZ: Final = {
+    **dict.fromkeys(("list-append", "rw-register", "topology", "tree"), 100.0),
+    "create-once": 50.0,
+}
+"""By workload: each op is several, and costs as much; clients wait for each other, and for those that are cut off."""
 
 BURST_INTERVALS: Final = 0.25
 """The longest distance of two bursts, in intervals: half of what the shortest fault lasts, so that it meets one."""
@@ -85,14 +90,17 @@ BURST_INTERVALS: Final = 0.25
 MOMENTARY: Final = frozenset({"restart", "membership", "upgrade"})
 """Kinds of fault that may last for milliseconds only: bursts would pass by them."""
 
-SILENCING: Final = frozenset(f"{kind}-{nodes}" for kind in ("kill", "pause", "power") for nodes in ("all", "majority"))
-"""Faults that leave no quorum, half of the time."""
-
 SILENCED_INTERVALS: Final = 20.0
 """The shortest faults phase with one of these, in intervals: a tenth of the phase is then longer than most outages."""
 
 SILENCED_HZ: Final = 100.0
 """The lowest rate with one of these: of the ops that are seldom some must be answered in the other half."""
+
+JUDGED_NODE_HZ: Final = 8.0
+"""The lowest rate at a node where the checker quorum-progress judges whether nodes answer after a fault's begin or end:
+it looks at what is left of a window after the time to recover and an op timeout, often less than a second, in which
+each node must be asked.
+"""
 
 PASSES_S: Final = 0.2
 """The longest distance of two bursts with a fault that passes by itself: a leader can be moved in a quarter second."""
@@ -125,6 +133,7 @@ def drawn(
     nodes: int,
     time_limit_s: float | None,
     pace_s: float = 0.0,
+    recovery_s: float = math.inf,
 ) -> Figures:
     """Figures of the theme, as far as the faults allow.
 
@@ -136,6 +145,7 @@ def drawn(
         nodes: how many nodes it has.
         time_limit_s: length of the faults phase that was asked for; None: drawn.
         pace_s: how long an op takes while nothing is wrong (`pace_s_of`).
+        recovery_s: how long the system may answer nothing after a fault's begin or end; infinite if that is not judged.
     """
     kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
     concurrency, rate_hz, limit_s, op_timeout_s = (
@@ -164,13 +174,15 @@ def drawn(
     )
     needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / max(TIME_LIMITS_S[0], limit_s)
     prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
+    interval_s = _interval_s(rng, theme, least_s, (limit_s - takes_s) / turns)
+    judged_hz = JUDGED_NODE_HZ * nodes if LONGEST * interval_s > recovery_s + op_timeout_s else 0.0
     return Figures(
-        concurrency=_clients(workload, concurrency, needed_hz * prompt_s, nodes),
+        concurrency=_clients(workload, concurrency, max(needed_hz * prompt_s, judged_hz * pace_s), nodes),
         rate_hz=_enough(
-            [rate_hz, needed_hz, SILENCED_HZ * silenced, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)]
+            [rate_hz, needed_hz, judged_hz, SILENCED_HZ * silenced, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)]
         ),
         time_limit_s=limit_s,
-        interval_s=_interval_s(rng, theme, least_s, (limit_s - takes_s) / turns),
+        interval_s=interval_s,
         op_timeout_s=op_timeout_s,
     )
 

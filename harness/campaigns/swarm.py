@@ -10,12 +10,14 @@ What was asked for is fixed and takes no draw away: with `--rate 50` a seed draw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
+from splitbrain.harness.campaigns import overlaps
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
 from splitbrain.harness.campaigns.loads import burst, drawn, kinds_at_most, pace_s_of, patient
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
@@ -220,7 +222,9 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     world = Streams(seed)["world of the test"].choice(theme.worlds) if asked.world == WORLD else asked.world
     pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
     nemesis = _faults(rng, nemeses, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
-    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s)
+    overlap = overlap_of(seed, theme)
+    nodes = overlaps.nodes_of(nodes, overlap, nemesis, _favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
+    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system))
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     if rng.random() < PATIENT and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
@@ -239,7 +243,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         burst=at_once if asked.burst is None else asked.burst,
         time_limit=load.time_limit_s,
         interval=interval_s,
-        overlap=_given(asked.overlap, overlap_of(seed, theme)),
+        overlap=_given(asked.overlap, overlaps.bearable(overlap, workload, nemesis, nodes)),
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
         recovery=RECOVERY_S,
         seed=seed,
@@ -252,6 +256,12 @@ def draw(seed: int, asked: Asked) -> RunOptions:
 def overlap_of(seed: int, theme: Theme) -> float:
     """How likely a second fault begins before the first is healed; apart from all other draws, as settings are."""
     return Streams(seed)["overlap"].choice(theme.overlaps)
+
+
+def _recovery_s(system: str) -> float:
+    """How long a system may answer nothing after a fault's begin or end; infinite for one without elections."""
+    elections = systems.build(system).capabilities.elections
+    return math.inf if elections is None else elections.bound_s
 
 
 def _given(given: float | None, drawn: float) -> float:

@@ -26,11 +26,12 @@ from splitbrain.harness.campaigns.loads import (
     PATIENT_LIMIT_S,
     PATIENT_OP_TIMEOUT_S,
     SILENCED_HZ,
-    SILENCING,
     kinds_at_most,
     least_interval_s,
     pace_s_of,
 )
+from splitbrain.harness.campaigns.overlaps import SELDOM as SELDOM_OVERLAP
+from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER, WAITING, bearable, misses_members, nodes_of
 from splitbrain.harness.campaigns.swarm import (
     GROWING,
     LASTING,
