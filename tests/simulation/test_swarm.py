@@ -16,6 +16,7 @@ from splitbrain.harness.campaigns import swarm
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, command_line, compose
 from splitbrain.harness.campaigns.loads import (
     CLIENTS_MAX,
+    JUDGED_NODE_HZ,
     LEAST_RATES_HZ,
     MOMENTARY,
     MORE_TURNS,
@@ -65,12 +66,16 @@ from splitbrain.harness.simulation import worlds
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, kinds
+from splitbrain.nemesis.schedule import LONGEST, OVERLAP
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.workloads.catalogue import able, needs
 
 SIMULATED = able(systems.operations("metadata"))
 
 EVERYTHING = Asked(workloads=SIMULATED, nemeses=tuple(NEMESES))
+LOWER_OVERLAPS = (SELDOM_OVERLAP, OVERLAP, OVERLAPS[1])
+"""What may take the place of a drawn overlap."""
+
 SEEDS = st.integers(min_value=0, max_value=2**31)
 ASKED = st.builds(
     Asked,
@@ -145,7 +150,7 @@ def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.burst for each in drawn} == set(BURSTS)
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
-    assert {each.overlap for each in drawn} == set(OVERLAPS)
+    assert {each.overlap for each in drawn} == {*OVERLAPS, SELDOM_OVERLAP}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
     assert {each.world for each in drawn} == {world for theme in (OPEN, *THEMES) for world in theme.worlds}
     assert {"1n", "2n", "10n", "30n"} <= {each.concurrency for each in drawn}
@@ -196,7 +201,7 @@ def test_a_theme_with_a_core_has_one_of_it_beside_something_else(theme: Theme, m
         assert set(theme.core) & set(chosen)
         assert 2 <= len(kinds(chosen)) <= theme.kinds_max
         assert int(drawn.nodes) in (theme.nodes or NODES)
-        assert drawn.overlap in theme.overlaps
+        assert drawn.overlap in {*theme.overlaps, *LOWER_OVERLAPS}
 
 
 def test_a_theme_whose_core_was_not_asked_for_is_not_drawn() -> None:
@@ -214,7 +219,7 @@ def test_a_themed_seed_draws_what_its_theme_favours(seed: int) -> None:
     assert set(names("--nemesis", drawn.nemesis)) <= set(theme.nemeses)
     assert drawn.workload in (theme.workloads or SIMULATED)
     assert drawn.world in theme.worlds
-    assert drawn.overlap in theme.overlaps
+    assert drawn.overlap in {*theme.overlaps, *LOWER_OVERLAPS}
     defaults = {name: setting.default for name, setting in systems.build("metadata").capabilities.settings.items()}
     chosen = dict(word.split("=") for word in names("--settings", drawn.settings))
     for name, values in theme.settings.items():
@@ -228,6 +233,76 @@ def test_what_was_asked_for_stays_in_a_theme_and_others_are_not_drawn(seed: int)
     assert theme_of(seed, asked).name in ("open", "durability")
     assert (drawn.workload, drawn.nodes, drawn.world, drawn.settings) == ("counter", "5", "wan", "wal-bytes=7")
     assert set(names("--nemesis", drawn.nemesis)) <= {"power", "kill"}
+
+
+# --- overlaps ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("workload", "nemeses", "nodes", "most"),
+    [
+        ("register", ["membership-learner", "power-all"], 7, SELDOM_OVERLAP),
+        ("records", ["groups-all", "disk", "pause-majority"], 7, SELDOM_OVERLAP),
+        ("register", ["partition-mute-leader", "membership-leave"], 3, SELDOM_OVERLAP),
+        ("register", ["kill-minority", "membership-leave"], 5, SELDOM_OVERLAP),
+        ("register", ["kill-all", "clock"], 5, OVERLAP),
+        ("register", ["power", "bounce"], 5, OVERLAP),
+        ("register", ["kill-all", "clock", "packet"], 5, OVERLAPS[1]),
+        ("create-once", ["partition-minority-leader", "pause-leader"], 4, OVERLAP),
+        ("register", ["kill-minority", "membership-leave"], 4, OVERLAPS[2]),
+        ("register", ["partition-minority-leader", "pause-leader"], 3, OVERLAPS[2]),
+        ("register", ["none"], 3, OVERLAPS[2]),
+    ],
+)
+def test_faults_overlap_only_as_often_as_leaves_a_quorum(
+    workload: str, nemeses: list[str], nodes: int, most: float
+) -> None:
+    assert bearable(OVERLAPS[2], workload, nemeses, nodes) == most
+    assert bearable(0.05, workload, nemeses, nodes) == 0.05, "what is drawn is never raised"
+
+
+def test_a_quorum_of_three_nodes_bears_no_missing_member_even_if_faults_overlap_as_usual() -> None:
+    assert bearable(OVERLAP, "register", ["kill-one", "membership"], 3) == SELDOM_OVERLAP
+    assert bearable(OVERLAP, "register", ["kill-one", "membership"], 5) == OVERLAP
+
+
+@pytest.mark.parametrize(
+    ("drawn", "overlap", "nemeses", "possible", "count"),
+    [
+        (3, 0.9, ["membership-leave", "pause-leader"], (3, 4), 4),
+        (7, 0.6, ["membership", "kill-minority"], NODES, 6),
+        (5, 0.9, ["membership", "kill-minority", "partition-221"], (4, 5), 5),
+        (3, 0.9, ["membership-leave", "pause-leader"], (3, 5), 3),
+        (3, OVERLAP, ["membership-leave", "pause-leader"], NODES, 3),
+        (3, 0.9, ["membership-leave", "clock"], NODES, 3),
+        (3, 0.9, ["pause-leader", "kill-one"], NODES, 3),
+        (4, 0.9, ["membership-leave", "pause-leader"], NODES, 4),
+    ],
+)
+def test_a_test_in_which_members_are_missing_has_an_even_number_of_nodes(
+    drawn: int, overlap: float, nemeses: list[str], possible: tuple[int, ...], count: int
+) -> None:
+    assert nodes_of(drawn, overlap, nemeses, possible) == count
+
+
+def test_drawn_faults_that_wait_for_a_quorum_seldom_meet_those_that_take_it() -> None:
+    seen = Counter[str]()
+    for seed in range(600):
+        drawn = draw(seed, EVERYTHING)
+        chosen = names("--nemesis", drawn.nemesis)
+        assert drawn.overlap is not None
+        if WAITING & set(kinds(chosen)) and SILENCING & set(chosen):
+            seen["silenced"] += 1
+            assert drawn.overlap == SELDOM_OVERLAP
+        elif misses_members(chosen) and drawn.overlap > OVERLAP:
+            seen["members"] += 1
+            assert int(drawn.nodes) % 2 == 0
+        elif drawn.workload in TOGETHER:
+            seen["together"] += 1
+            assert drawn.overlap <= OVERLAP
+        else:
+            seen[f"{drawn.overlap}"] += 1
+    assert min(seen[kind] for kind in ("silenced", "members", "together", *map(str, OVERLAPS))) > 5
 
 
 # --- each run can show something --------------------------------------------------------------------------------------
@@ -283,6 +358,17 @@ def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) ->
 @pytest.mark.parametrize(("world", "pace_s"), [("lan", 0.007), ("globe", 0.388), ("slow-disks", 0.723)])
 def test_an_op_takes_four_messages_and_two_syncs(world: str, pace_s: float) -> None:
     assert pace_s_of(worlds.world(world, Streams(1)["world"])) == pytest.approx(pace_s, abs=0.001)
+
+
+@given(SEEDS)
+def test_where_answers_after_a_fault_are_judged_each_node_is_asked_often(seed: int) -> None:
+    drawn = draw(seed, EVERYTHING)
+    elections = systems.build("metadata").capabilities.elections
+    assert elections is not None
+    assert drawn.interval is not None
+    judged = LONGEST * drawn.interval > elections.bound_s + drawn.op_timeout
+    if judged and drawn.time_limit != PATIENT_LIMIT_S:
+        assert drawn.rate >= JUDGED_NODE_HZ * int(drawn.nodes)
 
 
 @given(SEEDS)

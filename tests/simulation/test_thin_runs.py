@@ -9,6 +9,7 @@ import pytest
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import Outcome, reasons
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.overlaps import SELDOM
 from splitbrain.harness.running.simulate import simulate
 
 OPTIONS: dict[str, Any] = {
@@ -49,3 +50,48 @@ def test_a_thin_run_is_inconclusive_and_says_what_to_change(given: dict[str, Any
     few = [reason for reason in reasons(verdicts) if sentence in reason.sentence]
     assert [reason.cause for reason in few] == ["test"]
     assert "--time-limit" in few[0].advice
+
+
+WAITS: dict[str, Any] = {
+    **OPTIONS,
+    "workload": "read-modes",
+    "nemesis": "membership-learner,power-all",
+    "nodes": "7",
+    "time_limit": 60.0,
+    "interval": 2.0,
+    "op_timeout": 1.0,
+    "seed": 2154,
+    "world": "lan",
+}
+CUT_OFF: dict[str, Any] = {
+    **OPTIONS,
+    "workload": "register",
+    "nemesis": "partition-mute-leader,membership-leave",
+    "rate": 50.0,
+    "concurrency": "3n",
+    "time_limit": 60.0,
+    "overlap": 0.9,
+    "seed": 2212,
+    "world": "lan",
+}
+
+
+@pytest.mark.parametrize(
+    ("thin", "mended", "code"),
+    [
+        ({**WAITS, "overlap": 0.9}, {"overlap": SELDOM}, "mostly-silent"),
+        ({**CUT_OFF, "nodes": "3"}, {"nodes": "4"}, "mostly-silent"),
+    ],
+    ids=["overlaps", "a missing member"],
+)
+def test_a_test_whose_faults_leave_no_quorum_is_thin_and_with_the_figures_of_a_draw_it_is_not(
+    thin: dict[str, Any], mended: dict[str, Any], code: str
+) -> None:
+    assert code in _codes(thin)
+    assert _codes({**thin, **mended}) == []
+
+
+def _codes(given: dict[str, Any]) -> list[str]:
+    test = compose(RunOptions.of(**given))
+    left = simulate(test, world=given["world"])
+    return [reason.code for reason in reasons(engine.judge(left.history, test.workload.checkers, left.telemetry))]
