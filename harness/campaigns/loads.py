@@ -67,8 +67,8 @@ and nodes pass few marks while a fault waits for one.
 OPS_MIN: Final = 400.0
 """The least number of ops that are possible in a run, if the workload has enough clients for them."""
 
-OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "register": 1.5}
-"""By workload, how many times as many it needs: of some functions few ops are ok."""
+OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "topology": 3.0, "register": 1.5}
+"""By workload, how many times as many it needs: of some functions few ops are ok, or there are many functions."""
 
 OPS_EACH: Final = 4.0
 """So many ops a client can do at least, if every op runs into its timeout."""
