@@ -16,7 +16,6 @@ from splitbrain.checkers.verdict import Outcome, Verdict, reasons
 from splitbrain.harness.campaigns.compose import backend_of, command_line, compose
 from splitbrain.harness.campaigns.pytesting.combining import Combination, run_options
 from splitbrain.harness.campaigns.record import run_and_judge
-from splitbrain.harness.campaigns.words import sentences
 from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import OPEN, client_calls
 from splitbrain.results.columns import array
@@ -24,6 +23,7 @@ from splitbrain.results.errors import HarnessError, UsageError
 from splitbrain.results.findings import findings_of, moments_of, op_indexes
 from splitbrain.results.history import Op
 from splitbrain.results.reasons import Code
+from splitbrain.results.signatures import leading_first
 from splitbrain.results.stores import STORE
 from splitbrain.results.text import clip
 
@@ -123,7 +123,7 @@ class Splitbrain:
         if conclusion.outcome is Outcome.HARNESS_ERROR:
             raise HarnessError(f"{conclusion.harness_error} (report {conclusion.report}; again: {again})")
         if conclusion.outcome is Outcome.INCONCLUSIVE:
-            said = sentences(conclusion.verdicts)
+            said = conclusion.sentences()
             why = f"{said[0] if said else 'Inconclusive.'} (report {conclusion.report})"
             if self._chosen.inconclusive == "fail":
                 pytest.fail(f"{why}\nagain   {again}", pytrace=False)
@@ -140,9 +140,9 @@ def replay_command(conclusion: Conclusion) -> str:
 def violation_text(conclusion: Conclusion, again: str) -> str:
     """A violation for the output of a test: sentences, the witness, the signature, and how to repeat it."""
     judgement = conclusion.run.read_verdicts()
-    lines = [*sentences(conclusion.verdicts, conclusion.harness_error)]
+    lines = conclusion.sentences()
     history = conclusion.run.history()
-    for verdict in conclusion.verdicts:
+    for verdict in leading_first(conclusion.verdicts, lambda each: each.checker, conclusion.signatures):
         if verdict.valid == "false" and (shown := list(_witness(verdict, history))):
             lines += [f"witness of {verdict.checker}:", *shown]
             break
