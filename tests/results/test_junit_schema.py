@@ -2,8 +2,8 @@
 
 The rules are those of junit-10.xsd (jenkinsci/xunit-plugin, MIT), which refuses a file as a whole: which elements and
 which attributes an element may have, which it must have, and how seconds are written. Other readers are looser: those
-of GitLab (`Gitlab::Ci::Parsers::Test::Junit`) and of GitHub's actions (dorny/test-reporter, mikepenz/action-junit-report)
-read the same elements, and take no notice of others.
+of GitLab (`Gitlab::Ci::Parsers::Test::Junit`) and of GitHub's actions (dorny/test-reporter,
+mikepenz/action-junit-report) read the same elements, and take no notice of others.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Took(msgspec.Struct, frozen=True):
     ended_by: str
 
 
-def _took(  # noqa: PLR0913
+def _took(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -210,5 +210,3 @@ def test_a_run_of_which_nothing_is_known_takes_as_long_as_others_of_its_backend_
     assert spending.usual_s(SIM) == 2.0
     assert spending.run_fits(SIM, 0.0, failed=False)
     assert not Spending(100.0, 90.0, clock).run_fits(SIM, 0.0, failed=True)
-
-
