@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
@@ -187,26 +187,8 @@ def _report(
     from splitbrain.results.quantities import shown
     from splitbrain.results.remote.nights import folder_of
 
-    rows: list[PushedRun] = [
-        {
-            "kind": "run",
-            "run": str(run.path),
-            "to": there.place.below(each.run.folder),
-            "became": each.became,
-            "bytes": each.bytes,
-        }
-        for run, each in pushed
-    ]
-    rows += [
-        {
-            "kind": "night",
-            "run": str(folder),
-            "to": there.place.below(folder_of(each.name)),
-            "became": each.became,
-            "bytes": each.bytes,
-        }
-        for folder, each in nights
-    ]
+    rows = [_row("run", run.path, there.place.below(each.run.folder), each) for run, each in pushed]
+    rows += [_row("night", folder, there.place.below(folder_of(each.name)), each) for folder, each in nights]
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return
@@ -218,3 +200,7 @@ def _report(
         counts.append(counted(sum(row["kind"] == "night" for row in new), "night"))
     sent = shown(sum(row["bytes"] for row in rows))
     click.echo(f"{' and '.join(counts)} pushed to {there.place}, {sent}; {len(rows) - len(new)} there already")
+
+
+def _row(kind: Literal["run", "night"], folder: Path, to: str, each: Pushed | PushedNight) -> PushedRun:
+    return {"kind": kind, "run": str(folder), "to": to, "became": each.became, "bytes": each.bytes}

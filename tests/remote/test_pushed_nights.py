@@ -53,7 +53,8 @@ def test_all_nights_of_a_store_are_pushed_once_and_those_under_way_are_left_out(
     assert [row["became"] for row in _said(push, *words)] == ["there", "there"]
     assert _said(push, *words[:-1]).startswith("0 runs and 0 nights pushed")
     table = f"{tmp_path / 'there'}/figures/*.parquet"
-    counted = duckdb.sql(f"select night, count(*) from read_parquet('{table}') group by 1 order by 1").fetchall()
+    query = f"select night, count(*) from read_parquet('{table}') group by 1 order by 1"
+    counted = duckdb.connect().execute(query).fetchall()
     assert [night for night, _ in counted] == names
 
 
