@@ -309,17 +309,25 @@ class _Night:
         return self._concluded("interrupt" if self.interrupts.seen else ended_by)
 
     def gone_through(self, lanes: closer.Lanes) -> EndedBy:
-        """Run the cells, then look closer at what failed; why no further cell was run."""
+        """Run the cells, and look closer at what failed, as long as there is time; why no further cell was run.
+
+        What is left of the time for what failed goes to the cells again, until something else fails.
+        """
         for cell in self.cells.values():
             self.shares.plan(cell, self._seeds(cell))
         for run in self.runs:
             if run.cell in self.cells:
                 self.shares.credit(self.cells[run.cell], run.seconds)
                 self.spending.known(self.cells[run.cell], run.seconds)
-        ended_by = self._explore(lanes)
-        if not self.interrupts.seen:
+        while True:
+            before = len(self.runs)
+            ended_by = self._explore(lanes)
+            if self.interrupts.seen:
+                return ended_by
             closer.look(self, lanes, self._closer())
-        return ended_by
+            self._failed = False  # all of it was looked at
+            if ended_by != "budget" or len(self.runs) == before:
+                return ended_by
 
     def _closer(self) -> closer.Wanted:
         file = self.plan.matrix.file
@@ -333,7 +341,7 @@ class _Night:
         )
 
     def _explore(self, lanes: Mapping[bool, Workers[Task, Ran]]) -> EndedBy:
-        """Run cells until the budget is spent or nothing is left; runs in progress then come to their end."""
+        """Run cells until no other run fits or nothing is left; runs in progress then come to their end."""
         exhausted = False
         while True:
             if not self.interrupts.seen:

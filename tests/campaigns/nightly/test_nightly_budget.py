@@ -108,6 +108,7 @@ def _took(
     length: Callable[[Task], float],
     fails: Callable[[Task], bool],
     keeping_s: float = 8.0,
+    shrinking_s: float = BUDGET_S,
     backends: str = '["sim", "local"]',
     budget_s: float = BUDGET_S,
 ) -> Took:
@@ -121,7 +122,8 @@ def _took(
         return SimpleNamespace(run=SimpleNamespace(path="p", history=lambda: None), report="r")
 
     def shrunk(night: Any, run: Ran, *_: Any, **__: Any) -> Shrunk:
-        while night.fits(run, "keeping"):
+        began_s = clock()
+        while night.fits(run, "keeping") and clock() - began_s < shrinking_s:
             clock.passes(1.0)
         stored()
         return Shrunk(cell=run.cell, seed=run.seed, plan="p")
@@ -159,6 +161,22 @@ def test_a_night_whose_runs_are_alike_is_never_longer_than_its_budget(
     assert found.seconds <= BUDGET_S
     assert found.seconds > 0.9 * BUDGET_S  # and it uses what it has
     assert found.ended_by == "budget"
+
+
+def test_time_that_was_kept_for_what_failed_and_is_not_needed_goes_to_the_cells_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Task] = []
+
+    def fails(task: Task) -> bool:
+        tried.append(task)
+        return len(tried) == 1
+
+    found = _took(tmp_path, monkeypatch, length=_even, fails=fails, shrinking_s=5.0, backends='"sim"')
+    late = [run for run in found.night.entries(Ran) if run.elapsed_s > 0.9 * BUDGET_S]
+    assert late
+    assert found.night.entries(Replayed)
+    assert found.seconds <= BUDGET_S
 
 
 @pytest.mark.parametrize("seed", range(5))
