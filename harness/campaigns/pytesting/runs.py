@@ -37,6 +37,10 @@ WITNESS_MAX: Final = 12
 """Ops of a witness that are shown; the report has all."""
 
 
+_OP: Final = "  op "
+"""How a line on an op of a witness begins."""
+
+
 class Splitbrain:
     """Runs consistency tests within a test of pytest.
 
@@ -145,7 +149,8 @@ def violation_text(conclusion: Conclusion, again: str) -> str:
     for verdict in leading_first(conclusion.verdicts, lambda each: each.checker, conclusion.signatures):
         if verdict.valid == "false" and (shown := list(_witness(verdict, history))):
             lines += [f"witness of {verdict.checker}:", *shown]
-            break
+            if shown[0].startswith(_OP):  # reports of nodes alone do not show what clients saw
+                break
     if judgement is not None and judgement.signatures:
         lines.append(f"signature  {judgement.signatures[0]}")
     lines.append(f"report     {conclusion.report}")
@@ -163,7 +168,7 @@ def _witness(verdict: Verdict, history: pa.Table) -> Iterator[str]:
     hit = np.isin(calls.invoke, wanted) | np.isin(calls.complete, wanted)
     for invoke, complete in zip(calls.invoke[hit][:WITNESS_MAX], calls.complete[hit], strict=False):
         rows = [int(row) for row in (invoke, complete) if row != OPEN]
-        yield f"  {_line(*from_table(history.take(array(rows))))}"
+        yield f"{_OP}{_line(*from_table(history.take(array(rows))))}"
     if hit.sum() > WITNESS_MAX:
         yield f"  and {hit.sum() - WITNESS_MAX} more ops: see the report"
     if not hit.any():
@@ -180,7 +185,7 @@ def _line(invoke: Op, complete: Op | None = None) -> str:
     where = "" if last.node is None else f" on {last.node}"
     until = "open" if complete is None else f"{complete.time / 1e9:.4f} s {complete.type}"
     when = f"{invoke.time / 1e9:.4f} s to {until}"
-    return f"op {invoke.index}  {when}  process {invoke.process}{where}  {invoke.f}{key}{asked}{answered}{error}"
+    return f"{invoke.index}  {when}  process {invoke.process}{where}  {invoke.f}{key}{asked}{answered}{error}"
 
 
 def _value(op: Op) -> str:
