@@ -1,9 +1,13 @@
 """A night as JUnit XML, as CI services read it: a suite for each cell, a test case for each run.
 
-There is no standard; this keeps to what Jenkins, GitLab and GitHub's actions agree on: the schema of Jenkins' xUnit
-plug-in (junit-10.xsd) with `properties` of a test case besides, as pytest writes them. A violation is a `failure`; what
-the system or the harness could not do is an `error`, of type `deploy` or `harness`; an inconclusive run is `skipped`
-with its reason. A known violation is `skipped` with its issue, unless known ones count.
+There is no standard; this keeps to the strictest schema that a CI service validates, that of Jenkins' xUnit plug-in
+(junit-10.xsd), and to what GitLab and GitHub's actions read. A violation is a `failure`; what the system or the harness
+could not do is an `error`, of type `deploy` or `harness`; an inconclusive run is `skipped` with its reason. A known
+violation is `skipped` with its issue, unless known ones count.
+
+The schema has `properties` of suites, and none of test cases: a file that has them is refused as a whole. So what there
+is to say of a run is in its `system-out`, a line for each, with its report as an attachment (`[[ATTACHMENT|PATH]]`, as
+GitLab and Jenkins' attachments plug-in read it); and the properties of the suite have the path of each report.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from splitbrain.results.nights import Night, Ran, Violation
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write."""
+
+_AXES: Final = ("workload", "nemesis", "system", "version", "backend", "bug")
+"""The parts of a cell."""
 
 NOT_RUN: Final = "not run"
 """The name of the test case of a cell without a run."""
@@ -52,12 +59,18 @@ def document(night: Night, runs: Sequence[Ran]) -> bytes:
         suite = ET.SubElement(suites, "testsuite", name=text(cell.name), time=_seconds(cell.seconds))
         suite.set("timestamp", night.began.partition(".")[0].partition("+")[0])
         suite.set("hostname", "splitbrain")
+        properties = ET.SubElement(suite, "properties")
+        for axis in _AXES:
+            _property(properties, axis, getattr(cell, axis))
         for run in own:
             violation = violations.get((run.cell, run.seed))
             if violation is not None and violation.report is None:  # another run of its kind was kept
                 kept = looked_at.get((run.cell, violation.signatures[0]))
                 violation = msgspec.structs.replace(violation, report=kept)
             _case(suite, run, violation, strict=night.strict)
+            report = run.report if violation is None else violation.report
+            if report is not None:
+                _property(properties, f"report seed {run.seed}", report)
         if not own:
             case = ET.SubElement(suite, "testcase", classname=text(cell.name), name=NOT_RUN, time="0")
             ET.SubElement(case, "skipped", message=text(impossible.get(cell.name, "the night did not reach this cell")))
@@ -72,7 +85,6 @@ def _case(suite: ET.Element, run: Ran, violation: Violation | None, *, strict: b
     case = ET.SubElement(
         suite, "testcase", classname=text(run.cell), name=f"seed {run.seed}", time=_seconds(run.seconds)
     )
-    _properties(case, _of_run(run) if violation is None else _of_violation(violation))
     if violation is not None:
         message = text(f"{violation.classification}: {violation.sentence}")
         if violation.classification == "known" and not strict:
@@ -86,6 +98,8 @@ def _case(suite: ET.Element, run: Ran, violation: Violation | None, *, strict: b
     elif run.outcome == "inconclusive":
         said = run.sentences[0] if run.sentences else "inconclusive"
         ET.SubElement(case, "skipped", message=text(f"{run.reason}: {said}" if run.reason else said))
+    said_of = _of_run(run) if violation is None else _of_violation(violation)
+    ET.SubElement(case, "system-out").text = text("\n".join(_lines(said_of)))
 
 
 def _failure_text(run: Ran, violation: Violation) -> Iterable[str]:
@@ -121,11 +135,15 @@ def _of_violation(found: Violation) -> Mapping[str, object]:
     }
 
 
-def _properties(case: ET.Element, named: Mapping[str, object]) -> None:
-    properties = ET.SubElement(case, "properties")
-    for name, value in named.items():
-        if value is not None:
-            ET.SubElement(properties, "property", name=name, value=text(value))
+def _lines(named: Mapping[str, object]) -> Iterable[str]:
+    """A line for each value that is known, and the report as an attachment."""
+    yield from (f"{name}: {value}" for name, value in named.items() if value is not None)
+    if named["report"] is not None:
+        yield f"[[ATTACHMENT|{named['report']}]]"
+
+
+def _property(properties: ET.Element, name: str, value: str) -> None:
+    ET.SubElement(properties, "property", name=text(name), value=text(value))
 
 
 def _count(element: ET.Element) -> None:

@@ -15,12 +15,9 @@ import numpy as np
 
 from splitbrain.results import runfigures
 from splitbrain.results.changes import Change, centre, look
-from splitbrain.results.errors import RunNotFoundError, UsageError
-from splitbrain.results.nights import FOLDER, Night, folders, read
+from splitbrain.results.errors import RunNotFoundError
+from splitbrain.results.nights import FOLDER, Night, chosen, folders, read
 from splitbrain.results.nighttables import Figure, Group, NightTable, figures_in, read_nights
-
-PREFIX: Final = "night:"
-"""What a night is named with where its name alone could be that of a run."""
 
 CHANCE_MAX: Final = 0.05
 """What is gone is fixed if it would be gone by chance less often than that."""
@@ -149,18 +146,8 @@ def find(reference: str, store: Path) -> Path | None:
     path = Path(reference)
     if path.parent.name == FOLDER and path.is_dir():
         return path
-    listed = folders(store)
-    if not reference.startswith(PREFIX):
-        return next((folder for folder in listed if folder.name == reference), None)
-    name = reference.removeprefix(PREFIX)
-    found = listed[-1:] if name == "latest" else [folder for folder in listed if name and folder.name.startswith(name)]
-    if not found:
-        raise RunNotFoundError(f"there is no night {name!r} in {store / FOLDER}.")
-    if len(found) > 1:
-        raise UsageError(
-            f"{name!r} is the beginning of {len(found)} nights in {store / FOLDER}: give more of the name."
-        )
-    return found[0]
+    name = chosen(reference, [folder.name for folder in folders(store)], str(store))
+    return None if name is None else store / FOLDER / name
 
 
 def load(folder: Path) -> tuple[Night, NightTable | None]:

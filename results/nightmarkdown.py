@@ -16,7 +16,7 @@ SHOWN_MAX: Final = 30
 
 _ENDED: Final[Mapping[EndedBy, str]] = {
     "runs": "all runs done",
-    "budget": "the budget is spent",
+    "budget": "no other run fits in the budget",
     "interrupt": "interrupted",
     "disk": "the store is as large as it may be, and only runs on real nodes were left",
 }

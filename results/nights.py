@@ -10,7 +10,7 @@ meaning, makes another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -18,12 +18,15 @@ import msgspec
 
 from splitbrain.results.baseline import Class
 from splitbrain.results.changes import Trends
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, UsageError
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.runfigures import RunFigures
 from splitbrain.results.values import NOT_JSON
 
 FORMAT: Final = 1
+
+PREFIX: Final = "night:"
+"""What a night is named with where its name alone could be that of a run."""
 
 FOLDER: Final = "nights"
 FILE: Final = "night.json"
@@ -286,6 +289,40 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     def of_class(self, wanted: Class) -> list[Violation]:
         """The violations of a class."""
         return [each for each in self.violations if each.classification == wanted]
+
+
+def chosen(reference: str, names: Sequence[str], store: str) -> str | None:
+    """The night that a reference names; None if it names none, and may name runs.
+
+    Args:
+        reference: the name of a night, or `night:` with its name, the beginning of it, or "latest".
+        names: of the nights that there are, the oldest first.
+        store: where they are, for messages.
+
+    Raises:
+        RunNotFoundError: there is no such night.
+        UsageError: there are several.
+    """
+    if not reference.startswith(PREFIX):
+        return reference if reference in names else None
+    name = reference.removeprefix(PREFIX)
+    if not names:
+        raise RunNotFoundError(
+            f"{reference}: there is no night in the store {store}: splitbrain nightly MATRIX.toml makes one there. If "
+            "there are nights elsewhere, name their store with --store."
+        )
+    found = names[-1:] if name == "latest" else [each for each in names if name and each.startswith(name)]
+    if not found:
+        raise RunNotFoundError(
+            f"{reference}: no night in the store {store} has a name that begins so. The latest is {PREFIX}{names[-1]}; "
+            f"name one of {store}/{FOLDER}."
+        )
+    if len(found) > 1:
+        raise UsageError(
+            f"{name!r} is the beginning of {len(found)} nights in {store}/{FOLDER}: give more of the name, such as "
+            f"{PREFIX}{found[-1]}."
+        )
+    return found[0]
 
 
 def folders(store: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 import pyarrow as pa
@@ -39,6 +39,8 @@ NONE: Final = "none"
 
 HARNESS: Final = "harness"
 """The checker of a signature that stands for an error of the harness."""
+
+V = TypeVar("V")
 
 _PART: Final = re.compile(r"[^A-Za-z0-9._:#+*-]+")
 _ERROR_CHARS: Final = 80
@@ -97,6 +99,18 @@ class Signature(msgspec.Struct, frozen=True, order=True):
 def part(text: str) -> str:
     """Text as a part of a signature: what has a meaning there is replaced."""
     return _PART.sub("_", text.replace(ANY, "_")).strip("_") or "-"
+
+
+def leading_first(verdicts: Iterable[V], checker: Callable[[V], str], signatures: Sequence[object]) -> list[V]:
+    """Verdicts in their order, but those of the checker of the leading signature first: so both speak of the same.
+
+    Args:
+        verdicts: those that found something.
+        checker: the name of the checker of one.
+        signatures: of the run, the leading one first.
+    """
+    leading = str(signatures[0]).partition("/")[0] if signatures else None
+    return sorted(verdicts, key=lambda each: part(checker(each)) != leading)
 
 
 def anonymous(message: str) -> str:

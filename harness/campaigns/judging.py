@@ -12,6 +12,7 @@ from splitbrain.checkers import engine, stored
 from splitbrain.checkers.isolation.judging import judge_recorded
 from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.verdict import Outcome, Verdict
+from splitbrain.harness.campaigns import words
 from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
 from splitbrain.results.atomic import alone_in
 from splitbrain.results.clocks import clocks_in
@@ -44,6 +45,7 @@ class Conclusion(msgspec.Struct, frozen=True):
         harness_error: what went wrong in the harness, None if nothing did.
         report: its page.
         clocks: what was measured of the clocks of the nodes' hosts.
+        signatures: of its violations, the leading one first.
     """
 
     run: RunDir
@@ -52,6 +54,11 @@ class Conclusion(msgspec.Struct, frozen=True):
     harness_error: str | None
     report: Path
     clocks: Clocks
+    signatures: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """What is worth saying of it: of a violation first what the leading signature stands for."""
+        return words.sentences(self.verdicts, self.harness_error, self.signatures)
 
 
 def judge_inline(
@@ -134,7 +141,8 @@ def _conclude(
 ) -> Conclusion:
     kept = keep_verdicts(run.folder, run.document, verdicts, engine_name, harness_error, basis)
     report = write_pages(run, kept, verdicts)
-    return Conclusion(run.folder, Outcome(kept.outcome), verdicts, kept.harness_error, report, clocks_in(run.history))
+    clocks, outcome = clocks_in(run.history), Outcome(kept.outcome)
+    return Conclusion(run.folder, outcome, verdicts, kept.harness_error, report, clocks, tuple(kept.signatures))
 
 
 def keep_verdicts(

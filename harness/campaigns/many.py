@@ -375,7 +375,7 @@ def _basis(run: RunDir, limits: Limits) -> Basis | None:
 
 def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement, before: MadeFrom | None = None) -> Judged:
     """What is remembered of a run; `before`: the record of its verdict, if that was not made now."""
-    said = (sentences(verdicts, kept.harness_error) or [""])[0]
+    said = (sentences(verdicts, kept.harness_error, kept.signatures) or [""])[0]
     since, sealed = (None, seal(kept)) if before is None else (before.judged, before.seal)
     return Judged(run, Outcome(kept.outcome), said, tuple(hot_keys(verdicts)), since=since, seal=sealed)
 

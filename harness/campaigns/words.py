@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from splitbrain.checkers.verdict import Outcome, Verdict, reasons
 from splitbrain.results.notes import Clocks
 from splitbrain.results.quantities import counted
+from splitbrain.results.signatures import leading_first
 
 COLOURS = {
     Outcome.PASS: "green",
@@ -16,12 +18,20 @@ COLOURS = {
 }
 
 
-def sentences(verdicts: list[Verdict], harness_error: str | None = None) -> list[str]:
+def sentences(
+    verdicts: Sequence[Verdict], harness_error: str | None = None, signatures: Sequence[object] = ()
+) -> list[str]:
     """What is worth saying of a run: violations, then what broke in the harness, or else why it proves too little.
 
     What broke is why it proves too little. Of other reasons root causes come first.
+
+    Args:
+        verdicts: one for each checker.
+        harness_error: what broke.
+        signatures: of its violations: the checker of the leading one has the first sentence.
     """
-    violated = [verdict.sentence for verdict in verdicts if verdict.valid == "false"]
+    guilty = [verdict for verdict in verdicts if verdict.valid == "false"]
+    violated = [verdict.sentence for verdict in leading_first(guilty, lambda each: each.checker, signatures)]
     if harness_error:
         rest = [f"Harness error: {harness_error}"]
     else:

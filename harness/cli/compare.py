@@ -80,13 +80,12 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
     The exit code is always 0: verdicts are not judged again.
     """
     from splitbrain.results.comparison import compare
-    from splitbrain.results.nightcomparison import find
     from splitbrain.results.targets import check_target
 
     if page is not None:
         check_target("--page", page)
     there = afar.addressed(ctx, store)
-    found_nights = [None if there is not None else find(each, Path(store)) for each in (a, b)]
+    found_nights = _nights(ctx, there, store, (a, b))
     if any(found_nights):
         from splitbrain.harness.cli.comparenights import compare_nights
 
@@ -109,6 +108,21 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
         _print(found, page)
+
+
+def _nights(
+    ctx: click.Context, there: tuple[str, tuple[str, ...]] | None, store: str, references: Sequence[str]
+) -> list[Path | None]:
+    """The folders of the nights that are named, or of their copies; None for what names no night."""
+    from splitbrain.results.nightcomparison import find
+
+    if there is None:
+        return [find(each, Path(store)) for each in references]
+    from splitbrain.results.remote.nights import Copies
+    from splitbrain.results.remote.runs import RemoteStore
+
+    copies = ctx.with_resource(Copies(RemoteStore(there[0])))
+    return [copies.find(each) for each in references]
 
 
 def _write(page: Path, found: Comparison, a: Sequence[RunDir], b: Sequence[RunDir]) -> None:

@@ -91,7 +91,7 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
     from rich.table import Table
 
     from splitbrain.checkers.verdict import Outcome
-    from splitbrain.harness.campaigns.words import COLOURS, figures, sentences
+    from splitbrain.harness.campaigns.words import COLOURS, figures
     from splitbrain.harness.cli.tables import print_whole
 
     expected = [Outcome.PASS, Outcome.VIOLATION]
@@ -107,7 +107,7 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
         )
     print_whole(table)
     for each in conclusions:
-        for sentence in sentences(each.verdicts, each.harness_error):
+        for sentence in each.sentences():
             click.echo(f"\n{sentence}")
     click.echo()
     for each in conclusions:

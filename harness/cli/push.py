@@ -1,11 +1,11 @@
-"""`splitbrain push`: bring finished runs into a store behind an address."""
+"""`splitbrain push`: bring finished runs and nights into a store behind an address."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
@@ -16,6 +16,7 @@ from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.harness.cli.answers.stores import PushedRun
+    from splitbrain.results.remote.nights import Pushed as PushedNight
     from splitbrain.results.remote.pushing import Pushed
     from splitbrain.results.remote.runs import RemoteStore
     from splitbrain.results.store import RunDir
@@ -41,7 +42,7 @@ _AT_ONCE = 8
 @options.as_json
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str, as_json: bool) -> None:
-    """Bring finished runs into a store that other machines read: those named, or all of the store.
+    """Bring finished runs and nights into a store that other machines read: those named, or all of the store.
 
     A run that is there already is left alone, so the same command can be given again at any time: after every night,
     by many machines at once, or after one was interrupted. A run is listed there when all of it is; runs of different
@@ -50,9 +51,13 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
 
     A verdict goes along with its run; one that is there already stays. Nothing is removed here.
 
+    A night that has come to its end goes with its records and the table of its figures: night:NAME or night:latest
+    names one.
+
     \b
     Examples:
       splitbrain push --to s3://nightly/splitbrain
+      splitbrain push night:latest --to s3://nightly/splitbrain
       splitbrain push latest --to 's3://runs?endpoint_override=http://minio:9000'
     """
     from splitbrain.results.remote.runs import RemoteStore, of_all
@@ -61,7 +66,9 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
     options.check_store(ctx, runs)
     afar.check_address("--to", address)
     there = RemoteStore(address)
-    chosen = _chosen(Path(store), runs)
+    chosen, nights = _chosen(Path(store), runs), _nights(Path(store), runs)
+    if not (chosen or nights or runs):
+        raise RunNotFoundError(f"there is no run and no night to push in the store {store}.")
     pushed: list[tuple[RunDir, Pushed]] = []
     problems: list[SplitbrainError] = []
 
@@ -76,9 +83,10 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
 
     unfinished = _finished(chosen)
     of_all(one, chosen, _AT_ONCE)
+    pushed_nights = _push_nights(nights, there, problems)
     order = {run.path: place for place, run in enumerate(chosen)}
     pushed.sort(key=lambda each: order[each[0].path])
-    _report(there, pushed, as_json)
+    _report(there, pushed, pushed_nights, as_json)
     ctx.exit(max((problem.exit_code for problem in problems), default=0))
 
 
@@ -86,21 +94,52 @@ def _chosen(store: Path, references: Sequence[str]) -> list[RunDir]:
     """The selected runs: each named one, or all that are over and recorded something.
 
     Raises:
-        RunNotFoundError: there is no such run, or none at all.
+        RunNotFoundError: there is no such run.
         UsageError: a run is given twice.
     """
     from splitbrain.harness.cli.analyze import is_over
+    from splitbrain.results.nights import PREFIX
     from splitbrain.results.store import Store
 
-    if references:
-        named = [Store(store).find(each) for each in references]
-        for place, run in enumerate(named):
-            if run.path.resolve() in [each.path.resolve() for each in named[:place]]:
-                raise UsageError(f"RUN {references[place]} is run {run.name}, which is given twice: give it once.")
-        return named
-    found = [run for run in Store(store).folders() if is_over(run)]
-    if not found:
-        raise RunNotFoundError(f"there is no run to push in the store {store}.")
+    if not references:
+        return [run for run in Store(store).folders() if is_over(run)]
+    named = [Store(store).find(each) for each in references if not each.startswith(PREFIX)]
+    for place, run in enumerate(named):
+        if run.path.resolve() in [each.path.resolve() for each in named[:place]]:
+            raise UsageError(f"RUN {references[place]} is run {run.name}, which is given twice: give it once.")
+    return named
+
+
+def _nights(store: Path, references: Sequence[str]) -> list[Path]:
+    """The folders of the selected nights: each named one, or all that came to their end.
+
+    Raises:
+        RunNotFoundError: there is no such night.
+    """
+    from splitbrain.results import nights
+    from splitbrain.results.nightcomparison import find
+
+    if not references:
+        return [folder for folder in nights.folders(store) if (folder / nights.FILE).exists()]
+    found = [find(each, store) for each in references if each.startswith(nights.PREFIX)]
+    return list(dict.fromkeys(folder for folder in found if folder is not None))
+
+
+def _push_nights(
+    folders: Sequence[Path], there: RemoteStore, problems: list[SplitbrainError]
+) -> list[tuple[Path, PushedNight]]:
+    """Push each; what could not be pushed is printed, and noted among the problems."""
+    from splitbrain.results.remote import nights
+
+    found: list[tuple[Path, PushedNight]] = []
+    for folder in folders:
+        try:
+            found.append((folder, nights.push(folder, there)))
+        except RemoteConnectionError:
+            raise
+        except SplitbrainError as error:
+            problems.append(error)
+            click.echo(f"splitbrain: {error}", err=True)
     return found
 
 
@@ -139,24 +178,29 @@ def _push(run: RunDir, unfinished: str | None, there: RemoteStore) -> Pushed:
         raise DamagedRunError(f"{run.path} cannot be read: {error.strerror} ({error.filename}).") from error
 
 
-def _report(there: RemoteStore, pushed: Sequence[tuple[RunDir, Pushed]], as_json: bool) -> None:
+def _report(
+    there: RemoteStore,
+    pushed: Sequence[tuple[RunDir, Pushed]],
+    nights: Sequence[tuple[Path, PushedNight]],
+    as_json: bool,
+) -> None:
     from splitbrain.results.quantities import shown
+    from splitbrain.results.remote.nights import folder_of
 
+    rows = [_row("run", run.path, there.place.below(each.run.folder), each) for run, each in pushed]
+    rows += [_row("night", folder, there.place.below(folder_of(each.name)), each) for folder, each in nights]
     if as_json:
-        rows: list[PushedRun] = [
-            {
-                "run": str(run.path),
-                "to": there.place.below(each.run.folder),
-                "became": each.became,
-                "bytes": each.bytes,
-            }
-            for run, each in pushed
-        ]
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return
-    for _, each in pushed:
-        if each.became != "there":
-            click.echo(f"{each.became:7} {there.place.below(each.run.folder)}  {shown(each.bytes)}")
-    known = sum(each.became == "there" for _, each in pushed)
-    sent = sum(each.bytes for _, each in pushed)
-    click.echo(f"{counted(len(pushed) - known, 'run')} pushed to {there.place}, {shown(sent)}; {known} there already")
+    new = [row for row in rows if row["became"] != "there"]
+    for row in new:
+        click.echo(f"{row['became']:7} {row['to']}  {shown(row['bytes'])}")
+    counts = [counted(sum(row["kind"] == "run" for row in new), "run")]
+    if nights:
+        counts.append(counted(sum(row["kind"] == "night" for row in new), "night"))
+    sent = shown(sum(row["bytes"] for row in rows))
+    click.echo(f"{' and '.join(counts)} pushed to {there.place}, {sent}; {len(rows) - len(new)} there already")
+
+
+def _row(kind: Literal["run", "night"], folder: Path, to: str, each: Pushed | PushedNight) -> PushedRun:
+    return {"kind": kind, "run": str(folder), "to": to, "became": each.became, "bytes": each.bytes}

@@ -202,10 +202,8 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
         }
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
-        from splitbrain.harness.campaigns.words import sentences
-
         worst_one = next(each for each in conclusions if each.outcome is outcome)
-        for sentence in sentences(worst_one.verdicts)[:1]:
+        for sentence in worst_one.sentences()[:1]:
             click.echo(sentence)
         click.echo(f"failed {failed} of {times}")
     return outcome.exit_code

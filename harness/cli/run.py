@@ -119,12 +119,12 @@ def _without_idle(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, Any
 
 def show(conclusion: Conclusion, again: str) -> None:
     """Print the outcome, the sentences, the report and the command to run the test again."""
-    from splitbrain.harness.campaigns.words import COLOURS, figures, inexact_clocks, sentences
+    from splitbrain.harness.campaigns.words import COLOURS, figures, inexact_clocks
 
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
     click.echo(f"  {figures(conclusion.verdicts)}")
-    for sentence in sentences(conclusion.verdicts, conclusion.harness_error):
+    for sentence in conclusion.sentences():
         click.echo(sentence)
     inexact = inexact_clocks(conclusion.clocks)
     if inexact is not None:

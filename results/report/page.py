@@ -44,6 +44,8 @@ from splitbrain.results.report.staleness import staleness_of
 from splitbrain.results.report.story import story
 from splitbrain.results.report.svg import WIDTH
 from splitbrain.results.report.timeline import Shown, bands, timeline
+from splitbrain.results.signatures import leading_first
+from splitbrain.results.store import Judgement
 from splitbrain.results.telemetry import TRACE_CHECKERS
 from splitbrain.results.templates import environment
 from splitbrain.results.text import clip
@@ -184,7 +186,7 @@ def _headline(view: RunView) -> dict[str, Any]:
     kind, title, words = _HEADLINES.get(judgement.outcome, _HEADLINES["harness error"])
     verdicts = judgement.verdicts
     said = {
-        "violation": [v.get("sentence", "") for v in verdicts if v.get("valid") is False],
+        "violation": [v.get("sentence", "") for v in _guilty(judgement)],
         "inconclusive": [_begun(str(reason)) for reason in reasons_of(verdicts)],
         "harness error": [judgement.harness_error or ""],
         "pass": [
@@ -200,6 +202,12 @@ def _headline(view: RunView) -> dict[str, Any]:
         "sentences": shown[:_SENTENCES_MAX] or [words],
         "more": max(len(shown) - _SENTENCES_MAX, 0),
     }
+
+
+def _guilty(judgement: Judgement) -> list[dict[str, Any]]:
+    """The verdicts that found something, that of the leading signature first."""
+    found = [verdict for verdict in judgement.verdicts if verdict.get("valid") is False]
+    return leading_first(found, lambda verdict: str(verdict.get("checker", "")), judgement.signatures)
 
 
 def _begun(words: str) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from splitbrain.results.errors import RunNotFoundError, SplitbrainError
 from splitbrain.results.figures import FIGURES, Figures
 from splitbrain.results.reasons import reasons_of
+from splitbrain.results.signatures import leading_first
 from splitbrain.results.site.beneath import read
 from splitbrain.results.store import FORMAT, RunDir
 from splitbrain.results.values import NOT_JSON
@@ -123,6 +124,7 @@ class _Judged(msgspec.Struct):
     outcome: str
     harness_error: str | None = None
     verdicts: list[_Verdict] = []
+    signatures: list[str] = []
     format: int = FORMAT
 
 
@@ -282,8 +284,9 @@ def _sentence(judged: _Judged | None) -> str:
     """What says most: the violation, the harness's error, what is unknown, why it proves too little."""
     if judged is None:
         return ""
+    guilty = [each for each in judged.verdicts if each.valid is False]
     said = [
-        *(each.sentence for each in judged.verdicts if each.valid is False),
+        *(each.sentence for each in leading_first(guilty, lambda each: each.checker, judged.signatures)),
         judged.harness_error or "",
         *(str(reason) for reason in reasons_of(msgspec.structs.asdict(each) for each in judged.verdicts)),
     ]

@@ -28,3 +28,12 @@ def test_a_violation_comes_first_and_a_broken_checker_stands_for_what_was_not_pr
     assert said == ["n2 lost 7.", "Harness error: checker 'mine' broke"]
     assert sentences([lost]) == ["n2 lost 7."]
     assert [each.partition(":")[0] for each in sentences([unproven, lost])] == ["n2 lost 7.", "Inconclusive"]
+
+
+def test_the_first_sentence_is_of_the_checker_that_found_the_leading_signature() -> None:
+    other = Verdict(checker="linearizable", valid="false", sentence="Not linearizable.")
+    leads = Verdict(checker="my checker", valid="false", sentence="A read had no majority.")
+    signatures = ("my_checker/read-without-majority/leader/none", "linearizable/nonlinearizable/read/none")
+    assert sentences([other, leads], None, signatures) == ["A read had no majority.", "Not linearizable."]
+    assert sentences([other, leads], "n1 died", signatures)[0] == "A read had no majority."
+    assert sentences([other, leads]) == ["Not linearizable.", "A read had no majority."]

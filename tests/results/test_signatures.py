@@ -16,7 +16,15 @@ from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.signaturerows import setting_in
-from splitbrain.results.signatures import UNKNOWN, Setting, Signature, families, setting_of, signatures_of
+from splitbrain.results.signatures import (
+    UNKNOWN,
+    Setting,
+    Signature,
+    families,
+    leading_first,
+    setting_of,
+    signatures_of,
+)
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=6).map(lambda word: f"{word}x")
 WORDS = st.fixed_dictionaries(
@@ -200,3 +208,14 @@ def test_families_are_the_same_whatever_came_first() -> None:
 def test_errors_of_the_harness_differ_by_their_words_and_not_by_their_numbers() -> None:
     assert Signature.of_error("seed 7: n3 ended") == Signature.of_error("seed 1234: n12 ended")
     assert Signature.of_error("seed 7: n3 ended") != Signature.of_error("seed 7: n3 hangs")
+
+
+def test_what_the_checker_of_the_leading_signature_says_comes_first_and_the_rest_keeps_its_order() -> None:
+    checkers = ["linearizable", "my checker", "set"]
+    assert leading_first(checkers, str, ["my_checker/lost/-/none", "set/lost/-/none"]) == [
+        "my checker",
+        "linearizable",
+        "set",
+    ]
+    assert leading_first(checkers, str, ["harness/error"]) == checkers
+    assert leading_first(checkers, str, []) == checkers

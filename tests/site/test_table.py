@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -281,3 +282,18 @@ def test_a_page_that_did_not_change_is_not_sent_again(tmp_path: Path) -> None:
 
 def test_a_store_without_runs_says_so(tmp_path: Path) -> None:
     assert "This store has no run yet" in text(get(tmp_path / "none", "/"))
+
+
+def test_a_row_says_what_its_leading_signature_stands_for(tmp_path: Path) -> None:
+    folder = tmp_path / "test=a" / "run=1"
+    folder.mkdir(parents=True)
+    (folder / "test.json").write_text('{"name": "a", "seed": 1}')
+    verdicts = [
+        {"checker": "linearizable", "valid": False, "sentence": "Not linearizable."},
+        {"checker": "read-majority", "valid": False, "sentence": "A read had no majority."},
+    ]
+    signatures = ["read-majority/read-without-majority/leader/none", "linearizable/nonlinearizable/read/none"]
+    document = {"outcome": "violation", "verdicts": verdicts, "signatures": signatures}
+    (folder / "verdict.json").write_text(json.dumps(document))
+    [row] = Index(tmp_path).rows()
+    assert (row.state, row.says) == ("violation", "A read had no majority.")

@@ -56,10 +56,15 @@ class Shares:
         """Say with which seeds a cell is run, in order."""
         self._shares[cell.name].seeds = seeds
 
-    def next(self, *, simulated: bool) -> tuple[Cell, int] | None:
-        """The next run, of a cell that is simulated or of one that is not; None if there is none left."""
+    def next(self, *, simulated: bool, fits: Callable[[Cell], bool] = lambda _: True) -> tuple[Cell, int] | None:
+        """The next run, of a cell that is simulated or of one that is not; None if there is none left that fits.
+
+        Args:
+            simulated: which cells.
+            fits: whether another run of a cell comes to its end in time; asked of a cell before it has a turn.
+        """
         while True:
-            waiting = [each for each in self._shares.values() if each.cell.simulated == simulated and not each.done]
+            waiting = [each for each in self._waiting(simulated=simulated) if fits(each.cell)]
             if not waiting:
                 return None
             share = min(waiting, key=_had)
@@ -70,6 +75,13 @@ class Shares:
             share.given += 1
             share.under_way += 1
             return share.cell, seed
+
+    def waiting(self, *, simulated: bool) -> bool:
+        """Whether a cell may have another run to be done."""
+        return bool(self._waiting(simulated=simulated))
+
+    def _waiting(self, *, simulated: bool) -> list[Share]:
+        return [each for each in self._shares.values() if each.cell.simulated == simulated and not each.done]
 
     def ended(self, cell: Cell, seconds: float) -> None:
         """A run of a cell has ended; it took so many seconds."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,8 @@ SHRINK_S: Final = 120.0
 REAL_SHARE: Final = 0.5
 """The share of the time that replays on real nodes may take: each is as long as its run, and shrinking needs some."""
 
+Doing: TypeAlias = Literal["replaying", "keeping"]
+
 Lanes = Mapping[bool, Workers[Task, Ran]]
 
 
@@ -49,6 +51,11 @@ class UnderWay(Protocol):
         """Seconds that are left."""
         ...
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of the night until now."""
+        ...
+
     def entries(self, kind: type[Any]) -> Sequence[Any]:
         """What was done of a kind."""
         ...
@@ -63,6 +70,14 @@ class UnderWay(Protocol):
 
     def over(self) -> bool:
         """Whether nothing more may be begun."""
+        ...
+
+    def fits(self, run: Ran, doing: Doing = "replaying") -> bool:
+        """Whether replaying a run, or storing it, comes to its end in time."""
+        ...
+
+    def kept(self, seconds: float) -> None:
+        """Note how long storing a violation took."""
         ...
 
     def stopped(self) -> bool:
@@ -132,7 +147,9 @@ def _replay(night: UnderWay, lanes: Lanes, runs: Sequence[Ran], replays: int, sh
     waiting = [run for number in range(replays) for place, run in due.items() if done.count(place) <= number]
     while not night.stopped():
         rest: list[Ran] = []
-        for run in waiting if not night.over() and night.left_s >= least_s else ():
+        for run in waiting if night.left_s >= least_s else ():
+            if not night.fits(run):
+                continue
             task = night.repeated(run)
             lane = lanes[task.options.backend == "sim"]
             if lane.free:
@@ -163,6 +180,8 @@ def _keep(night: UnderWay, runs: Sequence[Ran], store: Path) -> None:
             continue
         if night.stopped() or len(night.entries(Kept)) >= KEPT_MAX:
             return
+        if not night.fits(run, "keeping"):
+            continue
         if night.is_full():
             problem = (
                 "it was not stored: the store is as large as it may be (`disk` in the matrix); its seed repeats it."
@@ -170,7 +189,7 @@ def _keep(night: UnderWay, runs: Sequence[Ran], store: Path) -> None:
             night.stamp(Kept(cell=run.cell, seed=run.seed, problem=problem))
             continue
         night.line("keeping what failed")
-        options = night.repeated(run).options
+        options, began_s = night.repeated(run).options, night.elapsed_s
         try:
             conclusion = run_and_judge(compose(options), backend_of(options), store)
         except SplitbrainError as error:
@@ -181,6 +200,7 @@ def _keep(night: UnderWay, runs: Sequence[Ran], store: Path) -> None:
             problem = "the simulation is not deterministic: run again, the same seed gave another history."
         path, report = str(conclusion.run.path), str(conclusion.report)
         night.stamp(Kept(cell=run.cell, seed=run.seed, run=path, report=report, problem=problem))
+        night.kept(night.elapsed_s - began_s)
 
 
 def _shrink(night: UnderWay, runs: Sequence[Ran], wanted: Wanted) -> None:
@@ -191,8 +211,8 @@ def _shrink(night: UnderWay, runs: Sequence[Ran], wanted: Wanted) -> None:
     due = [run for run in runs if paths.get((run.cell, run.seed)) and (run.cell, run.seed) not in done]
     due = [run for run in due if kept[run.cell, run.seed].problem is None]
     for number, run in enumerate(due):
-        if night.over():
-            return
+        if not night.fits(run, "keeping"):  # what is found is stored
+            continue
         budget_s = min(SHRINK_S, night.left_s / (len(due) - number))
         path = str(paths[run.cell, run.seed])
         night.stamp(_shrunk(night, run, path, wanted.store, wanted.jobs, budget_s))
@@ -205,7 +225,7 @@ def _shrunk(night: UnderWay, run: Ran, path: str, store: Path, jobs: int, budget
             failure,
             jobs=jobs,
             budget_s=budget_s,
-            go_on=lambda: not night.over(),
+            go_on=lambda: night.fits(run, "keeping"),
             show=lambda step: night.line(f"shrinking ({step.tried} tried)"),
         )
         conclusion = shrinking.store_run(found.after, store, Silent(), failure.source)

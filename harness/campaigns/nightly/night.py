@@ -28,6 +28,7 @@ from splitbrain.harness.campaigns.nightly.journal import FILE as JOURNAL
 from splitbrain.harness.campaigns.nightly.journal import Journal
 from splitbrain.harness.campaigns.nightly.journal import read as read_journal
 from splitbrain.harness.campaigns.nightly.matrix import Matrix
+from splitbrain.harness.campaigns.nightly.spending import Spending
 from splitbrain.harness.campaigns.nightly.tasks import TICK_S, Task, carry_out_really, collect, simulate
 from splitbrain.harness.campaigns.warm import warm_up
 from splitbrain.harness.campaigns.workers import Workers
@@ -40,9 +41,6 @@ from splitbrain.results.errors import SplitbrainError, UsageError
 from splitbrain.results.nights import Began, CellOfNight, EndedBy, Impossible, Night, NotReached, Ran, Why
 from splitbrain.results.origin import git_revision, versions
 from splitbrain.results.quantities import counted
-
-CLOSER: Final = 0.2
-"""The share of the budget that is kept for what failed: for replays and shrinking."""
 
 ERRORS_MAX: Final = 2
 """A cell whose runs ended in so many errors of the harness, and in nothing else, is given up."""
@@ -158,16 +156,20 @@ class _Night:
         before: Sequence[Night],
         interrupts: Interrupts,
         show: Show,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.plan, self.folder, self.journal = plan, folder, journal
         self.before = [night for night in before if night.name != folder.name]
         self.interrupts, self.show = interrupts, show
-        self._base_s = max((entry.elapsed_s for entry in journal.entries if not isinstance(entry, Began)), default=0.0)
-        self._began_s = time.monotonic()
+        spent_s = max((entry.elapsed_s for entry in journal.entries if not isinstance(entry, Began)), default=0.0)
+        self.spending = Spending(plan.budget_s, spent_s, clock)
         self.runs: list[Ran] = journal.of(Ran)
         self._outcomes: dict[str, Counter[str]] = {}
         self._marks: Counter[str] = Counter()
         self._is_full = False
+        self._loaded = 0
+        self._limits_s: dict[Cell, float] = {}
+        self._failed = any(run.outcome == Outcome.VIOLATION.value for run in self.runs)
         self._refused = False
         for run in self.runs:
             self._outcomes.setdefault(run.cell, Counter())[run.outcome] += 1
@@ -239,12 +241,20 @@ class _Night:
     @property
     def elapsed_s(self) -> float:
         """Seconds of the night until now, those before it was killed included."""
-        return self._base_s + time.monotonic() - self._began_s
+        return self.spending.elapsed_s
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left."""
-        return max(0.0, self.plan.budget_s - self.elapsed_s)
+        """Seconds that are left for what failed."""
+        return self.spending.left_s
+
+    def fits(self, run: Ran, doing: closer.Doing = "replaying") -> bool:
+        """Whether replaying a run, or storing it, comes to its end in time."""
+        cell = self.cells[run.cell]
+        usual_s = max(self.spending.usual_s(cell), 0.0 if cell.simulated else run.seconds)
+        return not self.interrupts.seen and self.spending.fits(
+            usual_s if doing == "replaying" else self.spending.keeping_s(cell)
+        )
 
     def entries(self, kind: type[Any]) -> Sequence[Any]:
         """What was done of a kind."""
@@ -267,17 +277,16 @@ class _Night:
         """Write something that was done into the journal."""
         self.journal.append(msgspec.structs.replace(entry, elapsed_s=round(self.elapsed_s, 3)))
 
-    def over(self, share: float = 1.0) -> bool:
+    def kept(self, seconds: float) -> None:
+        """Note how long storing a violation took."""
+        self.spending.kept(seconds)
+
+    def over(self) -> bool:
         """Whether nothing more may be begun."""
-        return self.interrupts.seen or self.elapsed_s >= self.plan.budget_s * share
+        return self.interrupts.seen or not self.left_s
 
     def run(self) -> Night:
         """Run it."""
-        for cell in self.cells.values():
-            self.shares.plan(cell, self._seeds(cell))
-        for run in self.runs:
-            if run.cell in self.cells:
-                self.shares.credit(self.cells[run.cell], run.seconds)
         really = any(not cell.simulated for cell in self.cells.values())
         simulating = any(cell.simulated for cell in self.cells.values())
         jobs = max(1, self.plan.jobs - self.plan.matrix.file.real_jobs) if really else self.plan.jobs
@@ -294,12 +303,31 @@ class _Night:
                     workers.__enter__()
             lanes = {True: simulators, False: runners}
             try:
-                ended_by = self._explore(lanes)
-                if not self.interrupts.seen:
-                    closer.look(self, lanes, self._closer())
+                ended_by = self.gone_through(lanes)
             finally:  # also if the journal cannot be written: faults must be healed
                 self._let_end(runners)
         return self._concluded("interrupt" if self.interrupts.seen else ended_by)
+
+    def gone_through(self, lanes: closer.Lanes) -> EndedBy:
+        """Run the cells, and look closer at what failed, as long as there is time; why no further cell was run.
+
+        What is left of the time for what failed goes to the cells again, until something else fails.
+        """
+        for cell in self.cells.values():
+            self.shares.plan(cell, self._seeds(cell))
+        for run in self.runs:
+            if run.cell in self.cells:
+                self.shares.credit(self.cells[run.cell], run.seconds)
+                self.spending.known(self.cells[run.cell], run.seconds)
+        while True:
+            before = len(self.runs)
+            ended_by = self._explore(lanes)
+            if self.interrupts.seen:
+                return ended_by
+            closer.look(self, lanes, self._closer())
+            self._failed = False  # all of it was looked at
+            if ended_by != "budget" or len(self.runs) == before:
+                return ended_by
 
     def _closer(self) -> closer.Wanted:
         file = self.plan.matrix.file
@@ -313,12 +341,10 @@ class _Night:
         )
 
     def _explore(self, lanes: Mapping[bool, Workers[Task, Ran]]) -> EndedBy:
-        """Run cells until the budget is spent or nothing is left; runs in progress then come to their end."""
+        """Run cells until no other run fits or nothing is left; runs in progress then come to their end."""
         exhausted = False
         while True:
-            failed = any(each[Outcome.VIOLATION.value] for each in self._outcomes.values())
-            share = 1.0 - CLOSER if failed else 1.0
-            if not self.over(share):
+            if not self.interrupts.seen:
                 left = [self._give(workers, simulated) for simulated, workers in lanes.items()]
                 exhausted = not any(left)
             if not any(workers.tasks for workers in lanes.values()):
@@ -335,16 +361,27 @@ class _Night:
             if self._is_full and not simulated:
                 self._refused = True
                 return bool(workers.tasks)
-            found = self.shares.next(simulated=simulated)
+            found = self.shares.next(simulated=simulated, fits=self._fits)
             if found is None:
-                return bool(workers.tasks)
+                return bool(workers.tasks) or self.shares.waiting(simulated=simulated)
             cell, seed = found
             if self._given_up(cell):
                 self.shares.plan(cell, iter(()))
                 self.shares.ended(cell, 0.0)
                 continue
+            loads = simulated and self._loaded < workers.jobs
+            self._loaded += int(simulated)
+            self.spending.begins(cell, seed, loads=loads)
             workers.give(self.task(cell, seed))
         return True
+
+    def _fits(self, cell: Cell) -> bool:
+        """Whether another run of a cell comes to its end in time."""
+        if cell.simulated:
+            return self.spending.run_fits(cell, 0.0, failed=self._failed)
+        if cell not in self._limits_s:
+            self._limits_s[cell] = self.plan.matrix.options(cell, 0).time_limit
+        return self.spending.run_fits(cell, self._limits_s[cell], failed=self._failed)
 
     def _given_up(self, cell: Cell) -> bool:
         """Whether its runs ended in errors only."""
@@ -362,7 +399,9 @@ class _Night:
         self.stamp(run)
         self.runs.append(run)
         self._outcomes.setdefault(run.cell, Counter())[run.outcome] += 1
+        self._failed |= run.outcome == Outcome.VIOLATION.value
         self.shares.ended(self.cells[run.cell], run.seconds)
+        self.spending.ended(self.cells[run.cell], run.seed, run.seconds)
         if run.run is not None:
             self.is_full()
 

@@ -91,7 +91,7 @@ def carry_out_really(task: Task) -> Ran:
         outcome=conclusion.outcome.value,
         command=task.command,
         signatures=() if judgement is None else tuple(judgement.signatures),
-        sentences=tuple(sentences(conclusion.verdicts)[:SENTENCES_MAX]),
+        sentences=tuple(sentences(conclusion.verdicts, None, conclusion.signatures)[:SENTENCES_MAX]),
         reason=found[0] if found and conclusion.outcome.value == "inconclusive" else "",
         error=conclusion.harness_error,
         error_kind="" if conclusion.harness_error is None else "harness",

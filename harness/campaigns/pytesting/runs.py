@@ -16,7 +16,6 @@ from splitbrain.checkers.verdict import Outcome, Verdict, reasons
 from splitbrain.harness.campaigns.compose import backend_of, command_line, compose
 from splitbrain.harness.campaigns.pytesting.combining import Combination, run_options
 from splitbrain.harness.campaigns.record import run_and_judge
-from splitbrain.harness.campaigns.words import sentences
 from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import OPEN, client_calls
 from splitbrain.results.columns import array
@@ -24,6 +23,7 @@ from splitbrain.results.errors import HarnessError, UsageError
 from splitbrain.results.findings import findings_of, moments_of, op_indexes
 from splitbrain.results.history import Op
 from splitbrain.results.reasons import Code
+from splitbrain.results.signatures import leading_first
 from splitbrain.results.stores import STORE
 from splitbrain.results.text import clip
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 WITNESS_MAX: Final = 12
 """Ops of a witness that are shown; the report has all."""
+
+
+_OP: Final = "  op "
+"""How a line on an op of a witness begins."""
 
 
 class Splitbrain:
@@ -123,7 +127,7 @@ class Splitbrain:
         if conclusion.outcome is Outcome.HARNESS_ERROR:
             raise HarnessError(f"{conclusion.harness_error} (report {conclusion.report}; again: {again})")
         if conclusion.outcome is Outcome.INCONCLUSIVE:
-            said = sentences(conclusion.verdicts)
+            said = conclusion.sentences()
             why = f"{said[0] if said else 'Inconclusive.'} (report {conclusion.report})"
             if self._chosen.inconclusive == "fail":
                 pytest.fail(f"{why}\nagain   {again}", pytrace=False)
@@ -140,12 +144,13 @@ def replay_command(conclusion: Conclusion) -> str:
 def violation_text(conclusion: Conclusion, again: str) -> str:
     """A violation for the output of a test: sentences, the witness, the signature, and how to repeat it."""
     judgement = conclusion.run.read_verdicts()
-    lines = [*sentences(conclusion.verdicts, conclusion.harness_error)]
+    lines = conclusion.sentences()
     history = conclusion.run.history()
-    for verdict in conclusion.verdicts:
+    for verdict in leading_first(conclusion.verdicts, lambda each: each.checker, conclusion.signatures):
         if verdict.valid == "false" and (shown := list(_witness(verdict, history))):
             lines += [f"witness of {verdict.checker}:", *shown]
-            break
+            if shown[0].startswith(_OP):  # reports of nodes alone do not show what clients saw
+                break
     if judgement is not None and judgement.signatures:
         lines.append(f"signature  {judgement.signatures[0]}")
     lines.append(f"report     {conclusion.report}")
@@ -163,7 +168,7 @@ def _witness(verdict: Verdict, history: pa.Table) -> Iterator[str]:
     hit = np.isin(calls.invoke, wanted) | np.isin(calls.complete, wanted)
     for invoke, complete in zip(calls.invoke[hit][:WITNESS_MAX], calls.complete[hit], strict=False):
         rows = [int(row) for row in (invoke, complete) if row != OPEN]
-        yield f"  {_line(*from_table(history.take(array(rows))))}"
+        yield f"{_OP}{_line(*from_table(history.take(array(rows))))}"
     if hit.sum() > WITNESS_MAX:
         yield f"  and {hit.sum() - WITNESS_MAX} more ops: see the report"
     if not hit.any():
@@ -180,7 +185,7 @@ def _line(invoke: Op, complete: Op | None = None) -> str:
     where = "" if last.node is None else f" on {last.node}"
     until = "open" if complete is None else f"{complete.time / 1e9:.4f} s {complete.type}"
     when = f"{invoke.time / 1e9:.4f} s to {until}"
-    return f"op {invoke.index}  {when}  process {invoke.process}{where}  {invoke.f}{key}{asked}{answered}{error}"
+    return f"{invoke.index}  {when}  process {invoke.process}{where}  {invoke.f}{key}{asked}{answered}{error}"
 
 
 def _value(op: Op) -> str:

@@ -51,7 +51,7 @@ ANSWERS: Final = (
     Answer("compare", Comparison),
     Answer("compare", NightComparison, when="nights: two of them"),
     Answer("push", list[stores.PushedRun]),
-    Answer("pull", stores.Folders, about="The folders of the runs, which are here now."),
+    Answer("pull", stores.Folders, about="The folders of the runs and nights, which are here now."),
     Answer("prune", stores.PruneAnswer),
     Answer("compact", stores.CompactAnswer),
     Answer("pack", stores.PackAnswer),

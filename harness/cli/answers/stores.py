@@ -49,15 +49,17 @@ class CompactAnswer(TypedDict):
 
 
 class PushedRun(TypedDict):
-    """A run that was brought into a store behind an address.
+    """A run, or a night, that was brought into a store behind an address.
 
     Attributes:
+        kind: which of the two.
         run: its folder here.
         to: its address.
-        became: what was done; "there": it was there already.
+        became: what was done; "there": it was there already; "longer": a night that was continued since it was pushed.
         bytes: how much was sent.
     """
 
+    kind: Literal["run", "night"]
     run: str
     to: str
     became: str

@@ -57,6 +57,7 @@ class Fake:
 
     def __init__(self, runs: Sequence[Ran], left_s: float) -> None:
         self.runs, self.left_s = runs, left_s
+        self.elapsed_s = 0.0
         self.done: list[Entry] = []
 
     def entries(self, kind: type[Any]) -> Sequence[Any]:
@@ -71,6 +72,12 @@ class Fake:
 
     def over(self) -> bool:
         return self.left_s <= 0
+
+    def fits(self, run: Ran, doing: closer.Doing = "replaying") -> bool:
+        return self.left_s > 0
+
+    def kept(self, seconds: float) -> None:
+        pass
 
     def stopped(self) -> bool:
         return False
