@@ -25,6 +25,7 @@ import msgspec
 
 from splitbrain.results.arrow import read_parquet, read_parquet_head, write_parquet
 from splitbrain.results.atomic import alone_in, replace_file
+from splitbrain.results.checksums import renewing
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.madefrom import MadeFrom, digest, record_of
 from splitbrain.results.pruning import size_bytes
@@ -109,7 +110,8 @@ def _encode(run: RunDir, name: str) -> None:
             raise HarnessError(f"{path} stays: written again it is not the same. Please report this with the file.")
         if digest(path) != was:
             raise HarnessError(f"{path} stays: it was changed meanwhile.")
-        os.replace(aside, path)
+        with renewing(run.path, name):
+            os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
     _renew(run, name, was)
