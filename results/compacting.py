@@ -27,7 +27,7 @@ from splitbrain.results.arrow import read_parquet, read_parquet_head, write_parq
 from splitbrain.results.atomic import alone_in, replace_file
 from splitbrain.results.checksums import renewing
 from splitbrain.results.errors import HarnessError
-from splitbrain.results.madefrom import MadeFrom, digest, record_of
+from splitbrain.results.madefrom import MadeFrom, digest, record_of, seal
 from splitbrain.results.pruning import size_bytes
 from splitbrain.results.report import REPORT
 from splitbrain.results.store import RunDir
@@ -122,7 +122,8 @@ def _renew(run: RunDir, name: str, was: str | None) -> None:
     made = None if judgement is None else record_of(judgement)
     if judgement is None or made is None or made.inputs.get(name) != was:
         return  # its verdict was not made from that file, and is to be made again anyway
-    renewed: MadeFrom = msgspec.structs.replace(made, inputs={**made.inputs, name: digest(run.path / name)})
+    inputs = {**made.inputs, name: digest(run.path / name)}
+    renewed: MadeFrom = msgspec.structs.replace(made, inputs=inputs, seal=seal(judgement))
     document: Any = msgspec.structs.replace(judgement, made_from=msgspec.to_builtins(renewed))
     text = msgspec.json.format(msgspec.json.encode(document), indent=2)
     replace_file(run.path / "verdict.json", lambda aside: aside.write_bytes(text + b"\n"))

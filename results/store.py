@@ -453,8 +453,8 @@ class RunDir:
         if is_other(found):
             raise HistoryFormatError(
                 str(path),
-                "it was damaged or changed since it was written: its seal is another. Restore it from a copy, or remove "
-                f"it and judge the run again: splitbrain analyze {shlex.quote(str(self.path))}",
+                "it was damaged or changed since it was written: its seal is another. Restore it from a copy, or "
+                f"remove it and judge the run again: splitbrain analyze {shlex.quote(str(self.path))}",
             )
         return judgement
 

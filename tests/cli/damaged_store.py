@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -240,8 +240,8 @@ def _cells(column: str, change: Callable[[list[Any]], list[Any]]) -> Callable[[p
 
     def changed(table: pa.Table) -> pa.Table:
         at, found = table.schema.names.index(column), table.column(column)
-        cells = pa.chunked_array([pa.array(change(found.to_pylist()), found.type)], found.type)
-        return table.set_column(at, table.schema.field(column), cells)
+        cells: Any = pa.array(change(found.to_pylist()), cast("Any", found.type))
+        return table.set_column(at, cast("Any", table.schema.field(column)), cells)
 
     return changed
 
@@ -400,9 +400,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "telemetry that is gone": Kind(lambda run: (run / "telemetry.parquet").unlink(), f"{TELEMETRY}.*is gone"),
     "telemetry that is a pipe": Kind(_instead("telemetry.parquet", os.mkfifo), f"{TELEMETRY}.*not a plain file"),
-    "marks that were not there": Kind(
-        lambda run: _write(run / "marks.json", b'{"a": 1}\n'), "", harmless=True
-    ),
+    "marks that were not there": Kind(lambda run: _write(run / "marks.json", b'{"a": 1}\n'), "", harmless=True),
     "checksums that are gone": Kind(lambda run: (run / CHECKSUMS).unlink(), "", harmless=True),
     "checksums that are no JSON": Kind(_replaced(CHECKSUMS, lambda _: b"{"), f"{SUMS}.*damaged"),
     "checksums that are empty": Kind(_replaced(CHECKSUMS, lambda _: b""), f"{SUMS}.*damaged"),

@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,12 +93,10 @@ class Damaging:
     def in_document(self, value: str) -> str:
         """A JSON file has this text as the value of one of its keys."""
         path = self.file(DOCUMENTS)
-        document = json.loads(path.read_bytes())
-        if not isinstance(document, dict) or not document:
-            return f"{path.name}: nothing"
+        document: dict[str, Any] = json.loads(path.read_bytes())
         key: str = self.draw.choice(sorted(document))
-        others = {name: json.dumps(each) for name, each in document.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        path.write_text("{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in {**others, key: value}.items()) + "}")
+        texts = {**{name: json.dumps(document[name]) for name in document}, key: value}
+        path.write_text("{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in texts.items()) + "}")
         return f"{path.name}, {key} is {value[:30]}"
 
 
@@ -192,9 +190,8 @@ def _cells(change: Callable[[random.Random, list[Any]], list[Any]]) -> Callable[
             nonlocal column
             column = to.draw.choice(table.schema.names)
             at, found = table.schema.names.index(column), table.column(column)
-            cells = change(to.draw, found.to_pylist())
-            field: Any = table.schema.field(column).with_nullable(True)
-            return table.set_column(at, field, pa.chunked_array([pa.array(cells, found.type)], found.type))
+            cells: Any = pa.array(change(to.draw, found.to_pylist()), cast("Any", found.type))
+            return table.set_column(at, cast("Any", table.schema.field(column).with_nullable(True)), cells)
 
         return f"{to.in_table(changed)}, {column}"
 
