@@ -476,8 +476,10 @@ def test_what_run_has_judged_need_not_be_judged_by_analyze(tmp_path: Path) -> No
     assert (found["judged"], found["outcome"], done.returncode) == (False, answer(ran)["outcome"], ran.returncode)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     (run / "telemetry.parquet").unlink()
-    assert judged(tmp_path) == [run.name], "it is made of the nodes' files once more"
-    assert judged(tmp_path) == []
+    [found] = analyzed(analyze(tmp_path).stdout)
+    assert "telemetry.parquet: it is gone" in found["harness_error"], (
+        "the nodes' files from which it was made are packed"
+    )
 
 
 def test_without_anything_to_judge_spark_is_not_started(
