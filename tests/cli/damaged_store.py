@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.checksums import CHECKSUMS
+from splitbrain.results.columns import array
 from splitbrain.results.madefrom import Basis
 from splitbrain.results.store import RunDir, Store
 from splitbrain.results.telemetry import table_of
@@ -240,7 +241,7 @@ def _cells(column: str, change: Callable[[list[Any]], list[Any]]) -> Callable[[p
 
     def changed(table: pa.Table) -> pa.Table:
         at, found = table.schema.names.index(column), table.column(column)
-        cells: Any = pa.array(change(found.to_pylist()), cast("Any", found.type))
+        cells = array(change(found.to_pylist()), found.type)
         return table.set_column(at, cast("Any", table.schema.field(column)), cells)
 
     return changed

@@ -29,6 +29,7 @@ from splitbrain.checkers.isolation.limits import Limits
 from splitbrain.harness.campaigns import many
 from splitbrain.harness.cli.main import splitbrain
 from splitbrain.results.checksums import CHECKSUMS
+from splitbrain.results.columns import array
 from splitbrain.results.store import RunDir
 
 RUN: Final = ("run", "--backend", "sim", "--nemesis", "kill", "-n", "3", "--rate", "10", "--time-limit", "4")
@@ -190,7 +191,7 @@ def _cells(change: Callable[[random.Random, list[Any]], list[Any]]) -> Callable[
             nonlocal column
             column = to.draw.choice(table.schema.names)
             at, found = table.schema.names.index(column), table.column(column)
-            cells: Any = pa.array(change(to.draw, found.to_pylist()), cast("Any", found.type))
+            cells = array(change(to.draw, found.to_pylist()), found.type)
             return table.set_column(at, cast("Any", table.schema.field(column).with_nullable(True)), cells)
 
         return f"{to.in_table(changed)}, {column}"
