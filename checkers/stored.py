@@ -279,6 +279,7 @@ def ready(path: Path, reading: Callable[[str], None] = lambda _: None) -> Ready:
     reading(f"reading the head of {run.telemetry_path}")
     telemetry = read_parquet_head(run.telemetry_path).rows if os.path.lexists(run.telemetry_path) else 0
     reading(f"reading {path / 'verdict.json'}")
+    run.verify("test.json")
     run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
     return Ready(run, specs, rows, telemetry)
 
@@ -332,7 +333,10 @@ def by_summary(run: RunDir, specs: Specs) -> SummarizedHistory | None:
         HistoryFormatError: it is damaged.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    return summarized(run.history_path) if engine.any_by_summary(specs) else None
+    found = summarized(run.history_path) if engine.any_by_summary(specs) else None
+    if found is not None:
+        run.verify(run.history_path.name)
+    return found
 
 
 class OpenedRun(Opened):

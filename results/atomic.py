@@ -7,7 +7,9 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Final
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
@@ -39,17 +41,27 @@ def alone_in(folder: Path) -> Generator[None]:
     """A context in which no other process is that asks for the same folder: what changes several files of it needs one.
 
     A process that ends lets go. Where the folder cannot be locked (some file systems of networks cannot lock any), and
-    where it is not there, nobody is kept waiting.
+    where it is not there, nobody is kept waiting. Within the context it may be asked for again.
     """
-    descriptor = None
+    held, descriptor, token = _held.get(), None, None
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        found = os.fstat(descriptor)
+        place = (found.st_dev, found.st_ino)
+        if place not in held:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            token = _held.set(held | {place})
     try:
         yield
     finally:
+        if token is not None:
+            _held.reset(token)
         if descriptor is not None:
             os.close(descriptor)
+
+
+_held: Final[ContextVar[frozenset[tuple[int, int]]]] = ContextVar("held", default=frozenset())
+"""Device and number of each folder in which this process is alone, where this is read."""
 
 
 def _sync(path: Path) -> None:

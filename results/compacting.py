@@ -25,8 +25,9 @@ import msgspec
 
 from splitbrain.results.arrow import read_parquet, read_parquet_head, write_parquet
 from splitbrain.results.atomic import alone_in, replace_file
+from splitbrain.results.checksums import renewing
 from splitbrain.results.errors import HarnessError
-from splitbrain.results.madefrom import MadeFrom, digest, record_of
+from splitbrain.results.madefrom import MadeFrom, digest, record_of, seal
 from splitbrain.results.pruning import size_bytes
 from splitbrain.results.report import REPORT
 from splitbrain.results.store import RunDir
@@ -109,7 +110,8 @@ def _encode(run: RunDir, name: str) -> None:
             raise HarnessError(f"{path} stays: written again it is not the same. Please report this with the file.")
         if digest(path) != was:
             raise HarnessError(f"{path} stays: it was changed meanwhile.")
-        os.replace(aside, path)
+        with renewing(run.path, name):
+            os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
     _renew(run, name, was)
@@ -120,7 +122,8 @@ def _renew(run: RunDir, name: str, was: str | None) -> None:
     made = None if judgement is None else record_of(judgement)
     if judgement is None or made is None or made.inputs.get(name) != was:
         return  # its verdict was not made from that file, and is to be made again anyway
-    renewed: MadeFrom = msgspec.structs.replace(made, inputs={**made.inputs, name: digest(run.path / name)})
+    inputs = {**made.inputs, name: digest(run.path / name)}
+    renewed: MadeFrom = msgspec.structs.replace(made, inputs=inputs, seal=seal(judgement))
     document: Any = msgspec.structs.replace(judgement, made_from=msgspec.to_builtins(renewed))
     text = msgspec.json.format(msgspec.json.encode(document), indent=2)
     replace_file(run.path / "verdict.json", lambda aside: aside.write_bytes(text + b"\n"))

@@ -91,6 +91,7 @@ def finish_by_summary(folder: RunDir, reading: Callable[[str], None], document: 
     found = summarized(folder.history_path)
     if found is None:
         return finish(folder, reading, document)
+    folder.verify(folder.history_path.name)
     reading(f"reading {folder.telemetry_path}, or collecting it from the nodes' files")
     collect_telemetry(folder, document, lambda: found.frame)
     return replace(_loaded(folder, document, found.frame), summarized=found)
@@ -114,11 +115,13 @@ def _loaded(folder: RunDir, document: dict[str, Any], history: pa.Table) -> Load
         marks = folder.read_marks()
     except HistoryFormatError as problem:
         problems = (f"The coverage marks cannot be read: {problem}",)
+    telemetry = folder.telemetry()
+    folder.verify("test.json")
     return LoadedRun(
         folder=folder,
         document=document,
         history=history.combine_chunks(),
-        telemetry=folder.telemetry(),
+        telemetry=telemetry,
         marks=marks,
         problems=problems,
     )

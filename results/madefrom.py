@@ -75,8 +75,22 @@ def record_of(judgement: msgspec.Struct) -> MadeFrom | None:
 
 def seal(judgement: msgspec.Struct) -> str:
     """A digest of all that verdict.json says, its record apart."""
-    bare = msgspec.structs.replace(judgement, made_from=None)
-    return hashlib.blake2b(msgspec.json.encode(bare), digest_size=_DIGEST_BYTES).hexdigest()
+    return _digest_of(msgspec.structs.replace(judgement, made_from=None))
+
+
+def _digest_of(said: Any) -> str:
+    return hashlib.blake2b(msgspec.json.encode(said), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def is_other(document: Mapping[str, Any]) -> bool:
+    """Whether the content of a verdict.json is another than that which its record was written with; False if it has no
+    record of this version, and so nothing to be compared with."""
+    made: Any = document.get("made_from")
+    try:
+        found = msgspec.convert(made, MadeFrom)
+    except msgspec.ValidationError:
+        return False
+    return found.format == FORMAT and found.seal != _digest_of({**document, "made_from": None})
 
 
 def inputs(folder: Path, names: Sequence[str]) -> dict[str, str | None] | None:

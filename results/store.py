@@ -7,6 +7,7 @@
         history.parquet     the history afterwards
         plan.json           what a replay does again: ops, fault schedule, seeds; where the run has a plan
         marks.json          how often the run reached each coverage mark, zeros included; where marks are counted
+        checksums.json      digests of what was recorded, once the run is finished (`splitbrain.results.checksums`)
         figures.json        figures for trends (`splitbrain.results.figures`), written with the verdict
         telemetry.parquet, verdict.json, report.html, plots/, nodes/<node>/, splitbrain.log
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +33,7 @@ import pyarrow as pa
 
 from splitbrain.results import arrow, wal
 from splitbrain.results.atomic import replace_file
+from splitbrain.results.checksums import read_checksums, renewing, verify, write_checksums
 from splitbrain.results.errors import (
     HarnessError,
     HistoryFormatError,
@@ -40,7 +43,7 @@ from splitbrain.results.errors import (
     UsageError,
 )
 from splitbrain.results.madefrom import FORMAT as MADE_FROM
-from splitbrain.results.madefrom import Basis, seal
+from splitbrain.results.madefrom import Basis, is_other, seal
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
@@ -219,7 +222,8 @@ class RunDir:
         self._write_test({**self.read_test(), **fields})
 
     def _write_test(self, document: Mapping[str, Any]) -> None:
-        _write_json(self.path / "test.json", {**document, "format": FORMAT})
+        with renewing(self.path, "test.json"):
+            _write_json(self.path / "test.json", {**document, "format": FORMAT})
 
     # --- history ------------------------------------------------------------------------------------------------
 
@@ -252,7 +256,7 @@ class RunDir:
             raise UsageError(f"run {self.name} is still under way ({self._controller()}): wait for it, or stop it.")
         if os.path.lexists(self.history_path):
             table = self.history(checked=checked)
-            self.wal_path.unlink(missing_ok=True)  # only now: a history that cannot be read needs its source
+            self._finished()  # only now: a history that cannot be read needs its source
             return table
         if not checked:
             self.read_test()
@@ -260,8 +264,16 @@ class RunDir:
         metadata = table.schema.metadata or {}
         notes = {key: metadata[key] for key in (arrow.RECOVERED_KEY, arrow.DAMAGED_KEY) if key in metadata}
         arrow.write_parquet(table, self.history_path, notes)
-        self.wal_path.unlink(missing_ok=True)
+        self._finished()
         return table
+
+    def _finished(self) -> None:
+        """Give a run its checksums as soon as its history is whole, and remove what the history was made from."""
+        if not os.path.lexists(self.wal_path):
+            return
+        if read_checksums(self.path) is None:
+            write_checksums(self.path)
+        self.wal_path.unlink(missing_ok=True)
 
     def recorded(self) -> bool:
         """Whether a file shows that the run began, even a broken link."""
@@ -284,10 +296,22 @@ class RunDir:
         if not checked:
             self.read_test()
         if os.path.lexists(self.history_path):
-            return sound_history(arrow.read_parquet(self.history_path), str(self.history_path))
+            table = sound_history(arrow.read_parquet(self.history_path), str(self.history_path))
+            self.verify(self.history_path.name)
+            return table
         return self._from_wal()
 
+    def verify(self, *names: str) -> None:
+        """Refuse files that are not what they were when the run was finished (`splitbrain.results.checksums.FILES`).
+
+        Raises:
+            HistoryFormatError: one is another, is gone or was not there; or the checksums are damaged.
+            StoreVersionError: a newer splitbrain wrote the checksums.
+        """
+        verify(self.path, names)
+
     def _from_wal(self) -> pa.Table:
+        self.verify(self.history_path.name)  # of a finished run the history is gone, whatever else is there
         if not os.path.lexists(self.wal_path):
             raise RunNotFoundError(f"run {self.name} of test {self.test_name} has no history: nothing was recorded.")
         content = wal.read(self.wal_path)
@@ -309,12 +333,14 @@ class RunDir:
 
     def write_plan(self, plan: bytes) -> None:
         """Store the plan, byte for byte."""
-        replace_file(self.plan_path, lambda aside: aside.write_bytes(plan))
+        with renewing(self.path, self.plan_path.name):
+            replace_file(self.plan_path, lambda aside: aside.write_bytes(plan))
 
     def write_marks(self, counts: Mapping[str, int]) -> None:
         """Store how often each coverage mark was reached, by name; zeros are kept."""
         text = msgspec.json.format(msgspec.json.encode(dict(counts), order="sorted"), indent=2)
-        replace_file(self.marks_path, lambda aside: aside.write_bytes(text + b"\n"))
+        with renewing(self.path, self.marks_path.name):
+            replace_file(self.marks_path, lambda aside: aside.write_bytes(text + b"\n"))
 
     def read_marks(self) -> dict[str, int] | None:
         """How often each coverage mark was reached, by name, sorted; None if nothing counted them.
@@ -324,19 +350,22 @@ class RunDir:
         """
         refuse_others(self.marks_path)
         try:
-            return msgspec.json.decode(self.marks_path.read_bytes(), type=dict[str, int])
+            found = msgspec.json.decode(self.marks_path.read_bytes(), type=dict[str, int])
         except FileNotFoundError:
-            return None
+            found = None
         except OSError as error:
             raise HistoryFormatError(str(self.marks_path), f"cannot be read: {error.strerror}") from error
         except NOT_JSON as error:
             raise HistoryFormatError(str(self.marks_path), f"damaged: {error}") from error
+        self.verify(self.marks_path.name)
+        return found
 
     # --- telemetry, verdicts ------------------------------------------------------------------------------------
 
     def write_telemetry(self, table: pa.Table) -> None:
         """Store the nodes' telemetry (`splitbrain.results.telemetry.collect`)."""
-        arrow.write_parquet(table, self.telemetry_path)
+        with renewing(self.path, self.telemetry_path.name):
+            arrow.write_parquet(table, self.telemetry_path)
 
     def telemetry(self) -> pa.Table:
         """The nodes' telemetry; empty where the system has none.
@@ -344,9 +373,11 @@ class RunDir:
         Raises:
             HistoryFormatError: the file is damaged.
         """
-        if not os.path.lexists(self.telemetry_path):
-            return arrow.TELEMETRY_SCHEMA.empty_table()
-        return sound_telemetry(arrow.read_parquet(self.telemetry_path), str(self.telemetry_path))
+        table = arrow.TELEMETRY_SCHEMA.empty_table()
+        if os.path.lexists(self.telemetry_path):
+            table = sound_telemetry(arrow.read_parquet(self.telemetry_path), str(self.telemetry_path))
+        self.verify(self.telemetry_path.name)
+        return table
 
     def write_verdicts(
         self,
@@ -383,7 +414,8 @@ class RunDir:
         )
         if basis is not None:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            made = {**msgspec.to_builtins(basis), "judged": now, "seal": seal(judged), "format": MADE_FROM}
+            read_again = msgspec.json.decode(msgspec.json.encode(judged), type=Judgement)
+            made = {**msgspec.to_builtins(basis), "judged": now, "seal": seal(read_again), "format": MADE_FROM}
             judged = msgspec.structs.replace(judged, made_from=made)
         _write_json(path, judged)
         return judged
@@ -410,7 +442,21 @@ class RunDir:
             StoreVersionError: a newer splitbrain wrote it.
             HistoryFormatError: it is damaged.
         """
-        return _read_json(self.path / "verdict.json", Judgement)
+        path = self.path / "verdict.json"
+        found = _read_json(path, dict[str, Any])
+        if found is None:
+            return None
+        try:
+            judgement = msgspec.convert(found, Judgement)
+        except NOT_JSON as error:
+            raise HistoryFormatError(str(path), f"damaged: {error}") from error
+        if is_other(found):
+            raise HistoryFormatError(
+                str(path),
+                "it was damaged or changed since it was written: its seal is another. Restore it from a copy, or "
+                f"remove it and judge the run again: splitbrain analyze {shlex.quote(str(self.path))}",
+            )
+        return judgement
 
     # --- life ---------------------------------------------------------------------------------------------------
 

@@ -449,6 +449,7 @@ class _Surveyed(Opened):
         if not (grouped or places) or not _as_spark_reads_it(each):
             return None
         check_history_file(path)
+        each.run.verify(path.name, each.run.telemetry_path.name)
         if places and not can_be_taken_apart(path):
             places = []
         if not (grouped or places):

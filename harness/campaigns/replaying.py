@@ -97,6 +97,7 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
         return _elsewhere(msgspec.structs.replace(original, cut=_cut_beside(original, Path(reference))), backend)
     run = Store(store).find(reference)
     document = run.read_test()
+    run.verify("test.json", run.plan_path.name)
     options = options_of(document.get("options") or {}, str(run.path))
     if document.get("scripted"):
         return _elsewhere(_of_plan(load(run.plan_path), f"run {run.name}", backend), backend)

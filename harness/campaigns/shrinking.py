@@ -133,6 +133,7 @@ def plan_of_run(run: RunDir) -> Plan:
     Raises:
         SplitbrainError: the run cannot be read.
     """
+    run.verify(run.plan_path.name)
     if run.plan_path.exists():
         return load(run.plan_path)
     document = run.read_test()

@@ -101,7 +101,10 @@ def read_summarized_of(file: str, format_name: str | None, independent: Independ
         with afar.named(file):
             run = RunDir(path)
             run.read_test()
-            return summarized(run.history_path) if run.history_path.is_file() else None
+            found = summarized(run.history_path) if run.history_path.is_file() else None
+            if found is not None:
+                run.verify(run.history_path.name)
+            return found
     return summarized(path) if _is_parquet(path, format_name, independent) else None
 
 

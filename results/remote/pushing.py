@@ -85,6 +85,7 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
     _refuse_unfinished(run)
     with alone_in(run.path):
         document = run.read_test()
+        run.verify(*RECORDED)
         files = _files_of(run.path)
         identity = identity_of({name: kept.digest for name, kept in files.recorded.items()})
         there = RemoteRun(run.test_name, remote_name(run.name, identity))

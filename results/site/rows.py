@@ -16,6 +16,7 @@ import msgspec
 
 from splitbrain.results.errors import RunNotFoundError, SplitbrainError
 from splitbrain.results.figures import FIGURES, Figures
+from splitbrain.results.madefrom import is_other
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.signatures import leading_first
 from splitbrain.results.site.beneath import read
@@ -228,7 +229,7 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
     try:
         refuse_links(path)
         document = _decode(read(root, (*parts, "test.json")), _Test)
-        judged = _decode(read(root, (*parts, "verdict.json")), _Judged) if (path / "verdict.json").exists() else None
+        judged = _judged(read(root, (*parts, "verdict.json"))) if (path / "verdict.json").exists() else None
         state = judged.outcome if judged is not None else RunDir(path).status()
         figures = _figures(root, parts) if judged is not None else None
     except Exception as error:  # of any kind: a damaged run costs its own row, not the table
@@ -249,6 +250,13 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         bug=_text(document.options.get("bug")),
     )
     return row if figures is None else _with_figures(row, figures)
+
+
+def _judged(text: bytes) -> _Judged:
+    found: _Judged = _decode(text, _Judged)
+    if is_other(msgspec.json.decode(text)):
+        raise ValueError("verdict.json was damaged or changed since it was written: its seal is another")
+    return found
 
 
 def _decode(text: bytes, kind: Any) -> Any:

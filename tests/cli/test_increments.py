@@ -21,9 +21,11 @@ from splitbrain.harness.campaigns import many
 from splitbrain.harness.campaigns.judging import judge_inline
 from splitbrain.harness.cli.main import splitbrain as command
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, read_parquet, write_parquet
+from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis, are_within, digest, hold_with, record_of, seal
 from splitbrain.results.report import past
+from splitbrain.results.site.rows import Index
 from splitbrain.results.store import RunDir, Store
 from tests.cli.support import OWN, SPLITBRAIN, analyzed, answer, environment, only_run, splitbrain
 from tests.spark.support import REGISTER, SET, WALL_NS, crashed, register_history, set_history
@@ -73,11 +75,13 @@ def forget_code() -> None:
 
 
 def with_note(run: RunDir) -> None:
+    (run.path / CHECKSUMS).unlink()
     write_parquet(read_parquet(run.history_path), run.history_path, {b"note": b"new"})
 
 
 def same_size_and_time(run: RunDir) -> None:
     """Another content that neither size nor time of change tells."""
+    (run.path / CHECKSUMS).unlink()
     path = run.path / "test.json"
     before, content = path.stat(), path.read_bytes()
     path.write_bytes(content.replace(b'"n3"', b'"n4"'))
@@ -273,8 +277,6 @@ def other_checkers(document: dict[str, Any]) -> None:
         without,
         other_kind,
         later_format,
-        of_another_verdict,
-        other_outcome,
         fewer_inputs,
         other_input,
         outside,
@@ -282,7 +284,7 @@ def other_checkers(document: dict[str, Any]) -> None:
         other_checkers,
     ],
 )
-def test_a_record_that_is_damaged_or_of_another_verdict_is_none(
+def test_a_record_that_is_damaged_is_none(
     run: RunDir, tmp_path: Path, damage: Callable[[dict[str, Any]], None]
 ) -> None:
     path = run.path / "verdict.json"
@@ -292,8 +294,26 @@ def test_a_record_that_is_damaged_or_of_another_verdict_is_none(
     done = analyze(tmp_path)
     [found] = analyzed(done.stdout)
     assert (found["judged"], found["outcome"], done.exit_code) == (True, "pass", 0)
-    assert "forged" not in path.read_text()
     assert judged(tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", [of_another_verdict, other_outcome])
+def test_a_verdict_that_was_changed_is_named_until_it_is_gone(
+    run: RunDir, tmp_path: Path, damage: Callable[[dict[str, Any]], None]
+) -> None:
+    """With it goes what went wrong in the run itself: nothing else has that."""
+    path = run.path / "verdict.json"
+    document = json.loads(path.read_bytes())
+    damage(document)
+    path.write_text(json.dumps(document))
+    done = analyze(tmp_path)
+    [found] = analyzed(done.stdout)
+    assert (found["outcome"], found["verdicts"], done.exit_code) == ("harness error", [], 255)
+    assert f"{path}: it was damaged or changed" in found["harness_error"]
+    [row] = Index(tmp_path).rows()
+    assert (row.state, "its seal is another" in row.says) == ("damaged", True)
+    path.unlink()
+    assert analyze(tmp_path).exit_code == 0
 
 
 def test_a_verdict_of_a_version_without_records_is_made_again(tmp_path: Path) -> None:
@@ -456,8 +476,10 @@ def test_what_run_has_judged_need_not_be_judged_by_analyze(tmp_path: Path) -> No
     assert (found["judged"], found["outcome"], done.returncode) == (False, answer(ran)["outcome"], ran.returncode)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     (run / "telemetry.parquet").unlink()
-    assert judged(tmp_path) == [run.name], "it is made of the nodes' files once more"
-    assert judged(tmp_path) == []
+    [found] = analyzed(analyze(tmp_path).stdout)
+    assert "telemetry.parquet: it is gone" in found["harness_error"], (
+        "the nodes' files from which it was made are packed"
+    )
 
 
 def test_without_anything_to_judge_spark_is_not_started(

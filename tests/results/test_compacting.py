@@ -20,6 +20,7 @@ from splitbrain.harness.campaigns.judging import judge_inline
 from splitbrain.harness.cli.main import splitbrain as command
 from splitbrain.results import atomic, pruning
 from splitbrain.results.arrow import FORMAT_KEY, history_hash, read_parquet, read_parquet_head
+from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.compacting import compact
 from splitbrain.results.manifest import write_manifest
 from splitbrain.results.pruning import Limits, candidates, choose
@@ -33,6 +34,7 @@ DAY_S = 86_400.0
 
 def older(run: RunDir) -> None:
     """Give a run the history that an older version wrote, with the version of its format."""
+    (run.path / CHECKSUMS).unlink()
     table = read_parquet(run.history_path)
     noted = table.replace_schema_metadata({**(table.schema.metadata or {}), b"note": b"kept"})
     pq.write_table(noted, run.history_path, compression="zstd", write_page_checksum=True)

@@ -348,6 +348,7 @@ def test_a_run_of_an_older_splitbrain_is_shown(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     (run.path / "figures.json").unlink()
     (run.path / "marks.json").unlink(missing_ok=True)
+    (run.path / "checksums.json").unlink()
     (run.path / "test.json").write_text(
         '{"format": 1, "nodes": ["n1", "n2", "n3", "n4", "n5"], "options": {"workload": "set"}}'
     )
