@@ -18,6 +18,8 @@ from typing import Final, TypeAlias
 from splitbrain.checkers import kernels
 from splitbrain.checkers.linearizable import depth_first
 from splitbrain.checkers.linearizable import search as breadth_first
+from splitbrain.checkers.linearizable.advance import advance
+from splitbrain.checkers.linearizable.backtracking import advance as back_advance
 from splitbrain.checkers.linearizable.depth_first import DepthFirst
 from splitbrain.checkers.linearizable.encoding import Problem, events
 from splitbrain.checkers.linearizable.limits import Budget, Limits
@@ -186,3 +188,11 @@ def warm_up() -> None:
     kernels.use_compiled()
     depth_first.warm_up()
     breadth_first.warm_up()
+
+
+def warm_up_if_kept() -> None:
+    """The same where the largest kernels of both arms have been compiled before; nothing where they have not."""
+    from splitbrain.checkers.kernel_cache import is_kept
+
+    if all(isinstance(each, kernels.Kernel) and is_kept(each.py_func) for each in (back_advance, advance)):
+        warm_up()
