@@ -13,13 +13,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from splitbrain.checkers import kernels
 from splitbrain.checkers.linearizable import depth_first
 from splitbrain.checkers.linearizable import search as breadth_first
 from splitbrain.checkers.linearizable.advance import advance
-from splitbrain.checkers.linearizable.backtracking import advance as back_advance
+from splitbrain.checkers.linearizable.backtracking import advance as depth_first_advance
 from splitbrain.checkers.linearizable.depth_first import DepthFirst
 from splitbrain.checkers.linearizable.encoding import Problem, events
 from splitbrain.checkers.linearizable.limits import Budget, Limits
@@ -194,5 +194,6 @@ def warm_up_if_kept() -> None:
     """The same where the largest kernels of both arms have been compiled before; nothing where they have not."""
     from splitbrain.checkers.kernel_cache import is_kept
 
-    if all(isinstance(each, kernels.Kernel) and is_kept(each.py_func) for each in (back_advance, advance)):
+    largest = (cast("kernels.Kernel", depth_first_advance), cast("kernels.Kernel", advance))
+    if all(is_kept(each.py_func) for each in largest):
         warm_up()
