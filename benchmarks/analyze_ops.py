@@ -24,7 +24,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.analyze_scale import cold, exponent
+from benchmarks.analyze_scale import cold, exponent, marginal
 from benchmarks.analyze_table import Spent, analyzed
 from benchmarks.long_history import long_history
 from splitbrain.checkers.verdict import CheckerSpec
@@ -71,6 +71,7 @@ def main() -> None:
 
 def _print(found: list[tuple[int, int, Spent]], *, as_json: bool) -> None:
     exponents: dict[str, Any] = {}
+    many = [{"runs": runs, "cpu_s": spent.cpu_s} for runs, _, spent in found if runs > 1]
     for what, some in (("one run", [each for each in found if each[0] == 1]), ("many", [x for x in found if x[0] > 1])):
         if len(some) > 1:
             exponents[what] = round(exponent([runs * ops for runs, ops, _ in some], [s.cpu_s for *_, s in some]), 2)
@@ -87,6 +88,8 @@ def _print(found: list[tuple[int, int, Spent]], *, as_json: bool) -> None:
         )
     for what, power in exponents.items():
         print(f"\n{what}: CPU seconds grow with the power {power} of ops")
+    if len(many) > 2:
+        print(f"\nmany: one more run costs {marginal(many)}")
 
 
 if __name__ == "__main__":

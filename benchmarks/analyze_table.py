@@ -1,7 +1,7 @@
 """What `splitbrain analyze` costs, in one table: small runs, a store of which nothing changed, a store with hot keys.
 
     python benchmarks/analyze_table.py [--runs 250,500,1000] [--spark-runs 250,500,1000] [--distinct 100] [--again 1000]
-                                       [--hot-ops 1500000] [--store DIR] [--master 'local[2]'] [--json]
+                                       [--hot-ops 1500000] [--hot-passes 1] [--store DIR] [--master 'local[2]'] [--json]
 
 *Small runs* are those of `analyze_scale.py`, `--distinct` of them simulated and the others copies under other names,
 judged cold without pages: CPU seconds of each size, of one more run, and the exponent of the marginal cost. Verdicts
@@ -9,8 +9,10 @@ must be those that were found inline, or the benchmark fails. *Nothing changed* 
 judged once more. The *hot store* has one run of `--hot-ops` ops on two keys, both under way at the same time, and 30
 small runs. It is judged three times: by the library in one process, run after run, verdicts and figures kept
 (`splitbrain.checkers.engine.judge_each`: what judging itself takes), by the command as it is, and by the command with
-Spark; and there is an empty job of Spark, for what is to be taken off. The goals are at most 0.05 CPU seconds for one
-more run, an exponent of 1.00 within 0.05, 3 CPU seconds for nothing changed, and ratios of 1.3.
+Spark; and there is an empty job of Spark, for what is to be taken off. With `--hot-passes` all four are done so many
+times in turns, and ratios are those of the sums. Modules are compiled before, as those of an installed command are.
+The goals are at most 0.05 CPU seconds for one more run, an exponent of 1.00 within 0.05, 3 CPU seconds for nothing
+changed, and ratios of 1.3.
 
 CPU is that of all processes, of which the kernel is asked a few times a second. Memory is the largest sum of what all
 processes but Java's held at one time, where a page that several share counts once (PSS); Java's is stated apart.
@@ -19,6 +21,7 @@ processes but Java's held at one time, where a page that several share counts on
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -65,7 +68,8 @@ for run in Store(Path(sys.argv[1])).runs():
 EMPTY: Final = """
 import sys
 from splitbrain.checkers.spark.session import session
-with session(sys.argv[1]) as spark:
+# The code that judges is no part of an empty job: our own daemon would load it.
+with session(sys.argv[1], options={"spark.python.daemon.module": "pyspark.daemon"}) as spark:
     rows = spark.session.range(0, 2, 1, 2)
     assert len(rows.mapInArrow(lambda batches: batches, "id long").collect()) == 2
 """
@@ -186,10 +190,13 @@ def _of_key(table: Any, number: int) -> Any:
     return table
 
 
-def hot_store(runs: Sequence[RunDir], folder: Path, ops: int, master: str) -> list[Spent]:
-    """The passes over the hot store."""
+def hot_store(runs: Sequence[RunDir], folder: Path, ops: int, passes: int, master: str) -> list[list[Spent]]:
+    """What each pass over the hot store takes: library, command, empty job, command with Spark."""
     template = hot_run(folder / "hot", ops)
+    return [_hot_pass(runs, template, folder / f"pass{number}", master) for number in range(passes)]
 
+
+def _hot_pass(runs: Sequence[RunDir], template: RunDir, folder: Path, master: str) -> list[Spent]:
     def again(name: str) -> Path:
         root = folder / name
         cold(runs, root, SMALL_RUNS)
@@ -214,6 +221,12 @@ def _verdict(path: Path) -> list[tuple[Any, ...]]:
     return [(each["checker"], each["valid"]) for each in found.verdicts]
 
 
+def compile_modules() -> None:
+    """Compile what is in this checkout, even where Python is not to do so itself (PYTHONDONTWRITEBYTECODE)."""
+    for room in ("checkers", "harness", "nemesis", "results", "splitbrain", "workloads"):
+        compileall.compile_dir(HOME / room, quiet=2)
+
+
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
@@ -225,10 +238,12 @@ def main() -> None:
     parser.add_argument("--distinct", type=int, default=100, help="how many runs are simulated")
     parser.add_argument("--again", type=int, default=1000, help="runs of the store of which nothing has changed")
     parser.add_argument("--hot-ops", type=int, default=1_500_000, help="ops of the hot run; 0: no hot store")
+    parser.add_argument("--hot-passes", type=int, default=1, help="passes over the hot store")
     parser.add_argument("--store", type=Path, default=None, help="keep the simulated runs here, and use those there")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    compile_modules()
     with tempfile.TemporaryDirectory(prefix="splitbrain-table-") as name:
         folder = Path(name)
         root: Path = asked.store.absolute() if asked.store is not None else folder / "simulated"
@@ -246,7 +261,8 @@ def main() -> None:
                 cold(runs, stores / "again", asked.again)
                 before = analyzed("nothing judged", stores / "again", "--engine", "inline")
                 again = [before, analyzed("nothing changed", stores / "again")]
-            hot = hot_store(runs, stores, asked.hot_ops, asked.master) if asked.hot_ops else []
+            passes = asked.hot_passes if asked.hot_ops else 0
+            hot = hot_store(runs, stores, asked.hot_ops, passes, asked.master) if passes else []
         finally:
             shutil.rmtree(stores)
     load = round(os.getloadavg()[0])
@@ -258,7 +274,7 @@ def main() -> None:
     _print(small, again, hot, asked.again)
 
 
-def _print(small: dict[str, Any], again: Sequence[Spent], hot: Sequence[Spent], runs: int) -> None:
+def _print(small: dict[str, Any], again: Sequence[Spent], hot: Sequence[Sequence[Spent]], runs: int) -> None:
     print("| small runs | runs | ops | CPU s | ms a run |\n| --- | ---: | ---: | ---: | ---: |")
     for engine, of_engine in small.items():
         for row in of_engine["sizes"]:
@@ -271,15 +287,19 @@ def _print(small: dict[str, Any], again: Sequence[Spent], hot: Sequence[Spent], 
         print(f"\n| {runs:,} runs | CPU s | seconds | MiB |\n| --- | ---: | ---: | ---: |")
         for each in again:
             print(f"| {each.what} | {each.cpu_s:.2f} | {each.seconds:.1f} | {each.mib:.0f} |")
-    if not hot:
-        return
-    library, default, empty, spark = hot
+    if hot:
+        _print_hot(hot)
+
+
+def _print_hot(hot: Sequence[Sequence[Spent]]) -> None:
     print("\n| hot store | CPU s | seconds | MiB | MiB of Java |\n| --- | ---: | ---: | ---: | ---: |")
-    for each in hot:
+    for each in (row for some in zip(*hot, strict=True) for row in some):
         print(f"| {each.what} | {each.cpu_s:.1f} | {each.seconds:.1f} | {each.mib:.0f} | {each.java_mib:.0f} |")
-    print(f"\nanalyze: {default.cpu_s / library.cpu_s:.2f} times the CPU of the library, ", end="")
-    print(f"{default.mib / library.mib:.2f} times its memory; ", end="")
-    print(f"with Spark, beyond an empty job: {(spark.cpu_s - empty.cpu_s) / default.cpu_s:.2f} times that of analyze")
+    library, default, empty, spark = (sum(each.cpu_s for each in some) for some in zip(*hot, strict=True))
+    library_mib, default_mib = (max(one[place].mib for one in hot) for place in (0, 1))
+    print(f"\nanalyze: {default / library:.2f} times the CPU of the library, ", end="")
+    print(f"{default_mib / library_mib:.2f} times its memory; ", end="")
+    print(f"with Spark, beyond an empty job: {(spark - empty) / default:.2f} times that of analyze")
 
 
 if __name__ == "__main__":

@@ -55,6 +55,15 @@ def fingerprint(function: Callable[..., Any]) -> str:
     return digest.hexdigest()
 
 
+def is_kept(function: Callable[..., Any]) -> bool:
+    """Whether a kernel, as it is now, has been compiled before, so that loading it takes no time to compile it.
+
+    Args:
+        function: the function as it was written (`Kernel.py_func`).
+    """
+    return _Cache(function).is_filled()
+
+
 def users_folder() -> Path:
     """The user's folder for compiled kernels of this version of splitbrain, of Numba, and of the processor.
 
@@ -142,6 +151,10 @@ class _Cache(_caching.FunctionCache):
         self._cache_file = _Index(self._cache_path, base, function)
         beside = Path(function.__code__.co_filename).parent / "__pycache__"
         self._beside_the_code = _Index(str(beside), base, function)
+
+    def is_filled(self) -> bool:
+        """Whether there is compiled code of the kernel, for any types."""
+        return any(place._load_index() for place in (self._cache_file, self._beside_the_code))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         key = self._index_key(sig, target_context.codegen())

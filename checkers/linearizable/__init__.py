@@ -8,6 +8,6 @@ time: `depth_first` drives `backtracking` and `dead_ends`. `evidence`, `witness`
 """
 
 from splitbrain.checkers.linearizable.checker import Linearizable, check_ops
-from splitbrain.checkers.linearizable.portfolio import warm_up
+from splitbrain.checkers.linearizable.portfolio import warm_up, warm_up_if_kept
 
-__all__ = ["Linearizable", "check_ops", "warm_up"]
+__all__ = ["Linearizable", "check_ops", "warm_up", "warm_up_if_kept"]

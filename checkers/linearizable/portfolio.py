@@ -13,11 +13,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from splitbrain.checkers import kernels
 from splitbrain.checkers.linearizable import depth_first
 from splitbrain.checkers.linearizable import search as breadth_first
+from splitbrain.checkers.linearizable.advance import advance
+from splitbrain.checkers.linearizable.backtracking import advance as depth_first_advance
 from splitbrain.checkers.linearizable.depth_first import DepthFirst
 from splitbrain.checkers.linearizable.encoding import Problem, events
 from splitbrain.checkers.linearizable.limits import Budget, Limits
@@ -186,3 +188,12 @@ def warm_up() -> None:
     kernels.use_compiled()
     depth_first.warm_up()
     breadth_first.warm_up()
+
+
+def warm_up_if_kept() -> None:
+    """The same where the largest kernels of both arms have been compiled before; nothing where they have not."""
+    from splitbrain.checkers.kernel_cache import is_kept
+
+    largest = (cast("kernels.Kernel", depth_first_advance), cast("kernels.Kernel", advance))
+    if all(is_kept(each.py_func) for each in largest):
+        warm_up()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _MASTER: Final = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|spark://.+|yarn|k8s://.+")
 _PYTHON: Final = "spark.pyspark.python"
+_DAEMON: Final = "spark.python.daemon.module"
 _STOP_S: Final = 20.0
 _ARCHIVE_S: Final = 300.0
 _DRIVER_MEMORY: Final = "2g"
@@ -197,6 +198,8 @@ def _session(
         environment = _environment(master, work)
         if python := options.get(_PYTHON):  # a property of spark-submit, which is not used here
             environment["PYSPARK_PYTHON"] = python
+            if _DAEMON not in options:  # another Python may lack what ours loads: its workers say so, one by one
+                properties.pop(_DAEMON, None)
         launch = Launch(properties, environment, work / "spark.log", stop_s)
         with without_py4js_log(), launch:
             yield launch.start(), time.perf_counter() - started
@@ -246,6 +249,7 @@ def _properties(master: str, work: Path, flags: Sequence[str]) -> dict[str, str]
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(work),
             "spark.hadoop.fs.defaultFS": "file:///",
+            _DAEMON: "splitbrain.checkers.spark.daemon",
         }
     return properties
 

@@ -426,7 +426,7 @@ def _large(copies: Copies, run: RemoteRun, spark: Spark, warn: Warn, limits: Lim
         copy = copies.fetch(run)
         again = (copy.path / VERDICT).exists()
         (found,) = judge_in_batches(
-            [copy], spark, None, lambda _: None, lambda said: warn(copies.said(said)), limits=limits, paged="none"
+            [copy], spark, 1, lambda _: None, lambda said: warn(copies.said(said)), limits=limits, paged="none"
         )
         if not found.damaged:
             _published(copies, run, found, paged, again=again)
@@ -487,7 +487,7 @@ def pages_there(
         run = runs[place]
         try:
             fetch_for_page(copies, run, everyone)
-            (found[place],) = with_pages([done[place]], None, by, lambda said: warn(copies.said(said)), paged)
+            (found[place],) = with_pages([done[place]], 1, by, lambda said: warn(copies.said(said)), paged)
             copies.publish(run, [name for name in copies.made(run) if name != VERDICT])
         except RemoteConnectionError:
             raise

@@ -59,7 +59,7 @@ JOBS_AT_ONCE: Final = 2
 """Jobs that are with Spark: while the last tasks of one end, the next has work for the cores that are free."""
 
 ALONE_RUNS: Final = 16
-"""The pages of up to this number of runs are written here: another process takes as long to start."""
+"""Fewer pages are written by the process that has judged: another one takes as long to start."""
 
 _PAGES_LIMIT_S: Final = 600.0
 _TICK_S: Final = 0.5
@@ -76,7 +76,7 @@ OnJudged: TypeAlias = Callable[["Judged"], None]
 Paged: TypeAlias = Literal["failing", "all", "none"]
 """Which runs get pages: all but those that pass; all; none."""
 
-Pages: TypeAlias = Workers[_Task, None]
+_Pages: TypeAlias = Workers[_Task, None]
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -103,20 +103,10 @@ class Judged(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-@contextlib.contextmanager
-def page_writers(runs: int, jobs: int) -> Generator[Pages | None]:
-    """Processes that write the pages of this number of runs; None if this process is as fast."""
-    if runs < ALONE_RUNS or jobs < 2:
-        yield None
-        return
-    with Workers(_write, jobs, limit_s=_PAGES_LIMIT_S) as workers:
-        yield workers
-
-
 def judge_in_batches(
     runs: Sequence[RunDir],
     spark: Spark,
-    pages: Pages | None,
+    page_jobs: int,
     show: Callable[[int], None],
     warn: Warn,
     unchanged: Sequence[Judged] = (),
@@ -134,7 +124,7 @@ def judge_in_batches(
     Args:
         runs: what to judge.
         spark: the session.
-        pages: who writes the pages.
+        page_jobs: how many processes may write pages, once all runs are judged.
         show: called after each job with how many runs are judged.
         warn: called with the reason why a run has no verdict or no page.
         unchanged: runs that need not be judged. Their pages may have to be written, since others are.
@@ -164,7 +154,7 @@ def judge_in_batches(
             more, before = partial(_show_more, show, len(done)), [*unchanged, *done]
             alone = alone_with(limits)
             return judge_one_by_one(rest, more, warn, before, limits=alone, on_judged=on_judged, paged=paged)
-        return with_pages([*unchanged, *done], pages, by, warn, paged)
+        return with_pages([*unchanged, *done], page_jobs, by, warn, paged)
 
 
 def _judge_batch(
@@ -246,7 +236,7 @@ def judge_one_by_one(
             done.append(judge_one(by, run, warn, limits, paged=paged))
             on_judged(done[-1])
             show(len(done))
-        return with_pages([*unchanged, *done], None, by, warn, paged)
+        return with_pages([*unchanged, *done], 1, by, warn, paged)
 
 
 def judge_one(
@@ -457,21 +447,30 @@ def remove_pages(run: Path) -> None:
     shutil.rmtree(run / "plots", ignore_errors=True)
 
 
-def with_pages(
-    done: Sequence[Judged], pages: Pages | None, by: Judge, warn: Warn, paged: Paged = "all"
-) -> list[Judged]:
+def with_pages(done: Sequence[Judged], jobs: int, by: Judge, warn: Warn, paged: Paged = "all") -> list[Judged]:
     """Write the pages that do not show what is known of these runs now; what is remembered of the runs then.
 
     Args:
         done: the runs.
-        pages: who writes the pages; None: `by` does.
-        by: a process for it, within limits.
+        jobs: how many processes may write them, if there are many to write.
+        by: the process that writes few of them, within limits.
         warn: called with the reason why a run has no page.
         paged: which runs get pages.
     """
     tasks = _outdated([each for each in done if not each.damaged and has_page(each.outcome.value, paged)])
-    problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
+    with page_writers(len(tasks), jobs) as pages:
+        problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
     return [_without_page(each, problems.get(each.run.path), warn) for each in done]
+
+
+@contextlib.contextmanager
+def page_writers(pages: int, jobs: int) -> Generator[_Pages | None]:
+    """Processes that write this number of pages; None if one that is there is as fast."""
+    if pages < ALONE_RUNS or jobs < 2:
+        yield None
+        return
+    with Workers(_write, jobs, limit_s=_PAGES_LIMIT_S) as workers:
+        yield workers
 
 
 def _outdated(runs: Sequence[Judged]) -> list[_Task]:
@@ -513,7 +512,7 @@ def _write_here(by: Judge, tasks: Sequence[_Task]) -> dict[Path, str]:
     return problems
 
 
-def _write_there(pages: Pages, tasks: Sequence[_Task]) -> dict[Path, str]:
+def _write_there(pages: _Pages, tasks: Sequence[_Task]) -> dict[Path, str]:
     """The same, by many processes."""
     problems: dict[Path, str] = {}
     waiting = iter(tasks)

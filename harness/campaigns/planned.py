@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
@@ -236,23 +235,11 @@ def with_revision(found: Mapping[str, str], git: Mapping[str, Any] | None) -> di
     return {**found, "git": f"{git['revision']}{' with changes' if git['dirty'] else ''}"}
 
 
-def cores(jobs: int | None) -> int:
-    """The number of worker processes: as given, else one per core.
-
-    Raises:
-        UsageError: that is no number of processes.
-    """
-    if jobs is not None and not 1 <= jobs <= 256:
-        raise UsageError(f"--jobs {jobs}: give 1 to 256 worker processes.")
-    return jobs or len(os.sched_getaffinity(0))
-
-
 __all__ = [
     "LIMIT_S",
     "Guilt",
     "Played",
     "Task",
-    "cores",
     "elsewhere",
     "guilt_of",
     "options_of",

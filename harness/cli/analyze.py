@@ -211,7 +211,7 @@ def _judge(
     wanted: _Spark | None,
 ) -> list[Judged]:
     """Judge runs; if Spark does not start, and was not asked for, without it."""
-    from splitbrain.harness.campaigns.many import alone_with, judge_in_batches, judge_one_by_one, page_writers
+    from splitbrain.harness.campaigns.many import alone_with, judge_in_batches, judge_one_by_one
     from splitbrain.harness.cli.steps import Steps
 
     began_s = time.monotonic()
@@ -233,11 +233,10 @@ def _judge(
             stack.enter_context(steps).describe("judging runs" if runs else "looking at pages")
             return one_by_one()
         from splitbrain.checkers.spark.session import session
-        from splitbrain.harness.campaigns.planned import cores
+        from splitbrain.harness.campaigns.jobs import cores
 
         click.echo(f"starting Spark ({wanted.master}) for {counted(len(runs), 'run')}", err=True)
         stack.enter_context(steps).describe("starting Spark")
-        pages = stack.enter_context(page_writers(len(runs), cores(None)))
         try:
             spark = stack.enter_context(session(wanted.master, options=wanted.conf))
         except EngineError as error:
@@ -250,7 +249,7 @@ def _judge(
         steps.describe("judging runs")
         began_s = time.monotonic()
         return judge_in_batches(
-            runs, spark, pages, show, _warn, unchanged, limits=limits, on_judged=task.on_judged, paged=task.paged
+            runs, spark, cores(None), show, _warn, unchanged, limits=limits, on_judged=task.on_judged, paged=task.paged
         )
 
 

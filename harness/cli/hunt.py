@@ -170,7 +170,7 @@ def command(
     from splitbrain.harness.campaigns.hunting import findings
     from splitbrain.harness.campaigns.hunting.search import Limits, ending
     from splitbrain.harness.campaigns.interrupts import Interrupts
-    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.campaigns.jobs import cores
     from splitbrain.harness.cli.hunting.answer import Hunted, document_of, show
 
     processes = cores(jobs)

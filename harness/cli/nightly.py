@@ -85,11 +85,11 @@ def command(
     deployed, 2 if no run proved anything, else 0. Ctrl-C ends the night; it can be resumed, also after kill -9.
     """
     from splitbrain.harness.campaigns.interrupts import Interrupts
+    from splitbrain.harness.campaigns.jobs import cores
     from splitbrain.harness.campaigns.nightly import output
     from splitbrain.harness.campaigns.nightly.cells import SEED_END
     from splitbrain.harness.campaigns.nightly.matrix import load_matrix
     from splitbrain.harness.campaigns.nightly.night import NightPlan, run_night
-    from splitbrain.harness.campaigns.planned import cores
     from splitbrain.harness.cli.steps import Steps
     from splitbrain.results import nightmarkdown, quantities
     from splitbrain.results.baseline import Baseline

@@ -69,7 +69,7 @@ def command(
 
     The exit code is that of the most severe outcome, or 255 if a simulation of the same code gave another history.
     """
-    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.campaigns.jobs import cores
     from splitbrain.harness.campaigns.replaying import original_of
     from splitbrain.results.stores import check_writable
 

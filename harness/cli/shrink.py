@@ -91,7 +91,7 @@ def command(
     Exit code 1 means that the smallest plan ends in the violation, as expected.
     """
     from splitbrain.harness.campaigns.interrupts import Interrupts
-    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.campaigns.jobs import cores
     from splitbrain.harness.campaigns.shrinking import failure_of, smallest, store_run
     from splitbrain.harness.cli.progress import Progress
     from splitbrain.harness.contract.test import TIME_MAX_S, check_number

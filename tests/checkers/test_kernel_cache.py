@@ -51,6 +51,12 @@ twice = k.twice.compiled
 print(twice(10), sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values()))
 """
 
+ASK_IF_KEPT = """
+import kernels_of_a_test as k
+from splitbrain.checkers.kernel_cache import is_kept
+print(is_kept(k.twice.py_func))
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -64,11 +70,11 @@ def answer(folder: Path, cache: str = "cache") -> str:
     return asked(folder, cache).stdout.strip()
 
 
-def asked(folder: Path, cache: str) -> subprocess.CompletedProcess[str]:
+def asked(folder: Path, cache: str, script: str = ASK) -> subprocess.CompletedProcess[str]:
     """A new process that uses the kernel, and keeps compiled code in a folder; beside the kernel's own if unnamed."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "NUMBA_CACHE_DIR": cache and str(folder / cache)}
     return subprocess.run(
-        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
 
 
@@ -87,6 +93,19 @@ def test_a_kernel_is_compiled_again_when_something_of_another_file_changed_and_o
     assert answer(folder) == "12 0 1"
     parts.write_text(PARTS.replace("a: int\n    b: int", "b: int\n    a: int"))
     assert answer(folder) == "12 0 1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled_in", ["cache", ""], ids=["in the user's folder", "beside the code"])
+def test_a_kernel_is_kept_from_when_it_was_compiled_until_it_changes(folder: Path, compiled_in: str) -> None:
+    def is_kept() -> str:
+        return asked(folder, "cache", ASK_IF_KEPT).stdout.strip()
+
+    assert is_kept() == "False"
+    answer(folder, compiled_in)
+    assert is_kept() == "True"
+    (folder / "parts.py").write_text(PARTS.replace("STEP = 1", "STEP = 5"))
+    assert is_kept() == "False"
 
 
 @pytest.mark.slow

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Never
 
 import pytest
 
+from splitbrain.checkers.isolation.judging import judge
 from splitbrain.checkers.isolation.limits import DEFAULT, PER_CORE
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
@@ -34,9 +36,7 @@ def test_all_runs_are_judged_in_any_batches_and_with_any_writer_of_pages(
     monkeypatch.setattr(many, "ALONE_RUNS", 5)
     runs, shown = lay(tmp_path), list[int]()
     warned = list[str]()
-    with many.page_writers(len(runs), 2) as pages:
-        assert pages is not None
-        judged = many.judge_in_batches(runs, spark, pages, shown.append, warned.append)
+    judged = many.judge_in_batches(runs, spark, 2, shown.append, warned.append)
     assert warned == []
     assert shown == [2, 4, 5]
     assert [each.run.path for each in judged] == [run.path for run in runs]
@@ -65,11 +65,11 @@ def test_what_demo_has_judged_need_not_be_judged_by_analyze(spark: Spark, tmp_pa
 @pytest.mark.slow
 def test_spark_gets_the_runs_that_changed_and_the_pages_of_the_others_are_written(spark: Spark, tmp_path: Path) -> None:
     runs = lay(tmp_path)
-    many.judge_in_batches(runs[:3], spark, None, lambda _: None, lambda _: None)
+    many.judge_in_batches(runs[:3], spark, 1, lambda _: None, lambda _: None)
     before = [each for run in runs[:3] if (each := many.unchanged(run, PER_CORE)) is not None]
     assert [each.run.path for each in before] == [run.path for run in runs[:3]]
     shown = list[int]()
-    found = many.judge_in_batches(runs[3:], spark, None, shown.append, lambda _: None, before)
+    found = many.judge_in_batches(runs[3:], spark, 1, shown.append, lambda _: None, before)
     assert shown == [2], "the runs that are judged, and no other"
     assert [each.run.path for each in found] == [run.path for run in runs]
     assert [each.since is None for each in found] == [False, False, False, True, True]
@@ -87,8 +87,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_its_run_alone(
     for number in (0, 1):
         (runs[number].path / "report.html").mkdir()
     warned = list[str]()
-    with many.page_writers(len(runs), 2) as pages:
-        judged = many.judge_in_batches(runs, spark, pages, lambda _: None, warned.append)
+    judged = many.judge_in_batches(runs, spark, 2, lambda _: None, warned.append)
     assert [run.name in line for run, line in zip(runs, warned, strict=False)] == [True, True]
     expected = [Outcome.HARNESS_ERROR, Outcome.VIOLATION, Outcome.PASS, Outcome.PASS, Outcome.VIOLATION]
     assert [each.outcome for each in judged] == expected
@@ -111,6 +110,24 @@ def test_one_by_one_a_wrong_request_of_a_run_keeps_no_other_from_its_verdict(tmp
     assert all((run.path / "report.html").is_file() for run in runs)
 
 
-def test_few_runs_need_no_processes_for_their_pages() -> None:
+def test_few_pages_need_no_processes() -> None:
     with many.page_writers(many.ALONE_RUNS - 1, 8) as pages:
         assert pages is None
+
+
+def test_no_process_is_started_for_pages_that_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[int]()
+
+    def start(_: object, jobs: int, **__: object) -> Never:
+        started.append(jobs)
+        raise AssertionError("it is started")
+
+    monkeypatch.setattr(many, "ALONE_RUNS", 1)
+    monkeypatch.setattr(many, "Workers", start)
+    judged = many.judge_one_by_one(lay(tmp_path), lambda _: None, lambda _: None, paged="none")
+    with judge(DEFAULT) as by:
+        assert many.with_pages(judged, 2, by, lambda _: None, "none") == judged
+        assert started == []
+        with pytest.raises(AssertionError, match="it is started"):
+            many.with_pages(judged, 2, by, lambda _: None, "all")
+    assert started == [2]

@@ -11,10 +11,12 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from splitbrain.checkers.spark import java as javas
 from splitbrain.checkers.spark import session as sessions
+from splitbrain.checkers.spark.session import Spark
 from splitbrain.results.errors import EngineError, UsageError
 
 ROOT = Path(sessions.__file__).parent.parent.parent
@@ -323,6 +325,24 @@ def _told(folder: Path) -> list[int]:
             if entry.name.isdigit() and str(folder).encode() in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
     return found
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_workers_of_this_machine_get_the_code_that_judges_from_the_process_that_forks_them(spark: Spark) -> None:
+    def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        said = Path(f"/proc/{os.getppid()}/cmdline").read_text()
+        for batch in batches:
+            rows = batch.num_rows
+            yield pa.record_batch({"parent": [said] * rows, "shared": pa.array([gc.get_freeze_count()] * rows)})
+
+    rows = spark.session.range(0, 2, 1, 2).mapInArrow(parents, "parent string, shared long").collect()
+    assert len(rows) == 2
+    for row in rows:
+        assert "splitbrain.checkers.spark.daemon" in row["parent"].split("\0")
+        assert row["shared"] > 50_000, "objects of modules that were loaded before the fork"
 
 
 @pytest.mark.slow
