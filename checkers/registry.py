@@ -137,6 +137,22 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:Candidacy",
             "a voter that knows no leader stands for election in time",
         ),
+        "strategy-ignore": (
+            "splitbrain.checkers.strategies:StrategyIgnore",
+            "under ignore no node stops by itself, and partial partitions are made whole",
+        ),
+        "strategy-pause-minority": (
+            "splitbrain.checkers.strategies:StrategyPauseMinority",
+            "a node that sees half of all nodes or fewer does not serve; it goes on once it sees a majority",
+        ),
+        "strategy-pause-if-all-down": (
+            "splitbrain.checkers.strategies:StrategyPauseIfAllDown",
+            "a node does not serve while it sees none of the listed nodes, and goes on once it sees one",
+        ),
+        "strategy-autoheal": (
+            "splitbrain.checkers.strategies:StrategyAutoheal",
+            "the first node decides, the right partition wins and keeps its data, and all losers restart",
+        ),
         "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
             "splitbrain.checkers.quorum:QuorumProgress",

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+Of: TypeAlias = Literal["metadata", "tables"]
+"""The system that a switch is of: the metadata cluster, or the table store."""
 
 
 class UnknownBugError(ValueError):
@@ -25,12 +28,14 @@ class Bug:
         line: what is broken, in one line.
         source: the system and issue that had it, or the rule that it breaks.
         seen_by: the checkers that can see it.
+        of: the system that it is a switch of.
     """
 
     id: str
     line: str
     source: str
     seen_by: tuple[str, ...]
+    of: Of = "metadata"
 
 
 M01: Final = Bug(
@@ -417,6 +422,90 @@ M82: Final = Bug(
     "S000",
     ("quorum-progress",),
 )
+M83: Final = Bug(
+    "M83",
+    "under ignore a node that runs apart from others restarts once it sees all, and drops what it alone had",
+    "MN-4",
+    ("strategy-ignore",),
+    "tables",
+)
+M83B: Final = Bug(
+    "M83B",
+    "a node that learns of a partial partition leaves it as it is",
+    "MN-8",
+    ("strategy-ignore", "strategy-autoheal", "strategy-pause-minority", "strategy-pause-if-all-down"),
+    "tables",
+)
+M84: Final = Bug(
+    "M84",
+    "half of all nodes pass for a majority: both halves of an equal split serve on",
+    "MN-5",
+    ("strategy-pause-minority",),
+    "tables",
+)
+M84B: Final = Bug(
+    "M84B",
+    "a node that has paused goes on only once it sees all nodes, not a majority",
+    "MN-5",
+    ("strategy-pause-minority",),
+    "tables",
+)
+M84C: Final = Bug(
+    "M84C",
+    "a node that paused in a partial partition goes on with a majority, not with all nodes",
+    "MN-8",
+    ("strategy-pause-minority",),
+    "tables",
+)
+M84D: Final = Bug(
+    "M84D",
+    "a node that has paused answers reads from the tables that it holds",
+    "MN-5",
+    ("strategy-pause-minority", "strategy-pause-if-all-down"),
+    "tables",
+)
+M85: Final = Bug(
+    "M85",
+    "under pause-if-all-down a node that sees any other one serves on, also if that is not listed",
+    "MN-6",
+    ("strategy-pause-if-all-down",),
+    "tables",
+)
+M85B: Final = Bug(
+    "M85B",
+    "the two ways to recover of pause-if-all-down are confused: ignore heals, autoheal does not",
+    "MN-6",
+    ("strategy-ignore", "strategy-autoheal"),
+    "tables",
+)
+M86: Final = Bug(
+    "M86",
+    "autoheal lets the partition with the fewest clients win",
+    "MN-7",
+    ("strategy-autoheal",),
+    "tables",
+)
+M86B: Final = Bug(
+    "M86B",
+    "each node that runs apart from others decides who wins, as if it were the leader",
+    "MN-7",
+    ("strategy-autoheal",),
+    "tables",
+)
+M86C: Final = Bug(
+    "M86C",
+    "a loser does not stop: it goes on with its own tables",
+    "MN-7",
+    ("strategy-autoheal",),
+    "tables",
+)
+M86D: Final = Bug(
+    "M86D",
+    "the winner restarts with the losers: what its partition acknowledged may go, too",
+    "MN-7",
+    ("strategy-autoheal",),
+    "tables",
+)
 M90: Final = Bug(
     "M90",
     "a transaction that writes what follows from its reads is committed without a look at what it read",
@@ -468,6 +557,16 @@ M97: Final = Bug(
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 """Every bug by id, in the order of ids."""
+
+
+def lines_of(system: Of) -> dict[str, str]:
+    """For each switch of a system what is broken, its source, and the checkers that can see it."""
+    return {
+        bug.id: f"{bug.line} ({bug.source}); seen by {', '.join(bug.seen_by)}"
+        for bug in ALL.values()
+        if bug.of == system
+    }
+
 
 _LETS_COMMITTED_ENTRIES_GO: Final = frozenset(
     {M01, M02, M03, M08, M09, M10, M11, M12, M13, M14, M15, M19, M20, M43, M44, M47, M48, M49, M50, M51}

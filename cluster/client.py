@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from splitbrain.cluster.admin_client import AdminClient, NodeStatus, WrittenState
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, MismatchingNodeError, error_of
-from splitbrain.cluster.bugs import ALL
+from splitbrain.cluster.bugs import lines_of
 from splitbrain.cluster.channel import Channel, MessageConnection
 from splitbrain.cluster.dedup import Ref
 from splitbrain.cluster.errors import (
@@ -105,9 +105,7 @@ __all__ = [
     "retrying",
 ]
 
-BUGS: Final[Mapping[str, str]] = {
-    bug.id: f"{bug.line} ({bug.source}); seen by {', '.join(bug.seen_by)}" for bug in ALL.values()
-}
+BUGS: Final[Mapping[str, str]] = lines_of("metadata")
 """What a node's `--bugs` takes: what is broken, its source, and the checkers that can see it."""
 
 

@@ -5,17 +5,21 @@ As `splitbrain.cluster.embedded` is for the metadata cluster: only the runtime d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from splitbrain.cluster.bugs import lines_of
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.tables.arguments import parse
 from splitbrain.cluster.tables.node import TICK_MS, TablesNode
 from splitbrain.cluster.tables.strategies import STRATEGIES
 
-__all__ = ["STRATEGY_NAMES", "TICK_MS", "start"]
+__all__ = ["BUGS", "STRATEGY_NAMES", "TICK_MS", "start"]
 
 STRATEGY_NAMES: Final = tuple(STRATEGIES)
+
+BUGS: Final[Mapping[str, str]] = lines_of("tables")
+"""What a node's `--bugs` takes: what is broken, its source, and the checkers that can see it."""
 
 
 async def start(argv: Sequence[str], runtime: Runtime) -> None:

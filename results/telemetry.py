@@ -23,6 +23,9 @@ the node's member as a voter, of that one and the one before: `n1=17`. In an eve
 timeout, `election_max_ms=1200`. In an event "read" `counted_index` is the round of messages that a read
 needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
 
+Lines of the table store have other events, with `event`, `role`, `members`, `counted`, `count`, `leader` and
+`raised_by` as in `splitbrain.cluster.tables.observed`.
+
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
 node's host: no fault bends it, and how far it is ahead of the controller's is known (`splitbrain.results.clocks`).
@@ -51,7 +54,7 @@ from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.values import NOT_JSON
 
-TRACE_CHECKERS: Final = (
+CONSENSUS_CHECKERS: Final = (
     "election-safety",
     "leader-completeness",
     "log-matching",
@@ -65,7 +68,18 @@ TRACE_CHECKERS: Final = (
     "votes",
     "candidacy",
 )
-"""The checkers that judge it."""
+"""The checkers that judge it by the rules of consensus: of every system that names no others."""
+
+STRATEGY_CHECKERS: Final = (
+    "strategy-ignore",
+    "strategy-pause-minority",
+    "strategy-pause-if-all-down",
+    "strategy-autoheal",
+)
+"""Those that judge it by what a strategy for partitions promises."""
+
+TRACE_CHECKERS: Final = CONSENSUS_CHECKERS + STRATEGY_CHECKERS
+"""All checkers that judge it."""
 
 ASIDE: Final = "aside"
 """The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""

@@ -11,8 +11,11 @@ from splitbrain.checkers.coverage.calls import ClientOps
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.checkers.registry import checker
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.telemetry import STRATEGY_CHECKERS
 
-OF_THE_RUN: Final = frozenset({"stats", "coverage", "crashes", "recovery", "durability", "candidacy"})
+OF_THE_RUN: Final = frozenset(
+    {"stats", "coverage", "crashes", "recovery", "durability", "candidacy", *STRATEGY_CHECKERS}
+)
 """Checkers of figures and nodes: they judge no op of a client."""
 
 OF_SILENCE: Final = "quorum-progress"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.tables.node import TICK_MS, TablesConfig
@@ -13,6 +14,7 @@ from splitbrain.cluster.tables.strategies import STRATEGIES
 USAGE: Final = f"""\
 usage: python -m splitbrain.cluster.tables --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
                          [--partition-strategy NAME] [--preferred NAME[,NAME]...] [--net-tick-ms N]
+                         [--bugs ID[,ID]...]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -23,6 +25,7 @@ usage: python -m splitbrain.cluster.tables --node NAME --listen HOST:PORT [--pee
                   {", ".join(STRATEGIES)}
   --preferred     the nodes of pause-if-all-down
   --net-tick-ms   a node of which nothing was heard for so long is down (default {TICK_MS})
+  --bugs          mutations that are switched on, e.g. M84
 """
 
 _OPTIONS: Final = (
@@ -33,6 +36,7 @@ _OPTIONS: Final = (
     "--partition-strategy",
     "--preferred",
     "--net-tick-ms",
+    "--bugs",
 )
 
 
@@ -66,6 +70,10 @@ def parse(arguments: Sequence[str]) -> tuple[TablesConfig, str]:
     tick = options.get("--net-tick-ms", str(TICK_MS))
     if not (tick.isascii() and tick.isdecimal()):
         raise ArgumentError(f"--net-tick-ms takes a whole number, not {tick!r}.")
+    try:
+        bugs = Bugs([bug for bug in options.get("--bugs", "").split(",") if bug])
+    except UnknownBugError as error:
+        raise ArgumentError(f"--bugs {options['--bugs']}: {error}") from error
     config = TablesConfig(
         node=options["--node"],
         listen=_address(options["--listen"], "--listen"),
@@ -73,6 +81,7 @@ def parse(arguments: Sequence[str]) -> tuple[TablesConfig, str]:
         strategy=options.get("--partition-strategy", "ignore"),
         preferred=tuple(name for name in options.get("--preferred", "").split(",") if name),
         tick_ms=int(tick),
+        bugs=bugs,
     )
     return config, options["--data"]
 

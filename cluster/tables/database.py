@@ -89,6 +89,7 @@ class Database:
     Attributes:
         phase: what the database does.
         partitions: nodes whose databases run apart from this one.
+        tables_of: the node whose tables it serves since it last began to: another one, or this.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Database:
         self._tables = Tables(contents)
         self._last_active = tuple(last_active) or self._members
         self.phase: Phase = "stopped"
+        self.tables_of = node
         self.partitions: dict[str, None] = {}
         self._run = life * RUNS  # no other process of this node has a run of the same number
         self._peers: dict[str, Announce | None] = {}
@@ -389,7 +391,7 @@ class Database:
             node: of for node, of in copy.active.items() if node == self._node or self._peers.get(node) is not None
         }
         self._participant.joined(copy.tid)
-        self._serve(ReplaceAll(copy.contents, self.active()))
+        self._serve(ReplaceAll(copy.contents, self.active()), donor)
         early, self._early = self._early, []
         for peer, message in early:
             self._in_run(peer, message)
@@ -415,15 +417,16 @@ class Database:
         waiting[self._node] = self._last_active
         if may_load(self._node, waiting, self._members):
             self._active = {self._node: self._run}
-            self._serve(LogActive(self.active()))
+            self._serve(LogActive(self.active()), self._node)
 
     def _no_donor(self, now_ms: int) -> None:
         self._joining = None
         self._early.clear()
         self._ask_due_ms = now_ms + JOIN_AGAIN_MS
 
-    def _serve(self, written: Effect) -> None:
+    def _serve(self, written: Effect, tables_of: str) -> None:
         self.phase = "running"
+        self.tables_of = tables_of
         self._last_active = self.active()
         self._emit(written)
         self._emit(Say(f"serves tables, with {', '.join(self._last_active)}"))

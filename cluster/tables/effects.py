@@ -8,6 +8,7 @@ import msgspec
 
 from splitbrain.cluster.tables.coordinator import End
 from splitbrain.cluster.tables.messages import Frame
+from splitbrain.cluster.tables.observed import Observed
 from splitbrain.cluster.tables.records import Change, Contents
 
 
@@ -56,4 +57,4 @@ class Say(msgspec.Struct, frozen=True):
     line: str
 
 
-Effect: TypeAlias = SendFrame | LogChanges | LogActive | ReplaceAll | Reply | Listen | Say
+Effect: TypeAlias = SendFrame | LogChanges | LogActive | ReplaceAll | Reply | Listen | Say | Observed

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, cast, get_args
 
+from splitbrain.cluster.bugs import M83B, NO_BUGS, Bugs
 from splitbrain.cluster.tables.database import Database
 from splitbrain.cluster.tables.effects import Effect, Listen, Say, SendFrame
 from splitbrain.cluster.tables.messages import (
@@ -24,9 +25,20 @@ from splitbrain.cluster.tables.messages import (
     PartialDisconnect,
     PartialPartition,
 )
+from splitbrain.cluster.tables.observed import Observed, apart
 from splitbrain.cluster.tables.records import Contents
 from splitbrain.cluster.tables.sessions import Happened, Session
-from splitbrain.cluster.tables.strategies import Action, Disconnect, Start, Stop, Strategy, Tell, View
+from splitbrain.cluster.tables.strategies import (
+    Action,
+    Answered,
+    Decided,
+    Disconnect,
+    Start,
+    Stop,
+    Strategy,
+    Tell,
+    View,
+)
 
 POLL_MS: Final = 20
 
@@ -51,6 +63,7 @@ class TableNode:
         now_ms: the time.
         contents: the tables that were on disk.
         last_active: the replicas that were up when those were last served; none if nothing was on disk.
+        bugs: what is broken on purpose.
 
     Attributes:
         clients: connections of clients to it; its shell counts them.
@@ -67,8 +80,10 @@ class TableNode:
         now_ms: int,
         contents: Contents | None = None,
         last_active: Sequence[str] = (),
+        bugs: Bugs = NO_BUGS,
     ) -> None:
         self._node = node
+        self._bugs = bugs
         self._members = tuple(sorted(members))
         self._strategy = strategy
         self._now_ms = now_ms
@@ -84,6 +99,7 @@ class TableNode:
         )
         self._look_due_ms = now_ms + LOOK_MS
         self._booted = False
+        self._seen: Observed | None = None
 
     @property
     def database(self) -> Database:
@@ -106,9 +122,12 @@ class TableNode:
                 self._act((Start(),))
         for peer, session in self._sessions.items():
             self._happened(peer, session.poll(now_ms))
-        if now_ms >= self._look_due_ms:
+        looks = now_ms >= self._look_due_ms
+        if looks:
             self._look()
         self._database.poll(now_ms)
+        if looks and (self._database.phase == "stopped" or self._database.partitions):
+            self._observe("look")
         return self._taken()
 
     def received(self, peer: str, frame: Frame, now_ms: int) -> list[Effect]:
@@ -200,7 +219,9 @@ class TableNode:
                     self._send(asker, PartialPartition(peer))
             case PartialPartition(node) if node not in self.alive and self._database.phase != "stopped":
                 self._effects.append(Say(f"partial partition: {node} is down, but {peer} sees it"))
-                self._act(self._strategy.partial(node, peer, self._view()))
+                self._observe("partial", leader=peer, raised_by=node)
+                if M83B not in self._bugs:
+                    self._act(self._strategy.partial(node, peer, self._view()))
             case PartialDisconnect():
                 self._effects.append(Say(f"{peer} disconnects, to make a partial partition whole"))
                 self._happened(peer, self._sessions[peer].disconnect(self._now_ms))
@@ -220,16 +241,25 @@ class TableNode:
     def _act(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case Stop(why):
+                case Stop(why, winner):
                     if self._database.phase != "stopped":
                         self._effects.append(Say(f"the database stops: {why}"))
                         self._database.stop()
                     self._effects.append(Listen(False))
+                    self._observe("pauses" if winner is None else "loses", leader=winner)
                 case Start():
                     if self._database.phase == "stopped":
                         self._effects.append(Say("the database starts"))
                         self._database.start(self._now_ms)
                     self._effects.append(Listen(True))
+                    self._observe("resumes")
+                case Answered(node, status):
+                    answer = Observed(
+                        "answers", None, status.alive, apart(status.partitions), status.clients, leader=node
+                    )
+                    self._effects.append(answer)
+                case Decided(winner, losers):
+                    self._effects.append(Observed("decides", self._database.phase, losers, {}, leader=winner))
                 case Tell(node, message) if node in self._sessions:
                     self._send(node, message)
                 case Disconnect(node) if self._sessions[node].is_up:
@@ -238,7 +268,38 @@ class TableNode:
                 case _:
                     pass
 
+    # --- telemetry --------------------------------------------------------------------------------------------------
+
+    def observed(self, event: str, *, leader: str | None = None, raised_by: str | None = None) -> Observed:
+        """What this node sees now (`splitbrain.cluster.tables.observed`)."""
+        return Observed(
+            event,
+            self._database.phase,
+            tuple(sorted(self.alive)),
+            apart(self._view().partitions),
+            self.clients,
+            leader,
+            raised_by,
+        )
+
+    def _observe(self, event: str, *, leader: str | None = None, raised_by: str | None = None) -> None:
+        self._effects.append(self.observed(event, leader=leader, raised_by=raised_by))
+
+    def _observe_change(self) -> None:
+        seen, before = self.observed("sees"), self._seen
+        if before is not None and (seen.role, seen.members, seen.counted) == (
+            before.role,
+            before.members,
+            before.counted,
+        ):
+            return
+        self._seen = seen
+        self._effects.append(seen)
+        if seen.role == "running" and (before is None or before.role != "running"):
+            self._observe("serves", leader=self._database.tables_of)
+
     def _taken(self) -> list[Effect]:
+        self._observe_change()
         taken = list(self._effects)
         self._effects.clear()
         return taken

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from splitbrain.cluster.arrivals import Arrivals
-from splitbrain.cluster.bugs import NO_BUGS
+from splitbrain.cluster.bugs import M84D, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.peers import PeerLink
 from splitbrain.cluster.runtime import Address, Connection, Runtime
@@ -33,7 +33,9 @@ from splitbrain.cluster.tables.effects import (
 from splitbrain.cluster.tables.journal import Active, Committed, Journal, open_journal
 from splitbrain.cluster.tables.machine import POLL_MS, TableNode
 from splitbrain.cluster.tables.messages import decode_frame, encode_frame
+from splitbrain.cluster.tables.observed import Observed, line
 from splitbrain.cluster.tables.procedures import PROCEDURES
+from splitbrain.cluster.tables.records import Item
 from splitbrain.cluster.tables.strategies import strategy_named
 from splitbrain.cluster.tables.wire import (
     MAX_REQUEST_BYTES,
@@ -66,6 +68,7 @@ class TablesConfig:
         strategy: what it does about partitions, by name (`splitbrain.cluster.tables.strategies`).
         preferred: the nodes that `pause-if-all-down` lists.
         tick_ms: the tick time, the same on all nodes.
+        bugs: what is broken on purpose.
 
     Raises:
         ArgumentError: there is no such strategy, a preferred node is not known, or the tick time is too short.
@@ -77,6 +80,7 @@ class TablesConfig:
     strategy: str = "ignore"
     preferred: tuple[str, ...] = ()
     tick_ms: int = TICK_MS
+    bugs: Bugs = NO_BUGS
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
@@ -120,14 +124,17 @@ class TablesNode:
         self._machine = TableNode(
             config.node,
             (config.node, *config.peers),
-            strategy_named(config.strategy, config.preferred),
+            strategy_named(config.strategy, config.preferred, config.bugs),
             runtime.rng.between(1, _LIFE_LIMIT),
             config.tick_ms,
             runtime.rng.between,
             self._now_ms(),
             recovered.contents,
             recovered.active,
+            config.bugs,
         )
+        self._tell(self._begins())
+        runtime.last_words(lambda: line(self._machine.observed("end"), runtime.clock))
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._journal.sync(), "sync journal")
         for peer, link in self._links.items():
@@ -169,8 +176,18 @@ class TablesNode:
                     self._reply(self._answers.pop(request), end)
                 case Listen(on):
                     self._listen(on)
-                case Say(line):
-                    self._runtime.log(line)
+                case Say(words):
+                    self._runtime.log(words)
+                case Observed():
+                    self._tell(effect)
+
+    def _tell(self, observed: Observed) -> None:
+        self._runtime.telemetry(line(observed, self._runtime.clock))
+
+    def _begins(self) -> Observed:
+        config = self._config
+        counted = {"net_tick_ms": config.tick_ms, "nodes": 1 + len(config.peers)}
+        return Observed("start", "stopped", tuple(sorted(config.preferred)), counted, raised_by=config.strategy)
 
     def _reply(self, answer: Callable[[End], None], end: End) -> None:
         if isinstance(end, Done) and end.changed:
@@ -239,6 +256,9 @@ class TablesNode:
         problem = _problem(asked, size)
         if problem is not None:
             answer(Refusal("invalid", problem))
+        elif not self._listens and M84D in self._config.bugs and asked.procedure == "read":
+            table, key = asked.arguments
+            answer(Result(next(iter(self._machine.database.tables.read(Item(table, key))), None)))
         elif not self._listens:
             answer(Refusal("stopped", f"the database of {self._config.node} is stopped"))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,16 @@ from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.results.errors import UsageError
-from splitbrain.results.telemetry import TRACE_CHECKERS
+from splitbrain.results.telemetry import CONSENSUS_CHECKERS
 
 
 def with_judges(test: Test, backend: Backend) -> Test:
     """The test, judged by every checker that applies; those that its workload names stay as they are.
 
-    These are: figures of the load (`stats`); coverage, which every test has; the rules of consensus, where nodes write
-    telemetry; quorum progress, where the system has elections; and in simulation, whether nodes live on and recover
-    within the bound. On a real machine a node that ends and a late recovery may be the machine's doing: there they make
-    a run inconclusive.
+    These are: figures of the load (`stats`); coverage, which every test has; the rules of consensus, or those that the
+    system names instead, where nodes write telemetry; quorum progress, where the system has elections; and in
+    simulation, whether nodes live on and recover within the bound. On a real machine a node that ends and a late
+    recovery may be the machine's doing: there they make a run inconclusive.
 
     Raises:
         UsageError: the test needs figures that its system does not have, or its workload names a checker or a model
@@ -48,7 +49,7 @@ def _load(test: Test) -> dict[str, Any]:
 def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
     specs = [CheckerSpec("stats", _load(test))]
     if test.system.telemetry(test, Path("node")) is not None:
-        specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
+        specs += [CheckerSpec(name) for name in _of_telemetry(test)]
     elections = test.system.capabilities.elections
     if elections is not None:
         specs.append(_quorum_progress(test, elections))
@@ -62,6 +63,12 @@ def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
         if test.recovery_s > 0:
             specs.append(CheckerSpec("recovery", {"bound_s": test.recovery_s}))
     return specs
+
+
+def _of_telemetry(test: Test) -> Sequence[str]:
+    """The names of those who judge the telemetry."""
+    named = test.system.capabilities.telemetry_checkers
+    return CONSENSUS_CHECKERS if named is None else named(test.settings, test.nemesis.faults)
 
 
 def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
 
 STRICT_SERIALIZABLE: Final = "strict-serializable"
 """One order of all transactions, which real time does not contradict."""
+
+TelemetryCheckers: TypeAlias = Callable[[Mapping[str, int], frozenset[FaultKind]], Sequence[str]]
 
 CountMarks: TypeAlias = Callable[[], AbstractContextManager[Mapping[str, int]]]
 
@@ -64,6 +66,8 @@ class Capabilities:
         settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.
         recovery: says what a simulated node would recover from its disk after a loss of power; None if it cannot.
+        telemetry_checkers: the checkers that judge the telemetry of a test with these settings, whose nemesis may do
+            these kinds of faults; None for the rules of consensus (`splitbrain.results.telemetry.CONSENSUS_CHECKERS`).
         observation: polls nodes for telemetry; None if they write it themselves, or have none.
         count_marks: counts which of the system's own states simulated nodes reach while the context lasts, zeros
             included; None if it counts none.
@@ -92,6 +96,7 @@ class Capabilities:
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     simulation: Embeddable | None = None
     recovery: Recoverable | None = None
+    telemetry_checkers: TelemetryCheckers | None = None
     observation: Observable | None = None
     count_marks: CountMarks | None = None
     marks: SystemMarks | None = None

@@ -222,6 +222,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "recovery": _Rule(
         _none_or(_with("recover")), "None, or have recover (splitbrain.harness.contract.embedding.Recoverable)"
     ),
+    "telemetry_checkers": _Rule(_none_or(callable), "None, or a function that returns names of checkers"),
     "observation": _Rule(
         _none_or(_with("observe")), "None, or have observe (splitbrain.harness.contract.observing.Observable)"
     ),

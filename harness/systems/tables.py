@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from splitbrain import cluster
 from splitbrain.cluster.embedded import Runtime
-from splitbrain.cluster.embedded_tables import STRATEGY_NAMES, TICK_MS, start
+from splitbrain.cluster.embedded_tables import BUGS, STRATEGY_NAMES, TICK_MS, start
 from splitbrain.cluster.tables_client import ClientError, TablesClient, connect
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.embedding import NodeWorld
+from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
@@ -30,10 +31,13 @@ SETS: Final = "sets"
 
 STRATEGY: Final = "strategy"
 TICK: Final = "net-tick-ms"
+PREFERRED: Final = "preferred"
+
+_PAUSES_IF_ALL_DOWN: Final = "pause-if-all-down"
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     STRATEGY: Setting(
-        line="what nodes do about partitions; pause-if-all-down lists the first node",
+        line="what nodes do about partitions",
         default=0,
         least=0,
         most=len(STRATEGY_NAMES) - 1,
@@ -45,6 +49,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         default=TICK_MS,
         least=100,
         drawn=(500, 1_000, TICK_MS),
+    ),
+    PREFERRED: Setting(
+        line="how many nodes, from the first, are listed for pause-if-all-down; other strategies list none",
+        default=1,
+        drawn=(1, 2),
     ),
 }
 
@@ -93,13 +102,13 @@ class TableStore:
 
     Attributes:
         name: as given to `--system`.
-        bugs: none: what it loses, it loses by design.
+        bugs: breaks of what its strategies promise; what it loses, it loses by design, without a switch.
         election_timeout_s: there are no elections; the tick time by which a node is taken for down.
         capabilities: registers and sets; no elections, and so no promise of who answers during a partition.
     """
 
     name = "tables"
-    bugs: Mapping[str, str] = {}
+    bugs = BUGS
     election_timeout_s = TICK_MS / 1000
 
     def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
@@ -112,6 +121,7 @@ class TableStore:
             imports=("msgspec",),
             settings=SETTINGS,
             simulation=self,
+            telemetry_checkers=_checkers,
         )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
@@ -120,11 +130,14 @@ class TableStore:
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):
             argv += ["--peer", f"{peer}={address_of(place.peers[peer])}"]
-        strategy = STRATEGY_NAMES[test.settings.get(STRATEGY, SETTINGS[STRATEGY].default)]
+        strategy = _strategy(test.settings)
         argv += ["--data", place.data_dir, "--partition-strategy", strategy]
-        if strategy.startswith("pause-if-all-down"):
-            argv += ["--preferred", min(place.node, *place.peers)]
+        if strategy.startswith(_PAUSES_IF_ALL_DOWN):
+            listed = sorted([place.node, *place.peers])[: test.settings.get(PREFERRED, SETTINGS[PREFERRED].default)]
+            argv += ["--preferred", ",".join(listed)]
         argv += ["--net-tick-ms", str(test.settings.get(TICK, SETTINGS[TICK].default))]
+        if test.bugs:
+            argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
@@ -178,8 +191,23 @@ class TableStore:
         return NodeView(node, state.phase, 0, state.members[0] if state.phase == "running" else None)
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """Nodes write none: what checkers of telemetry judge is consensus."""
-        return None
+        """What the node reports of itself: in its data directory, `data` below the directory of the node."""
+        return node_dir / "data" / "telemetry.jsonl"
+
+
+def _strategy(settings: Mapping[str, int]) -> str:
+    return STRATEGY_NAMES[settings.get(STRATEGY, SETTINGS[STRATEGY].default)]
+
+
+def _checkers(settings: Mapping[str, int], faults: frozenset[FaultKind]) -> tuple[str, ...]:
+    """Who judges what the strategy promises: only where the test can cut links, as else it promises nothing."""
+    if "cut" not in faults:
+        return ()
+    strategy = _strategy(settings)
+    if not strategy.startswith(_PAUSES_IF_ALL_DOWN):
+        return (f"strategy-{strategy}",)
+    recover = strategy.removeprefix(f"{_PAUSES_IF_ALL_DOWN}-")
+    return (f"strategy-{_PAUSES_IF_ALL_DOWN}", f"strategy-{recover}")
 
 
 async def _client(deployment: Deployment, node: NodeId) -> TablesClient:

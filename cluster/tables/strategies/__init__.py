@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from splitbrain.cluster.bugs import M85B, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.tables.strategies.autoheal import Autoheal
 from splitbrain.cluster.tables.strategies.ignore import Ignore
@@ -12,6 +14,8 @@ from splitbrain.cluster.tables.strategies.pause_if_all_down import PauseIfAllDow
 from splitbrain.cluster.tables.strategies.pause_minority import PauseMinority
 from splitbrain.cluster.tables.strategies.strategy import (
     Action,
+    Answered,
+    Decided,
     Disconnect,
     Start,
     Stop,
@@ -23,7 +27,9 @@ from splitbrain.cluster.tables.strategies.strategy import (
 __all__ = [
     "STRATEGIES",
     "Action",
+    "Answered",
     "Autoheal",
+    "Decided",
     "Disconnect",
     "Ignore",
     "PauseIfAllDown",
@@ -36,17 +42,23 @@ __all__ = [
     "strategy_named",
 ]
 
-STRATEGIES: Final[Mapping[str, Callable[[Sequence[str]], Strategy]]] = {
-    "ignore": lambda _: Ignore(),
-    "pause-minority": lambda _: PauseMinority(),
-    "pause-if-all-down-ignore": lambda nodes: PauseIfAllDown(nodes, Ignore()),
-    "pause-if-all-down-autoheal": lambda nodes: PauseIfAllDown(nodes, Autoheal()),
-    "autoheal": lambda _: Autoheal(),
+
+def _pause_if_all_down(nodes: Sequence[str], bugs: Bugs, *, heals: bool) -> Strategy:
+    recover = Autoheal(bugs) if heals != (M85B in bugs) else Ignore(bugs)
+    return PauseIfAllDown(nodes, recover, bugs)
+
+
+STRATEGIES: Final[Mapping[str, Callable[[Sequence[str], Bugs], Strategy]]] = {
+    "ignore": lambda _, bugs: Ignore(bugs),
+    "pause-minority": lambda _, bugs: PauseMinority(bugs),
+    "pause-if-all-down-ignore": partial(_pause_if_all_down, heals=False),
+    "pause-if-all-down-autoheal": partial(_pause_if_all_down, heals=True),
+    "autoheal": lambda _, bugs: Autoheal(bugs),
 }
-"""What makes each, given the nodes that `pause-if-all-down` lists."""
+"""What makes each, given the nodes that `pause-if-all-down` lists, and the bugs that are switched on."""
 
 
-def strategy_named(name: str, nodes: Sequence[str] = ()) -> Strategy:
+def strategy_named(name: str, nodes: Sequence[str] = (), bugs: Bugs = NO_BUGS) -> Strategy:
     """The strategy of that name.
 
     Raises:
@@ -56,4 +68,4 @@ def strategy_named(name: str, nodes: Sequence[str] = ()) -> Strategy:
         raise ArgumentError(f"there is no partition strategy {name!r}: it is one of {', '.join(STRATEGIES)}.")
     if bool(nodes) != name.startswith("pause-if-all-down"):
         raise ArgumentError(f"partition strategy {name}: pause-if-all-down takes a list of nodes, the others none.")
-    return STRATEGIES[name](nodes)
+    return STRATEGIES[name](nodes, bugs)

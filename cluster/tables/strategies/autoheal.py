@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from splitbrain.cluster.bugs import M86, M86B, M86C, M86D, NO_BUGS, Bugs
 from splitbrain.cluster.tables.messages import (
     AskStatus,
     BecomeWinner,
@@ -32,7 +33,16 @@ from splitbrain.cluster.tables.messages import (
     Status,
     WinnerIs,
 )
-from splitbrain.cluster.tables.strategies.strategy import Action, Start, Stop, Strategy, Tell, View
+from splitbrain.cluster.tables.strategies.strategy import (
+    Action,
+    Answered,
+    Decided,
+    Start,
+    Stop,
+    Strategy,
+    Tell,
+    View,
+)
 
 WAIT_MS: Final = 60_000
 """A loser starts again after so long without a word (`autoheal_state_transition_timeout`)."""
@@ -115,9 +125,12 @@ def agree(partitions: Sequence[Sequence[str]], cannot_see: Mapping[str, Sequence
     return all(set(cannot_see[node]) == members - set(partition) for partition in partitions for node in partition)
 
 
-def decision(partitions: Sequence[Sequence[str]], clients: Mapping[str, int]) -> tuple[str, tuple[str, ...]]:
+def decision(
+    partitions: Sequence[Sequence[str]], clients: Mapping[str, int], bugs: Bugs = NO_BUGS
+) -> tuple[str, tuple[str, ...]]:
     """The node that wins for its partition, and all nodes that lose (MN-7)."""
-    ranked = sorted(partitions, key=lambda each: (sum(clients[node] for node in each), len(each), list(each)))
+    sign = -1 if M86 in bugs else 1
+    ranked = sorted(partitions, key=lambda each: (sign * sum(clients[node] for node in each), len(each), list(each)))
     winners = ranked.pop()
     return winners[0], tuple(node for losers in reversed(ranked) for node in losers)
 
@@ -129,7 +142,8 @@ class Autoheal(Strategy):
         state: where it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bugs: Bugs = NO_BUGS) -> None:
+        self._bugs = bugs
         self.state: State = NotHealing()
         self._denied = 0
 
@@ -204,7 +218,7 @@ class Autoheal(Strategy):
                 self.state = NotHealing()
             case NotHealing() if view.partitions and view.all_up:
                 leader = view.members[0]
-                if leader != view.node:
+                if leader != view.node and M86B not in self._bugs:
                     return (Tell(leader, RequestStart()),)
                 return self._ask(view)
             case _:
@@ -228,19 +242,24 @@ class Autoheal(Strategy):
             self._denied += 1
             return ()
         self._denied = 0
-        winner, losers = decision(partitions, {node: status.clients for node, status in answers.items()})
+        clients = {node: status.clients for node, status in answers.items()}
+        winner, losers = decision(partitions, clients, self._bugs)
+        reports = (*(Answered(node, answers[node]) for node in view.members), Decided(winner, losers))
         if winner == view.node:
-            return self._win(losers)
+            return (*reports, *self._win(losers))
         self.state = LeaderWaiting(winner, losers)
-        return (Tell(winner, BecomeWinner(losers)),)
+        return (*reports, Tell(winner, BecomeWinner(losers)))
 
     def _win(self, losers: tuple[str, ...]) -> Sequence[Action]:
         self.state = WinnerWaiting(losers, losers)
-        return tuple(Tell(node, WinnerIs()) for node in losers)
+        told = tuple(Tell(node, WinnerIs()) for node in losers)
+        return (*told, Stop("restarts with the losers"), Start()) if M86D in self._bugs else told
 
     def _lose(self, winner: str, leads: LeaderWaiting | None, view: View) -> Sequence[Action]:
+        if M86C in self._bugs:
+            return ()
         self.state = Restarting(winner, leads, view.now_ms + WAIT_MS)
-        return (Stop(f"restarts to heal a partition: {winner} is the winner"),)
+        return (Stop(f"restarts to heal a partition: {winner} is the winner", winner),)
 
     def _start(self, leads: LeaderWaiting | None, *, report: bool) -> Sequence[Action]:
         if leads is None or not report:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from splitbrain.cluster.bugs import M85, NO_BUGS, Bugs
 from splitbrain.cluster.tables.messages import Healing
 from splitbrain.cluster.tables.strategies.strategy import Action, Disconnect, Start, Stop, Strategy, View
 
@@ -20,7 +21,8 @@ class PauseIfAllDown(Strategy):
         recover: the strategy for both sides that went on.
     """
 
-    def __init__(self, nodes: Sequence[str], recover: Strategy) -> None:
+    def __init__(self, nodes: Sequence[str], recover: Strategy, bugs: Bugs = NO_BUGS) -> None:
+        self._bugs = bugs
         self._nodes = frozenset(nodes)
         self._recover = recover
         self._paused = False
@@ -61,4 +63,6 @@ class PauseIfAllDown(Strategy):
 
     def _is_preferred(self, view: View) -> bool:
         listed = self._nodes & frozenset(view.members)
+        if M85 in self._bugs and len(view.alive) > 1:
+            return True
         return not listed or bool(listed & view.alive)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from splitbrain.cluster.tables.messages import Healing
+from splitbrain.cluster.tables.messages import Healing, Status
 
 
 class View(NamedTuple):
@@ -43,9 +43,15 @@ class View(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Stop serving, and the database. The node itself goes on: it keeps its sessions."""
+    """Stop serving, and the database. The node itself goes on: it keeps its sessions.
+
+    Attributes:
+        why: in words.
+        winner: the node whose tables the database will take over, where that is why it stops.
+    """
 
     why: str
+    winner: str | None = None
 
 
 class Start(NamedTuple):
@@ -65,7 +71,21 @@ class Tell(NamedTuple):
     message: Healing
 
 
-Action: TypeAlias = Stop | Start | Disconnect | Tell
+class Answered(NamedTuple):
+    """Report what a node answered to the leader that asked (`splitbrain.cluster.tables.observed`)."""
+
+    node: str
+    status: Status
+
+
+class Decided(NamedTuple):
+    """Report what the leader decided: the winner, and all nodes that lose."""
+
+    winner: str
+    losers: tuple[str, ...]
+
+
+Action: TypeAlias = Stop | Start | Disconnect | Tell | Answered | Decided
 
 
 class Strategy:
