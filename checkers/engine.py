@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from splitbrain.checkers.coverage.judged import OF_THE_RUN
 from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.partitions import by_key, in_order
 from splitbrain.checkers.registry import CHECKERS, checker
@@ -188,12 +189,27 @@ class Recorded:
                 yield part
             parts.append(part)
         verdict = merge(each, spec, sorted(parts, key=by_key_order) if each.partition == "key" else parts)
+        verdict = self._under_strategy(verdict, each)
         yield verdict
         if not weaker or verdict.valid != "false" or not is_linearizability(each):
             return
         more = with_weaker_models(verdict, each, spec, self._history)
         if more is not verdict:
             yield more
+
+    def _under_strategy(self, verdict: Verdict, each: AnyChecker) -> Verdict:
+        """A violation of what clients are promised, with the strategy for partitions that nodes follow, if they do."""
+        if verdict.valid != "false" or each.partition not in ("key", "run") or each.name in OF_THE_RUN:
+            return verdict
+        from splitbrain.checkers.strategies.context import under_strategy
+
+        history = self._history if self._summarized is None else self._summarized.frame
+        try:
+            with self.kept.used():
+                return under_strategy(verdict, history, self._telemetry)
+        except Exception as error:
+            broke = broken(verdict.checker, error, "asking for the strategy of nodes")
+            return _with_crashes(verdict, broke.evidence[_CRASHES])
 
     def _parts(self, each: AnyChecker, spec: CheckerSpec) -> Iterable[Verdict]:
         """A checker's verdicts on all parts that it judges one by one, as they come."""

@@ -73,12 +73,16 @@ def verdict(
     Args:
         checker: its name.
         run: what was judged.
-        found: the findings.
+        found: the findings; those of partitions speak before those of the start.
         praise: the sentence where there are none.
         figures: of the verdict.
         occasion: what did not happen, without which nothing is proven, as a sentence; None if it did.
     """
-    ordered = sorted(found, key=lambda each: each["rows"][-1]["time_s"])
+    first_s = run.cuts[0].begin_ns / 1e9 if run.cuts else 0.0
+    times = [each["rows"][-1]["time_s"] for each in found]
+    ordered = [
+        found[place] for place in sorted(range(len(found)), key=lambda place: (times[place] < first_s, times[place]))
+    ]
     answer = verdict_of(
         checker,
         algorithm="row by row",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.tables.coordinator import Done, End
 from splitbrain.cluster.tables.effects import (
     Effect,
@@ -25,6 +26,7 @@ from splitbrain.cluster.tables.effects import (
 )
 from splitbrain.cluster.tables.machine import POLL_MS, TableNode
 from splitbrain.cluster.tables.messages import decode_frame, encode_frame
+from splitbrain.cluster.tables.observed import Observed
 from splitbrain.cluster.tables.procedures import PROCEDURES, Read
 from splitbrain.cluster.tables.records import Tables
 from splitbrain.cluster.tables.strategies import Ignore, Strategy
@@ -82,6 +84,8 @@ class Cluster:
         cut: directed links that swallow everything.
         loss: share of frames that get lost on the others.
         differences: what a decided transaction returned that the model did not.
+        observed: what nodes reported, with the time in ms, the node, and its life.
+        cuts: when links were cut, and which were cut then.
     """
 
     def __init__(
@@ -93,7 +97,11 @@ class Cluster:
         tick_ms: int = TICK_MS,
         clients: Mapping[str, int] | None = None,
         start: bool = True,
+        bugs: Bugs = NO_BUGS,
     ) -> None:
+        self.bugs = bugs
+        self.observed: list[tuple[int, str, int, Observed]] = []
+        self.cuts: list[tuple[int, list[tuple[str, str]]]] = []
         self.names = list(names)
         self.rng = random.Random(seed)
         self.strategy = strategy
@@ -153,6 +161,7 @@ class Cluster:
             self.now_ms,
             member.disk.contents(),
             member.active,
+            self.bugs,
         )
         machine.clients = self.clients.get(name, 0)
         self.after(self.rng.randint(0, POLL_MS), lambda: self._poll(name, machine))
@@ -199,9 +208,11 @@ class Cluster:
 
     def partition(self, *sides: Sequence[str]) -> None:
         self.cut = {(a, b) for side in sides for a in side for other in sides if other is not side for b in other}
+        self.cuts.append((self.now_ms, sorted(self.cut)))
 
     def heal(self) -> None:
         self.cut = set()
+        self.cuts.append((self.now_ms, []))
         self.loss = 0.0
 
     def _send(self, sender: str, to: str, data: bytes) -> None:
@@ -236,6 +247,8 @@ class Cluster:
                     member.listens = on
                 case Say(line):
                     member.lines.append(f"{self.now_ms} {line}")
+                case Observed():
+                    self.observed.append((self.now_ms, name, member.life, effect))
 
     # --- clients ----------------------------------------------------------------------------------------------------
 
