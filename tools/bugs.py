@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hunt the bugs of the metadata cluster, and write docs/bugs.md: what was found, by which checkers, how soon.
+"""Hunt the bugs that can be switched on, and write docs/bugs.md: what was found, by which checkers, how soon.
 
 usage: tools/bugs.py [--budget SECONDS] [--draw default|chosen|store] [BUG...]     hunt these bugs; without any, all
        tools/bugs.py --write                                                       write the page again, hunt nothing
@@ -120,6 +120,30 @@ CHOSEN: Final[dict[str, str]] = {
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",
+    "M83": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
+    "M83B": "--system tables --workload declare --rate 20 --nemesis partition-bridge --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
+    "M84": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --interval 5"
+    " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
+    "M84B": "--system tables --workload declare --rate 20 --nemesis partition,kill-one --nodes 5 --interval 6"
+    " --overlap 1 --time-limit 40 --settings strategy=pause-minority,net-tick-ms=500",
+    "M84C": "--system tables --workload declare --rate 20 --nemesis partition-bridge,partition --nodes 4,5 --interval 4"
+    " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
+    "M84D": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
+    "M85": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=pause-if-all-down-ignore,net-tick-ms=500",
+    "M85B": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=pause-if-all-down-ignore,preferred=2,net-tick-ms=500",
+    "M86": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=autoheal,net-tick-ms=500",
+    "M86B": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=autoheal,net-tick-ms=500",
+    "M86C": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 25"
+    " --time-limit 60 --settings strategy=autoheal,net-tick-ms=500",
+    "M86D": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=autoheal,net-tick-ms=500",
     "M90": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M91": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M92": "--workload list-append --nemesis partition-leader --interval 2 --nodes 3,5 --rate 200"
@@ -142,14 +166,17 @@ STORE: Final[dict[str, str]] = {
 }
 """What brings a bug out with a workload of the metadata store: tree, topology, projections, counter with triggers."""
 
-OPTIONS: Final[dict[Draw, dict[str, str]]] = {"default": dict.fromkeys(ALL, ""), "chosen": CHOSEN, "store": STORE}
+_OF_SYSTEMS: Final = {bug.id: "" if bug.of == "metadata" else f"--system {bug.of}" for bug in ALL.values()}
+
+OPTIONS: Final[dict[Draw, dict[str, str]]] = {"default": _OF_SYSTEMS, "chosen": CHOSEN, "store": STORE}
 
 HEAD: Final = """# Bugs, and what finds them
 
-Written by `tools/bugs.py`: do not edit it. Each bug is a switch of the metadata cluster (`splitbrain run --bug M23`).
-Each was hunted twice, from seed 1 until it was found or its budget of CPU seconds was used up: with the default draw,
-and with options that bring it out. Some were hunted once more, with a workload of the metadata store. CPU seconds are
-those of one busy machine: compare them with each other only.
+Written by `tools/bugs.py`: do not edit it. Each bug is a switch of the metadata cluster (`splitbrain run --bug M23`),
+or of the table store (`splitbrain run --system tables --bug M84`). Each was hunted twice, from seed 1 until it was
+found or its budget of CPU seconds was used up: with the default draw, and with options that bring it out. Some were
+hunted once more, with a workload of the metadata store. CPU seconds are those of one busy machine: compare them with
+each other only. What checkers said of runs of the table store includes what it loses without a switch.
 """
 
 

@@ -31,7 +31,7 @@ from splitbrain.checkers.strategies.verdicts import Run, run_of, verdict
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.quantities import counted
 
-STOPS_NS: Final = 10_000_000_000
+STOPS_NS: Final = 5_000_000_000
 """So long a loser may take to stop, from the decision on."""
 
 SERVES_NS: Final = 20_000_000_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from splitbrain.results.history import NEMESIS
+from splitbrain.results.history import HARNESS, NEMESIS
 from tests.checkers.support import Script
 from tests.checkers.telemetry import row, told
 from tests.cluster.tables.simulation import Cluster
@@ -52,7 +52,7 @@ def history(cluster: Cluster) -> pa.Table:
     script = Script()
     for time_ms, links in cluster.cuts:
         partition(script, time_ms / 1000, links)
-    script.event(NEMESIS, "info", "over", {}, time_s=cluster.now_ms / 1000)
+    script.event(HARNESS, "info", "over", {}, time_s=cluster.now_ms / 1000)
     return script.table()
 
 

@@ -1,0 +1,272 @@
+"""Checkers of strategies for partitions, on rows written by hand: what each finds, and what excuses a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from splitbrain.checkers import engine
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import HARNESS, NEMESIS
+from splitbrain.results.telemetry import STRATEGY_CHECKERS
+from tests.checkers.support import Script
+from tests.checkers.telemetry import row, told
+from tests.cluster.tables.recorded import partition, start
+
+ALONE = [("n1", "n2"), ("n1", "n3"), ("n2", "n1"), ("n3", "n1")]
+ALL = "n1 n2 n3"
+
+
+def starts(strategy: str, *listed: str) -> list[dict[str, Any]]:
+    return [start(0, node, strategy, "net_tick_ms=1000 nodes=3", listed) for node in ALL.split()]
+
+
+def seen(
+    time_s: float, node: str, members: str, role: str = "running", event: str = "sees", **more: Any
+) -> dict[str, Any]:
+    return row(time_s, node, event, role=role, members=members, group=None, **more)
+
+
+def script(*cuts: tuple[float, list[tuple[str, str]]], end_s: float = 60) -> Script:
+    made = Script()
+    for time_s, links in cuts:
+        partition(made, time_s, links)
+    made.event(HARNESS, "info", "over", {}, time_s=end_s)
+    return made
+
+
+def judge(name: str, rows: list[dict[str, Any]], made: Script | None = None) -> Verdict:
+    found = checker(name)
+    assert found.partition == "whole run"
+    ordered = sorted(rows, key=lambda each: each["time"])
+    return found.check((made or script((10, ALONE), (20, []))).table(), told(*ordered), {})
+
+
+def minority(*rows: dict[str, Any], made: Script | None = None) -> Verdict:
+    return judge("strategy-pause-minority", [*starts("pause-minority"), *rows], made)
+
+
+PAUSED = [seen(11, "n1", "n1", "stopped", "pauses"), seen(11, "n1", "n1", "stopped")]
+
+
+def test_a_node_that_is_alone_and_stops_keeps_the_promise() -> None:
+    verdict = minority(*PAUSED, seen(21, "n1", ALL, "waiting"))
+    assert (verdict.valid, verdict.figures["pauses"]) == ("true", 1)
+
+
+def test_one_that_serves_on_breaks_it_and_the_sentence_has_strategy_and_window() -> None:
+    verdict = minority(seen(11, "n1", "n1"))
+    assert verdict.sentence == (
+        "Did not pause: n1 saw n1 of 3 nodes (at 11.000 s in life 1), half of all nodes or fewer, and went on serving; "
+        "strategy pause-minority; partition of n1 | n2,n3 from 10.0 s to 20.0 s."
+    )
+    assert verdict.anomalies == ("did-not-pause",)
+
+
+def test_one_that_stops_without_need_or_does_not_start_again_breaks_it() -> None:
+    assert minority(seen(11, "n1", "n1 n2", "stopped", "pauses")).anomalies == ("paused-in-vain",)
+    stays = [*PAUSED, seen(21, "n1", "n1 n2", "stopped"), seen(26.5, "n1", "n1 n2", "stopped", "look")]
+    assert minority(*stays).anomalies == ("stayed-paused",)
+    assert minority(*PAUSED, seen(21, "n1", "n1 n2", "stopped"), seen(25.5, "n1", ALL, "waiting")).valid == "true"
+
+
+def test_a_pause_of_the_node_itself_excuses_a_late_start() -> None:
+    made = script((10, ALONE), (20, []))
+    value = {"fault": "pause", "action": "start", "target": "n1", "cut": [], "down": [], "paused": ["n1"]}
+    made.event(NEMESIS, "invoke", "pause", value, time_s=60)
+    made.event(NEMESIS, "ok", "pause", value, time_s=60)
+    late = [*PAUSED, seen(61, "n1", "n1 n2", "stopped"), seen(69, "n1", "n1 n2", "stopped", "look")]
+    assert minority(*late, made=made).valid == "true"
+    assert minority(*late).anomalies == ("stayed-paused",)
+
+
+def test_one_that_sees_what_it_is_cut_off_from_did_not_notice() -> None:
+    verdict = minority(seen(1, "n1", ALL), seen(21, "n1", ALL, event="look"))
+    assert verdict.anomalies == ("did-not-notice",)
+    short = script((10, ALONE), (13, []))
+    assert minority(seen(1, "n1", ALL), seen(21, "n1", ALL, event="look"), made=short).valid == "unknown"
+
+
+def test_a_node_that_did_not_live_through_the_cut_is_not_accused_of_not_noticing() -> None:
+    assert minority(seen(1, "n1", ALL)).valid == "unknown"
+
+
+def test_an_answer_of_a_node_that_has_stopped_is_found() -> None:
+    made = script((10, ALONE))
+    made.event(0, "invoke", "read", node="n1", key="k", time_s=60)
+    made.event(0, "ok", "read", 3, node="n1", key="k", time_s=61)
+    stopped = [*PAUSED, seen(70, "n1", "n1", "stopped", "look")]
+    assert minority(*stopped, made=made).anomalies == ("answered",)
+    assert minority(*PAUSED, seen(60.5, "n1", ALL, "waiting"), made=made).valid == "true", "it started meanwhile"
+
+
+def test_a_partial_partition_stops_a_node_until_it_sees_all() -> None:
+    partial = seen(12, "n1", "n1 n3", event="partial", leader="n3", raised_by="n2")
+    stops = [partial, seen(12, "n1", "n1 n3", "stopped", "pauses"), seen(12, "n1", "n1 n3", "stopped")]
+    assert minority(*PAUSED, partial, seen(13, "n1", "n1 n3")).anomalies == ("served-in-partial",)
+    assert minority(*stops, seen(30, "n1", "n1 n3", "stopped", "look")).valid == "unknown", "no minority was seen"
+    assert minority(*stops, seen(30, "n1", "n1 n3", "waiting", "resumes")).anomalies == ("resumed-too-soon",)
+    assert "resumed-too-soon" not in minority(*stops, seen(30, "n1", ALL, "waiting", "resumes")).anomalies
+
+
+def all_down(*rows: dict[str, Any]) -> Verdict:
+    return judge("strategy-pause-if-all-down", [*starts("pause-if-all-down-ignore", "n1"), *rows])
+
+
+def test_pause_if_all_down_asks_for_a_listed_node_and_for_no_majority() -> None:
+    assert all_down(seen(11, "n1", "n1"), seen(11, "n2", "n2 n3")).anomalies == ("did-not-pause",)
+    assert all_down(seen(11, "n2", "n2 n3", "stopped", "pauses"), seen(11, "n2", "n2 n3", "stopped")).valid == "true"
+    assert all_down(seen(11, "n1", "n1", "stopped", "pauses")).anomalies == ("paused-in-vain",)
+
+
+# --- autoheal -----------------------------------------------------------------------------------------------------
+
+
+def answers(time_s: float, clients: dict[str, int], by: str = "n1", alive: str = ALL) -> list[dict[str, Any]]:
+    apart = {"n1": "n2=1 n3=1", "n2": "n1=1", "n3": "n1=1"}
+    return [
+        row(time_s, by, "answers", members=alive, counted=apart[node], applied_count=number, leader=node, group=None)
+        for node, number in clients.items()
+    ]
+
+
+def decides(time_s: float, winner: str, losers: str, by: str = "n1") -> dict[str, Any]:
+    return row(time_s, by, "decides", role="running", members=losers, leader=winner, group=None)
+
+
+def autoheal(*rows: dict[str, Any], made: Script | None = None) -> Verdict:
+    return judge("strategy-autoheal", [*starts("autoheal"), *(seen(1, node, ALL) for node in ALL.split()), *rows], made)
+
+
+EQUAL = {"n1": 1, "n2": 1, "n3": 1}
+
+
+def loses(time_s: float, node: str, winner: str) -> dict[str, Any]:
+    return seen(time_s, node, ALL, "stopped", "loses", leader=winner)
+
+
+def serves(time_s: float, node: str, of: str) -> list[dict[str, Any]]:
+    return [seen(time_s, node, ALL), seen(time_s, node, ALL, event="serves", leader=of)]
+
+
+HEALED = [*answers(22, EQUAL), decides(22, "n2", "n1"), loses(22.1, "n1", "n2"), *serves(24, "n1", "n2")]
+
+
+def test_a_heal_by_the_rules_passes() -> None:
+    verdict = autoheal(*HEALED)
+    assert (verdict.valid, verdict.figures["decisions"], verdict.figures["restarts"]) == ("true", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("clients", "winner", "losers"),
+    [
+        ({"n1": 3, "n2": 1, "n3": 1}, "n1", "n2 n3"),
+        ({"n1": 2, "n2": 1, "n3": 1}, "n2", "n1"),
+        ({"n1": 0, "n2": 0, "n3": 0}, "n2", "n1"),
+    ],
+)
+def test_most_clients_win_then_most_nodes(clients: dict[str, int], winner: str, losers: str) -> None:
+    decided = [*answers(22, clients), decides(22, winner, losers)]
+    assert "wrong-winner" not in autoheal(*decided).anomalies
+    other = ("n2", "n1") if winner == "n1" else ("n1", "n2 n3")
+    assert "wrong-winner" in autoheal(*answers(22, clients), decides(22, *other)).anomalies
+
+
+def test_who_decides_and_on_what_is_judged() -> None:
+    assert "wrong-leader" in autoheal(*answers(22, EQUAL, by="n2"), decides(22, "n2", "n1", by="n2")).anomalies
+    assert "decided-blind" in autoheal(*answers(22, EQUAL, alive="n1 n2"), decides(22, "n2", "n1")).anomalies
+    assert "decided-blind" in autoheal(*answers(22, EQUAL)[1:], decides(22, "n2", "n1")).anomalies
+
+
+def test_a_restart_needs_a_decision_that_this_node_loses() -> None:
+    assert autoheal(loses(22, "n1", "n2")).anomalies == ("restarted-undecided",)
+    assert autoheal(*HEALED, loses(23, "n3", "n2")).anomalies == ("winner-restarted",)
+    assert autoheal(*HEALED, seen(23, "n2", ALL, "stopped", "pauses")).anomalies == ("winner-restarted",)
+
+
+def test_a_loser_must_restart_with_tables_of_another_node() -> None:
+    decided = [*answers(22, EQUAL), decides(22, "n2", "n1")]
+    later = [seen(50, node, ALL, event="look") for node in ALL.split()]
+    assert autoheal(*decided, *later).anomalies == ("loser-ran-on",)
+    assert autoheal(*decided).valid == "true", "the run was over before"
+    assert autoheal(*decided, *later, made=script((10, ALONE), (20, []), (25, ALONE))).valid == "true", "a new cut"
+    stopped = [*decided, loses(22.1, "n1", "n2")]
+    assert autoheal(*stopped, seen(50, "n2", ALL, event="look")).anomalies == ("loser-stayed-down",)
+    assert autoheal(*stopped, *serves(24, "n1", "n1")).anomalies == ("kept-own-tables",)
+    assert autoheal(*stopped, seen(23, "n2", ALL, "stopped"), *serves(24, "n1", "n1")).valid == "true", "no winner ran"
+
+
+def test_nodes_that_run_apart_and_see_each_other_must_be_healed_in_time() -> None:
+    apart = [seen(time_s, "n1", ALL, counted="n2=1", event="look") for time_s in (30, 40, 50, 56)]
+    verdict = autoheal(*apart, made=script((10, ALONE), (20, []), end_s=20))
+    assert verdict.anomalies == ("no-heal",)
+    assert "n1 ran apart from n2, and nothing was decided in 26.0 s" in verdict.sentence
+    assert autoheal(*apart[:3], made=script((10, ALONE), (20, []), end_s=20)).valid == "unknown"
+
+
+# --- ignore -------------------------------------------------------------------------------------------------------
+
+
+def ignore(*rows: dict[str, Any], made: Script | None = None) -> Verdict:
+    return judge("strategy-ignore", [*starts("ignore"), *rows], made)
+
+
+def test_ignore_stops_nothing_and_makes_partial_partitions_whole() -> None:
+    apart = seen(21, "n1", ALL, counted="n2=1 n3=1")
+    partial = seen(12, "n1", "n1 n3", event="partial", leader="n3", raised_by="n2")
+    assert ignore(apart).valid == "true"
+    assert ignore(apart, seen(22, "n1", ALL, "stopped", "pauses")).anomalies == ("stopped-by-itself",)
+    assert ignore(apart, partial, seen(13, "n1", "n1 n3", event="look")).anomalies == ("left-partial",)
+    assert ignore(apart, partial, seen(13, "n1", "n1")).valid == "true"
+
+
+# --- what is inconclusive, and the context of other verdicts ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STRATEGY_CHECKERS)
+def test_without_a_cut_without_its_effect_and_without_telemetry_nothing_is_proven(name: str) -> None:
+    strategy = {"strategy-pause-if-all-down": "pause-if-all-down-ignore"}.get(name, name.removeprefix("strategy-"))
+    rows = starts(strategy, *(["n1"] if "all-down" in strategy else []))
+    codes = [
+        judge(name, rows, script()).inconclusive,
+        judge(name, rows).inconclusive,
+        judge(name, rows[1:]).inconclusive,
+    ]
+    assert [[reason.code for reason in each] for each in codes] == [
+        ["fault-did-not-bite"],
+        ["no-occasion"],
+        ["no-telemetry"],
+    ]
+
+
+@pytest.mark.parametrize("name", STRATEGY_CHECKERS)
+def test_there_are_no_options(name: str) -> None:
+    with pytest.raises(UsageError, match="takes no options"):
+        engine.judge(script().table(), [CheckerSpec(name, {"x": 1})], told(*starts("ignore")))
+
+
+def lost(telemetry: pa.Table) -> Verdict:
+    made = script((10, ALONE), (20, []))
+    made.event(0, "invoke", "create", 1, key="k", node="n1", time_s=62)
+    made.event(0, "ok", "create", 1, key="k", node="n1", time_s=63)
+    made.event(1, "invoke", "read", key="k", node="n2", time_s=64)
+    made.event(1, "ok", "read", None, key="k", node="n2", time_s=65)
+    [verdict] = engine.judge(made.table(), [CheckerSpec("declare")], telemetry)
+    return verdict
+
+
+def test_a_lost_declaration_names_the_strategy_and_the_partition() -> None:
+    verdict = lost(told(*starts("autoheal")))
+    assert verdict.sentence == (
+        "Vanished: key 'k' was created as 1 by n1 at 63.000 s, but the read that began at 64.000 s found nothing: n2 "
+        "at 65.000 s. Strategy autoheal; partition of n1 | n2,n3 from 10.0 s to 20.0 s."
+    )
+    assert verdict.evidence["strategy"] == "autoheal"
+
+
+def test_a_run_of_another_system_has_no_such_words() -> None:
+    assert lost(told(row(0, "n1", "start", term=1, counted="election_max_ms=1000"))).sentence.endswith("65.000 s.")
