@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from splitbrain.cluster.errors import ArgumentError
@@ -15,7 +17,7 @@ from splitbrain.cluster.tables.messages import (
     Status,
     WinnerIs,
 )
-from splitbrain.cluster.tables.strategies import Start, Stop, Tell, View, strategy_named
+from splitbrain.cluster.tables.strategies import Answered, Decided, Start, Stop, Tell, View, strategy_named
 from splitbrain.cluster.tables.strategies.autoheal import (
     ASK_MS,
     PATIENCE,
@@ -44,13 +46,26 @@ def status(*partitions: str, clients: int = 0, alive: tuple[str, ...] = ALL) -> 
 
 
 def deciding(*, first: Status, clients: int = 0) -> tuple[Autoheal, list[object]]:
-    """n1 leads, and is partitioned from n2 and n3; n2's answer and then n3's."""
+    """n1 leads, and is partitioned from n2 and n3; n2's answer and then n3's. What is done, without reports."""
     heal = Autoheal()
     seen = view("n1", ("n2", "n3"), clients=clients)
     asked = heal.received("n2", RequestStart(), seen)
     assert list(asked) == [Tell("n2", AskStatus()), Tell("n3", AskStatus())]
     heal.received("n2", first, seen)
-    return heal, list(heal.received("n3", status("n1"), seen))
+    return heal, done(heal.received("n3", status("n1"), seen))
+
+
+def done(actions: Sequence[object]) -> list[object]:
+    return [action for action in actions if not isinstance(action, (Answered, Decided))]
+
+
+def test_mn_7_the_leader_reports_all_answers_and_then_its_decision() -> None:
+    heal, seen = Autoheal(), view("n1", ("n2", "n3"), clients=4)
+    heal.received("n2", RequestStart(), seen)
+    heal.received("n2", status("n1"), seen)
+    reports = list(heal.received("n3", status("n1", clients=1), seen))[:4]
+    answers = (status("n2", "n3", clients=4), status("n1"), status("n1", clients=1))
+    assert reports == [*map(Answered, ALL, answers), Decided("n1", ("n2", "n3"))]
 
 
 def test_mn_7_the_leader_decides_from_what_all_nodes_say() -> None:
@@ -164,6 +179,6 @@ def test_mn_7_a_leader_that_is_apart_from_no_node_heals_two_others_that_are_apar
         asked = list(heal.received("n2", RequestStart(), seen))
         assert asked == [Tell("n2", AskStatus()), Tell("n3", AskStatus())]
         heal.received("n2", status("n3"), seen)
-        asked = list(heal.received("n3", status("n2"), seen))
+        asked = done(heal.received("n3", status("n2"), seen))
     assert asked == [Tell("n3", WinnerIs())]
     assert heal.state == WinnerWaiting(("n3",), ("n3",))

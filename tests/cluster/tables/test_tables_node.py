@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.errors import (
     ArgumentError,
     ClientError,
@@ -36,15 +37,16 @@ THREE = ["n1", "n2", "n3"]
 class Tables:
     """Table nodes in a `World`."""
 
-    def __init__(self, names: list[str], strategy: str = "ignore") -> None:
+    def __init__(self, names: list[str], strategy: str = "ignore", bugs: Bugs = NO_BUGS) -> None:
         self.world = World(names)
+        self.bugs = bugs
         self.strategy = strategy
         self.nodes: dict[str, TablesNode] = {}
 
     async def start(self, *names: str) -> None:
         for name in names or self.world.names:
             peers = {peer: (peer, 1) for peer in self.world.names if peer != name}
-            config = TablesConfig(name, (name, 1), peers, self.strategy, tick_ms=1000)
+            config = TablesConfig(name, (name, 1), peers, self.strategy, tick_ms=1000, bugs=self.bugs)
             self.nodes[name] = TablesNode(config, self.world.runtime(name))
             await self.nodes[name].start()
 
@@ -68,9 +70,14 @@ class Tables:
         raise AssertionError(f"{name} is {await self.phase(name)}: {self.world.logs[name]}")
 
 
-def on_nodes(names: list[str], check: Callable[[Tables], Coroutine[Any, Any, None]], strategy: str = "ignore") -> None:
+def on_nodes(
+    names: list[str],
+    check: Callable[[Tables], Coroutine[Any, Any, None]],
+    strategy: str = "ignore",
+    bugs: Bugs = NO_BUGS,
+) -> None:
     async def whole() -> None:
-        tables = Tables(names, strategy)
+        tables = Tables(names, strategy, bugs)
         try:
             await tables.start()
             for name in names:
@@ -156,6 +163,39 @@ def test_mn_5_a_node_that_pauses_ends_its_clients_and_serves_none() -> None:
     on_nodes(THREE, check, "pause-minority")
 
 
+def test_m84d_a_node_that_has_paused_answers_reads() -> None:
+    async def check(tables: Tables) -> None:
+        client = await tables.client("n1")
+        await client.write("t", "k", 1)
+        await client.close()
+        await tables.world.kill("n2")
+        await tables.world.kill("n3")
+        await tables.until("n1", "stopped")
+        late = await tables.client("n1")
+        assert (await late.read("t", "k"), await late.read("t", "none")) == (1, None)
+        with pytest.raises(UnavailableError, match="stopped"):
+            await late.write("t", "k", 2)
+        await late.close()
+
+    on_nodes(THREE, check, "pause-minority", Bugs(["M84D"]))
+
+
+def test_a_node_reports_with_what_it_began_whom_it_sees_and_that_it_paused() -> None:
+    async def check(tables: Tables) -> None:
+        await tables.world.kill("n2")
+        await tables.world.kill("n3")
+        await tables.until("n1", "stopped")
+        first, *others = tables.world.telemetry["n1"]
+        assert (first["event"], first["raised_by"]) == ("start", "pause-minority")
+        assert first["counted"] == {"net_tick_ms": 1000, "nodes": 3}
+        events = [line["event"] for line in others]
+        assert events.index("resumes") < events.index("serves") < events.index("pauses")
+        paused = next(line for line in others if line["event"] == "pauses")
+        assert (paused["role"], paused["members"]) == ("stopped", ["n1"])
+
+    on_nodes(THREE, check, "pause-minority")
+
+
 def test_requests_that_make_no_sense_are_refused() -> None:
     async def check(tables: Tables) -> None:
         client = await tables.client("n1")
@@ -177,6 +217,7 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         (["--node", "n1", "--listen", "n1:1", "--data", "d", "--preferred", "n9"], "--preferred names n9"),
         (["--node", "n1", "--listen", "n1:1", "--data", "d", "--net-tick-ms", "5"], "tick time"),
         (["--node", "n1", "--listen", "n1:1", "--data", "d", "--peer", "n1=n1:2"], "own peer"),
+        (["--node", "n1", "--listen", "n1:1", "--data", "d", "--bugs", "M999"], "--bugs M999: no bug is called"),
         (["--bogus", "1"], "no argument"),
         (["--node"], "needs a value"),
     ],
@@ -230,14 +271,35 @@ def place(node: str) -> NodePlace:
 
 
 def test_a_setting_names_the_strategy_of_all_nodes() -> None:
-    settings = chosen("strategy=pause-if-all-down-autoheal,net-tick-ms=700", SETTINGS, "tables")
-    command = TableStore().command(cast(Test, SimpleNamespace(settings=settings)), place("n2"))
+    settings = chosen("strategy=pause-if-all-down-autoheal,net-tick-ms=700,preferred=2", SETTINGS, "tables")
+    command = TableStore().command(cast(Test, SimpleNamespace(settings=settings, bugs=("M85",))), place("n2"))
     config, data = parse(command.argv[1 + len(RUN_NODE) :])
-    assert (config.strategy, config.preferred, config.tick_ms) == ("pause-if-all-down-autoheal", ("n1",), 700)
+    assert (config.strategy, config.preferred, config.tick_ms) == ("pause-if-all-down-autoheal", ("n1", "n2"), 700)
+    assert config.bugs == Bugs(["M85"])
     assert Path(data) == Path("/nodes/x/data")
     plain, _ = parse(
-        TableStore().command(cast(Test, SimpleNamespace(settings={})), place("n1")).argv[1 + len(RUN_NODE) :]
+        TableStore().command(cast(Test, SimpleNamespace(settings={}, bugs=())), place("n1")).argv[1 + len(RUN_NODE) :]
     )
     assert (plain.strategy, plain.preferred) == ("ignore", ())
     with pytest.raises(UsageError, match="ignore, pause-minority"):
         chosen("strategy=2", SETTINGS, "tables")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "judges"),
+    [
+        ("ignore", ("strategy-ignore",)),
+        ("pause-minority", ("strategy-pause-minority",)),
+        ("pause-if-all-down-ignore", ("strategy-pause-if-all-down", "strategy-ignore")),
+        ("pause-if-all-down-autoheal", ("strategy-pause-if-all-down", "strategy-autoheal")),
+        ("autoheal", ("strategy-autoheal",)),
+    ],
+)
+def test_what_the_strategy_in_force_promises_is_judged_where_links_can_be_cut(
+    strategy: str, judges: tuple[str, ...]
+) -> None:
+    settings = chosen(f"strategy={strategy}", SETTINGS, "tables")
+    named = TableStore().capabilities.telemetry_checkers
+    assert named is not None
+    assert named(settings, frozenset({"cut", "kill"})) == judges
+    assert named(settings, frozenset({"kill"})) == ()
