@@ -126,8 +126,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
     "M84": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --interval 5"
     " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
-    "M84B": "--system tables --workload declare --rate 20 --nemesis partition,kill-one --nodes 5 --interval 6"
-    " --overlap 1 --time-limit 40 --settings strategy=pause-minority,net-tick-ms=500",
+    "M84B": "--system tables --workload set --rate 4 --nemesis partition-halves,kill-one --nodes 5 --interval 5"
+    " --overlap 1 --time-limit 60 --settings strategy=pause-minority,net-tick-ms=500",
     "M84C": "--system tables --workload declare --rate 20 --nemesis partition-bridge,partition --nodes 4,5 --interval 4"
     " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
     "M84D": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
