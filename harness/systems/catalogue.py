@@ -47,6 +47,12 @@ def _tables(*_: str) -> System:
     return TableStore()
 
 
+def _zookeeper(read_mode: ReadMode, *_: str) -> System:
+    from splitbrain.harness.systems.zookeeper import Zookeeper
+
+    return Zookeeper(read_mode)
+
+
 SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
     "metadata": (_metadata, "the metadata cluster that ships with splitbrain: Raft, and a tree of paths above it"),
     "tables": (
@@ -60,6 +66,10 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
     ),
     "rabbitmq": (_rabbitmq, "RabbitMQ 3.10 or later, in containers: classic, mirrored or quorum queues (--settings)"),
     "redis": (_redis, "Redis 7 or later with Sentinel; --read-mode serializable lets replicas answer reads"),
+    "zookeeper": (
+        _zookeeper,
+        "ZooKeeper 3.5 or later, with synced reads; --read-mode serializable for plain reads, which nodes answer alone",
+    ),
 }
 
 
