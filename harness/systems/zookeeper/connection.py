@@ -20,7 +20,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.sockets import is_closed, tcp
 from splitbrain.harness.systems.zookeeper import records
-from splitbrain.harness.systems.zookeeper.errors import error_of, unknown
+from splitbrain.harness.systems.zookeeper.errors import NO_NODE, error_of, unknown
 from splitbrain.harness.systems.zookeeper.records import Reply, Request
 
 SESSION_MS: Final = 2_000_000_000
@@ -71,7 +71,7 @@ class Connection:
         """The record that answers the last of these requests, which are sent together.
 
         Args:
-            requests: one, or what has to come before it.
+            requests: one, or what has to come before it, which may be about a node that is not there.
             changes: whether the last one may change something; the others must not.
 
         Raises:
@@ -96,7 +96,7 @@ class Connection:
             self.close()
             raise
         for each in replies:
-            if each.error:
+            if each.error and (each is replies[-1] or each.error != NO_NODE):
                 raise error_of(each.error, changes=changes)
         return replies[-1].record
 

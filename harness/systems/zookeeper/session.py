@@ -5,9 +5,11 @@ creating transaction is the fencing token (the id of a transaction only grows). 
 documentation has sequential nodes, by which clients queue up; here a lock that is held is refused at once, so that one
 node is enough. The node of a lock lives as long as the session that made it, which is longer than any run.
 
-A node answers reads from what it has applied. A `sync` in front of a read has it first apply all that the leader had
-committed: that is the synced read, which is linearizable as long as a leader that was superseded notices it in time
-(it answers `sync` without asking a majority; ZooKeeper's documentation of `sync` says so).
+A node answers reads from what it has applied. A synced read has a barrier in front of it, after which the node has
+applied all that was committed before. `sync` is not quite that: a leader answers it without asking a majority, and so
+does one that was superseded and has not noticed it yet. What needs a majority is a change. So the barrier is one that
+is always refused, the removal of a node that is never there: the leader proposes the refusal as it proposes changes
+(`PrepRequestProcessor`), and the node answers the read behind it once it has applied that.
 
 What needs several requests sends the next one only after an answer that says that the one before changed nothing.
 """
@@ -26,6 +28,8 @@ from splitbrain.harness.systems.zookeeper.errors import BAD_VERSION, NO_NODE, NO
 from splitbrain.harness.systems.zookeeper.records import ANY_VERSION, EPHEMERAL, PERSISTENT, Stat
 
 NOTHING: Final = b""
+NOWHERE: Final = "/barrier"
+"""A node that no client ever makes."""
 
 
 class ZookeeperSession:
@@ -34,11 +38,13 @@ class ZookeeperSession:
     Args:
         connection: to the node.
         synced: whether reads are synced; else the node answers from what it has.
+        by_sync: whether the barrier in front of synced reads is `sync`.
     """
 
-    def __init__(self, connection: Connection, *, synced: bool = True) -> None:
+    def __init__(self, connection: Connection, *, synced: bool = True, by_sync: bool = False) -> None:
         self._connection = connection
         self._synced = synced
+        self._by_sync = by_sync
 
     async def read(self, key: str) -> Answer:
         """The value of a register, None if there is none."""
@@ -100,9 +106,9 @@ class ZookeeperSession:
     async def elements(self, collection: str) -> Answer:
         """All elements of a set, in ascending order."""
         path = _set_path(collection)
-        sync = (records.sync(path),) if self._synced else ()
+        barrier = (self._barrier(path),) if self._synced else ()
         try:
-            found = await self._connection.ask(*sync, records.get_children(path), changes=False)
+            found = await self._connection.ask(*barrier, records.get_children(path), changes=False)
         except RefusedError as error:
             _only(error, NO_NODE)
             return Answer([])
@@ -133,6 +139,9 @@ class ZookeeperSession:
         """Drop the connection. Locks stay as they are."""
         self._connection.close()
 
+    def _barrier(self, path: str) -> records.Request:
+        return records.sync(path) if self._by_sync else records.delete(NOWHERE, ANY_VERSION)
+
     async def _created(self, path: str, content: bytes, flags: int = PERSISTENT) -> Stat | None:
         """The Stat of a node that this made; None if there is one already."""
         try:
@@ -158,9 +167,9 @@ class ZookeeperSession:
 
     async def _data(self, path: str, *, synced: bool) -> tuple[bytes, Stat] | None:
         """Data and Stat of a node; None if there is none."""
-        sync = (records.sync(path),) if synced else ()
+        barrier = (self._barrier(path),) if synced else ()
         try:
-            return records.data(await self._connection.ask(*sync, records.get_data(path), changes=False))
+            return records.data(await self._connection.ask(*barrier, records.get_data(path), changes=False))
         except RefusedError as error:
             _only(error, NO_NODE)
             return None

@@ -26,14 +26,14 @@ from splitbrain.harness.systems.sockets import tcp
 from splitbrain.harness.systems.zookeeper import settings, status
 from splitbrain.harness.systems.zookeeper.connection import Connection
 from splitbrain.harness.systems.zookeeper.session import ZookeeperSession
-from splitbrain.harness.systems.zookeeper.settings import SETTINGS, SYNC_LIMIT, TICK
+from splitbrain.harness.systems.zookeeper.settings import BARRIER, BARRIERS, SETTINGS, SYNC_LIMIT, TICK
 from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
 
 READS: Final = {
     READ: ReadPromise(
-        line="the node of the client, once it has applied what its leader had committed (sync)",
+        line="the node of the client, once it has applied what a majority had committed (a barrier)",
         linearizable="always",
         follows=("write", READ, READ_LOCAL),
         needs_quorum=True,
@@ -60,6 +60,7 @@ class Zookeeper:
 
     def __init__(self, read_mode: ReadMode = LINEARIZABLE) -> None:
         self._synced = read_mode != SERIALIZABLE
+        self._by_sync = False
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "read-modes", "collections", "locks"}),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
@@ -90,6 +91,7 @@ class Zookeeper:
                 "or --backend docker."
             )
         chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
+        self._by_sync = BARRIERS[chosen[BARRIER]] == "sync"
         addresses = {place.node: place.listen, **place.peers}
         members = [addresses[node] for node in test.nodes] if place.peers else []
         files = {
@@ -104,7 +106,7 @@ class Zookeeper:
         Raises:
             DefiniteError: the node could not be reached, or grants no session.
         """
-        return ZookeeperSession(await Connection.open(deployment, node), synced=self._synced)
+        return ZookeeperSession(await Connection.open(deployment, node), synced=self._synced, by_sync=self._by_sync)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second, or does not serve."""

@@ -23,8 +23,8 @@ async def value(answer: Coroutine[Any, Any, Any]) -> Any:
     return (await answer).value
 
 
-async def registers(node: Node, synced: bool) -> None:
-    session = await node.session(synced=synced)
+async def registers(node: Node, synced: bool, by_sync: bool) -> None:
+    session = await node.session(synced=synced, by_sync=by_sync)
     assert await value(session.read("a")) is None
     assert await value(session.compare_and_set("a", None, 1)) is False, "a missing key matches nothing"
     assert await value(session.create("a", [1, None])) is True
@@ -127,8 +127,8 @@ def test_a_node_answers_and_refuses_as_the_documentation_says(serve: Serve) -> N
 
     async def main() -> None:
         async with asyncio.timeout(60):
-            for synced in (True, False):
-                await registers(node, synced)
+            for synced, by_sync in ((True, False), (True, True), (False, False)):
+                await registers(node, synced, by_sync)
                 session = await node.connection()
                 for key in ("a", "b"):
                     await session.ask(records.delete(f"/register {key}", ANY_VERSION), changes=True)
