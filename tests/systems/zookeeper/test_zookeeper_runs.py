@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ENDS_WITHIN_S = 300
 ALWAYS = ("run", "--json", "--system", "zookeeper", "--nodes", "3", "--engine", "inline")
-FAULTS = ("--interval", "6", "--time-limit", "20", "--rate", "80")
+FAULTS = ("--interval", "5", "--time-limit", "35", "--rate", "80")
 
 
 def here(store: Path, *options: str) -> subprocess.CompletedProcess[str]:
