@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from splitbrain.results.calls import Bools
 from splitbrain.results.columns import Column, array, flags, numbers
+from splitbrain.results.standbys import STANDBY
 
 DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
 """Errors that only a state in common can give, unless a test names others to the checker of quorum-progress."""
@@ -21,8 +23,21 @@ SPOKEN: Final = r"^(not_found|precondition_failed|resource_locked)\b"
 
 def spoke_of_a_state(history: pa.Table) -> Bools:
     """Which rows have an error of either sort."""
-    encoded: Any = pc.dictionary_encode(history["error"].combine_chunks())
-    errors: Column = encoded.dictionary
+    return _rows(history, _of_a_state)
+
+
+def declined_by_standbys(history: pa.Table) -> Bools:
+    """Which rows have the error of a node that does not lead, and refuses what only the leader does."""
+    return _rows(history, lambda errors: flags(pc.starts_with(errors, STANDBY)))
+
+
+def _of_a_state(errors: Column) -> Bools:
     decided = flags(pc.is_in(errors, value_set=array(list(DECIDED), pa.string())))
-    spoke = decided | flags(pc.match_substring_regex(errors, SPOKEN))
-    return np.append(spoke, False)[numbers(encoded.indices, null=len(spoke))]
+    return decided | flags(pc.match_substring_regex(errors, SPOKEN))
+
+
+def _rows(history: pa.Table, of_errors: Callable[[Column], Bools]) -> Bools:
+    """What a test of errors says of each row; it is asked once for each different error."""
+    encoded: Any = pc.dictionary_encode(history["error"].combine_chunks())
+    found = of_errors(encoded.dictionary)
+    return np.append(found, False)[numbers(encoded.indices, null=len(found))]

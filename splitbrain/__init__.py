@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Locks,
         OperationGroup,
         Session,
+        StandbyError,
         Transactions,
         need,
     )
@@ -170,6 +171,7 @@ _HOME = {
     "SessionClient": "workloads.sessions",
     "SimBackend": "harness.backends.sim",
     "Special": "checkers.models",
+    "StandbyError": "harness.contract.sessions",
     "State": "checkers.models",
     "Stop": "harness.running.runner",
     "Support": "harness.contract.faults",
@@ -286,6 +288,7 @@ __all__ = [
     "SessionClient",
     "SimBackend",
     "Special",
+    "StandbyError",
     "State",
     "Stop",
     "Support",

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from splitbrain.results.answering import spoke_of_a_state
+from splitbrain.results.answering import declined_by_standbys, spoke_of_a_state
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
 from splitbrain.results.columns import array, valid
 from splitbrain.results.faults import RunEvents
@@ -35,6 +35,7 @@ class ClientOps:
         ok: which were ok.
         answered: which the system answered: ok, or refused by its state (`splitbrain.results.answering`). An op
             that a client does without a node is no answer of the system.
+        declined: which a node refused that does not lead (`splitbrain.results.standbys`).
         local: which ops clients did without a node.
         faults: which were invoked in the faults phase; all of them in a history without phases.
         final: which were invoked in the final phase.
@@ -50,6 +51,8 @@ class ClientOps:
         self.ok: Bools = calls.ended("ok")
         said = spoke_of_a_state(calls.table)
         refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
+        declined = declined_by_standbys(calls.table)
+        self.declined: Bools = calls.ended("fail") & closed & (declined[calls.complete] if len(said) else closed)
         self.local = carried_out_alone(calls, local)
         self.answered: Bools = (self.ok | refused) & ~self.local
         phases = {phase.name: phase for phase in events.phases}

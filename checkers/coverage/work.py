@@ -7,7 +7,8 @@ Floors follow from the number of ops that were possible (`Load.possible`): lengt
     time        the system answered in more than half of the parts of the faults phase, and did not stop answering
                 while no fault was in force
     nodes       each node that could answer for half of the time received, and answered, its share of `OK_SHARE`
-    final       after all faults one in `ONE_OF` ops of each function was ok, and each node that received ops answered
+    final       after all faults one in `ONE_OF` ops of each function was ok, and each node that received ops answered;
+                standbys only have to say that they are standbys, and what they refuse is not counted
     reads       some saw a client's write (`splitbrain.checkers.coverage.sights`)
 """
 
@@ -297,7 +298,7 @@ class Work:
         for f in ops.functions():
             of_f = ops.are(f) & ops.final & ~ops.local
             invoked, answered = _count(of_f), _count(of_f & ops.answered)
-            least = -(-invoked // ONE_OF)
+            least = max(-(-_count(of_f & ~ops.declined) // ONE_OF), 1 if invoked else 0)
             if answered < least:
                 yield Reason(
                     Code.TOO_FEW_OPS if answered else Code.NEVER_OK,
@@ -307,7 +308,7 @@ class Work:
                 )
         for node in ops.nodes():
             at_node = ops.at(node) & ops.final & ~ops.local
-            if _count(at_node) >= ASKED_MIN and not (at_node & ops.answered).any():
+            if _count(at_node) >= ASKED_MIN and not (at_node & (ops.answered | ops.declined)).any():
                 yield Reason(
                     Code.NODE_SILENT,
                     f"{node} answered none of the {_count(at_node)} ops that it received after all faults."

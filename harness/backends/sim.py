@@ -18,6 +18,7 @@ from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, FaultKind, LinkFault, Support
 from splitbrain.harness.contract.moments import Act, Moment, Passed
 from splitbrain.harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.simulation.host import DATA_DIR, Outputs, SimHost
 from splitbrain.harness.simulation.loop import SimLoop
@@ -280,12 +281,14 @@ class SimDeployment:
 
     # --- clients, and the end -----------------------------------------------------------------------------------------
 
-    async def dial(self, node: NodeId) -> MessageConnection:
+    async def dial(self, node: NodeId, behind: int = 0) -> MessageConnection:
         """A connection to the node, across no link.
 
         Raises:
-            DefiniteError: the connection was refused.
+            DefiniteError: the connection was refused, or another port than the clients' was wanted.
         """
+        if behind:
+            raise DefiniteError(f"{node} is simulated: it listens on its clients' port only.")
         return await self._network.dial(_address(self._host(node).node))
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """What works on this machine, and what is missing for the rest: `splitbrain doctor` shows it.
 
-Looks only, changes nothing. Other parts may add findings of their own to those of `diagnose`.
+Looks only, changes nothing. Other parts add findings of their own to those of `diagnose`, as `doctor_systems` does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing that works here, or does not.
 
     Attributes:
-        area: what it belongs to: "python" or "java".
+        area: what it belongs to: "python", "java", "system", ...
         item: what was looked at, e.g. "interpreter".
         works: whether it works.
         detail: what was found, or why it does not work.

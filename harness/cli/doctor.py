@@ -40,7 +40,7 @@ def command(
       splitbrain doctor --hosts @lab.hosts --known-hosts lab.keys --ssh-key ~/.ssh/lab
     """
     from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
-    from splitbrain.harness.campaigns import doctor
+    from splitbrain.harness.campaigns import doctor, doctor_systems
 
     inventory = None
     if hosts is None:
@@ -48,7 +48,8 @@ def command(
     else:
         options.check_user(hosts, ssh_user)
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
-    findings, faults = doctor.diagnose(), doctor.faults(inventory)
+    findings = [*doctor.diagnose(), *doctor_systems.systems()]
+    faults = doctor.faults(inventory)
     if as_json:
         document: DoctorAnswer = {
             "findings": findings,

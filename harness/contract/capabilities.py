@@ -53,8 +53,8 @@ class Capabilities:
         transfer: how its leader is asked to hand leadership over; None if it cannot be asked.
         learners: how nodes join without a vote first; None if they cannot.
         groups: how its nodes take part in further groups; None if there are none.
-        standbys: whether only the node that leads carries out what changes something, and others refuse it: then no
-            run needs answers from each of its nodes.
+        standbys: whether only the node that leads carries out what changes something, and others refuse it, and maybe
+            reads as well: then no run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
         uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
             folder here.

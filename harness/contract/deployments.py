@@ -132,10 +132,15 @@ class Deployment(Protocol):
         """
         ...
 
-    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
+    async def dial(self, node: NodeId, behind: int = 0) -> socket.socket | MessageConnection:
         """Connect to the node's client address: a connected non-blocking TCP socket; in a simulation, a connection.
 
         Clients are outside the nodes' network: of all faults only those of `disturb_clients` affect them.
+
+        Args:
+            node: which node.
+            behind: how far behind the clients' port the node listens, where it serves something else there as well,
+                such as its status. Simulated nodes have one port.
 
         Raises:
             DefiniteError: the connection was refused.

@@ -17,10 +17,21 @@ import msgspec
 
 from splitbrain.results import plugins
 from splitbrain.results.errors import ProtocolError, UnknownNameError, UsageError
+from splitbrain.results.standbys import STANDBY
 
 
 class DefiniteError(Exception):
     """The op certainly did not happen, and never will. Recorded as `fail`."""
+
+
+class StandbyError(DefiniteError):
+    """The node does not lead, and only the one that leads does this (`Capabilities.standbys`).
+
+    Recorded as `fail` with an error that begins so that coverage knows it: the node answers, but the system did not.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"{STANDBY}{words}")
 
 
 class IndefiniteError(Exception):

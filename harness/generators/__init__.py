@@ -20,7 +20,7 @@ from splitbrain.harness.generators.choice import any_of, beside, flip_flop, mix
 from splitbrain.harness.generators.keys import concurrent_keys, sequential_keys
 from splitbrain.harness.generators.leaves import NOTHING, Source, each, generator, invoke, once
 from splitbrain.harness.generators.order import f_map, limit, phases, repeat, sequence, synchronize
-from splitbrain.harness.generators.outcome import final, until_ok
+from splitbrain.harness.generators.outcome import elsewhere, final, until_ok
 from splitbrain.harness.generators.threads import clients, each_process, each_thread, nemesis, reserve
 from splitbrain.harness.generators.timing import rate, sleep, spaced, stagger, time_limit
 
@@ -40,6 +40,7 @@ __all__ = [
     "each",
     "each_process",
     "each_thread",
+    "elsewhere",
     "f_map",
     "final",
     "flip_flop",

@@ -50,6 +50,8 @@ _ALL: Final = (
     Image("etcd", "etcd and etcdctl as Debian packages them"),
     Image("postgresql", "PostgreSQL as Debian packages it"),
     Image("rabbitmq", "RabbitMQ as Debian packages it"),
+    Image("redis", "Redis and its Sentinel as Debian packages them"),
+    Image("zookeeper", "ZooKeeper as Debian packages it"),
     Image(
         "host",
         "a machine with sshd and sudo, for the ssh backend",

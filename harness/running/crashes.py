@@ -219,9 +219,9 @@ class Watched:
         """As the deployment."""
         return await self._deployment.offsets()
 
-    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
+    async def dial(self, node: NodeId, behind: int = 0) -> socket.socket | MessageConnection:
         """As the deployment does it."""
-        return await self._deployment.dial(node)
+        return await self._deployment.dial(node, behind)
 
     async def close(self) -> None:
         """As the deployment does it."""

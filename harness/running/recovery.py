@@ -15,7 +15,7 @@ import msgspec
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId, NodeView
-from splitbrain.harness.contract.sessions import COLLECTIONS, CREATIONS, included, need
+from splitbrain.harness.contract.sessions import COLLECTIONS, CREATIONS, StandbyError, included, need
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.processes import describe
@@ -81,11 +81,17 @@ async def _look(test: Test, deployment: Deployment, clock: Clock, nodes: Sequenc
     for read in reads:
         if isinstance(read, ProtocolError):  # no waiting makes it better
             raise read
+    leaders = {view.leader for view in views if isinstance(view, NodeView)}
     return {
         node: f"does not answer a read: {describe(read)}"
         for node, read in zip(nodes, reads, strict=True)
-        if isinstance(read, Exception)
+        if isinstance(read, Exception) and not _may_refuse(test, node, leaders, read)
     }
+
+
+def _may_refuse(test: Test, node: NodeId, leaders: set[NodeId | None], refusal: Exception) -> bool:
+    """Whether a standby refused, as it may: it has said already that it runs and whom it follows."""
+    return test.system.capabilities.standbys and node not in leaders and isinstance(refusal, StandbyError)
 
 
 async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | str:

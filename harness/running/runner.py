@@ -25,7 +25,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import ClockOffset, NodeId
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.generators import Generator, beside, clients, nemesis, rate, time_limit
+from splitbrain.harness.generators import Generator, beside, clients, elsewhere, nemesis, rate, time_limit
 from splitbrain.harness.running.crashes import Watched, watch_nodes
 from splitbrain.harness.running.journal import Journal, Recorder
 from splitbrain.harness.running.processes import describe
@@ -291,6 +291,8 @@ class _Run:
         generator = self._test.workload.final_generator
         if generator is None or self.stop.requests > 1:
             return
+        if self._test.system.capabilities.standbys:
+            generator = elsewhere(generator)
         self._phase("final")
         reached("final phase")
         began_ns = self._journal.time_ns()

@@ -35,10 +35,22 @@ def _rabbitmq(*_: str) -> System:
     return Rabbitmq()
 
 
+def _redis(read_mode: ReadMode, *_: str) -> System:
+    from splitbrain.harness.systems.redis import Redis
+
+    return Redis(read_mode)
+
+
 def _tables(*_: str) -> System:
     from splitbrain.harness.systems.tables import TableStore
 
     return TableStore()
+
+
+def _zookeeper(read_mode: ReadMode, *_: str) -> System:
+    from splitbrain.harness.systems.zookeeper import Zookeeper
+
+    return Zookeeper(read_mode)
 
 
 SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
@@ -53,6 +65,11 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
         "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys",
     ),
     "rabbitmq": (_rabbitmq, "RabbitMQ 3.10 or later, in containers: classic, mirrored or quorum queues (--settings)"),
+    "redis": (_redis, "Redis 7 or later with Sentinel; --read-mode serializable lets replicas answer reads"),
+    "zookeeper": (
+        _zookeeper,
+        "ZooKeeper 3.5 or later, with synced reads; --read-mode serializable for plain reads, which nodes answer alone",
+    ),
 }
 
 

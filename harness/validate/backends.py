@@ -156,8 +156,9 @@ class _ValidDeployment(Wrapper):
             self._known(node)
         return offsets
 
-    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
-        connection = await self._inner.dial(self._known(node))
+    async def dial(self, node: NodeId, behind: int = 0) -> socket.socket | MessageConnection:
+        further = (behind,) if behind else ()
+        connection = await self._inner.dial(self._known(node), *further)
         if connection is None:
             raise ProtocolError(
                 f"backend {self._backend!r}: dial to {node} returned None; it must raise DefiniteError if the "

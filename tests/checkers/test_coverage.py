@@ -279,3 +279,39 @@ def test_reads_that_may_be_stale_under_faults_must_have_been_ok_after_one_began(
     reasons = [found.sentence for found in judge(script, under_faults=["read-local"]).inconclusive]
     assert any("of 'read-local' after the first fault began, at 1.000 s" in reason for reason in reasons) == (not ok)
     assert not any("read-local" in found.sentence for found in judge(script).inconclusive)
+
+
+def final_reads(*ends: tuple[str, OpType, str | None]) -> Script:
+    """A run whose final phase has these reads: by node, how each ended, and its error."""
+    script = run(fault=None)
+    script.event(HARNESS, "info", "phase", {"phase": "final"}, time_s=7.0)
+    for number, (node, kind, error) in enumerate(ends):
+        script.event(0, "invoke", "read", time_s=8.0 + number, node=node)
+        script.event(0, kind, "read", [number] if kind == "ok" else None, time_s=8.5 + number, node=node, error=error)
+    return script
+
+
+STANDBY: tuple[OpType, str] = ("fail", "standby: READONLY")
+DOWN: tuple[OpType, str] = ("fail", "connection refused")
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        ([("n1", "ok", None), *[(node, *STANDBY) for node in ("n2", "n3") for _ in range(4)]], None),
+        (
+            [(node, *STANDBY) for node in ("n1", "n2") for _ in range(4)],
+            "only 0 of 8 ops of 'read' were answered after all faults",
+        ),
+        ([("n1", "ok", None), *[("n2", *DOWN)] * 3, *[("n3", *STANDBY)] * 9], "n2 answered none of the 3 ops"),
+        ([("n1", "ok", None), *[("n2", *DOWN)] * 4], "only 1 of 5 ops of 'read' were answered after all faults"),
+    ],
+    ids=["one leads", "none leads", "one is down", "most failed"],
+)
+def test_after_all_faults_standbys_may_refuse_and_no_others(ends: Any, reason: str | None) -> None:
+    verdict = judge(final_reads(*ends), fs=["write", "read"], faults=False, min_ok={"write": 1, "read": 0})
+    found = [str(each) for each in verdict.inconclusive]
+    if reason is None:
+        assert found == []
+    else:
+        assert any(reason in each for each in found), found

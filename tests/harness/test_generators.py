@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from simulator import MS, Ending, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
+from simulator import MS, NODES, Ending, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
 
 from splitbrain.harness.contract.generator import Pending, idle_until
 from splitbrain.harness.contract.rng import Streams
@@ -24,6 +24,7 @@ from splitbrain.harness.generators import (
     each,
     each_process,
     each_thread,
+    elsewhere,
     f_map,
     final,
     flip_flop,
@@ -45,6 +46,8 @@ from splitbrain.harness.generators import (
     time_limit,
     until_ok,
 )
+from splitbrain.harness.generators.leaves import Source
+from splitbrain.harness.generators.outcome import ATTEMPTS_MAX
 from splitbrain.harness.generators.timing import CATCH_UP_NS
 from splitbrain.results.errors import ProtocolError, UsageError
 from splitbrain.results.history import NEMESIS, Op, OpType
@@ -470,6 +473,49 @@ def test_final_reads_until_ok_on_every_thread_and_waits_between_attempts() -> No
     oks = [op.process % 3 for op in history if op.type == "ok"]
     assert sorted(oks) == [0, 1, 2]
     assert sorted(times_ms(history)) == [0] * 3 + [200] * 3 + [400] * 3
+
+
+def by_leader(source: Source, leader: int, concurrency: int = 3) -> list[Op]:
+    """The history if only ops of one thread are ok, and standbys refuse those of all others."""
+    ctx = Context.initial(concurrency, NODES, Streams(1)["w"], Streams(1)["n"])
+    remaining, history = generator(source), list[Op]()
+    while len(history) < 1000:
+        result = remaining.op(ctx)
+        if result is None:
+            return history
+        op, remaining = result
+        if isinstance(op, Pending):
+            ctx = msgspec.structs.replace(ctx, time_ns=op.until_ns or ctx.time_ns)
+            continue
+        ok = op.process % concurrency == leader
+        done = op.complete("ok") if ok else op.complete("fail", error="standby: READONLY")
+        for event in (op, done):
+            remaining = remaining.update(ctx, event)
+            history.append(event)
+    raise AssertionError("it does not end")
+
+
+def test_final_asks_a_standby_once() -> None:
+    history = by_leader(final(READ, retry_s=0.2), leader=1)
+    assert [op.process for op in history if op.type == "ok"] == [1]
+    assert sorted(op.process for op in history if op.type == "fail") == [0, 2]
+
+
+def test_what_standbys_refuse_is_asked_elsewhere_until_the_leader_answers() -> None:
+    reads = sequence(*(invoke("read", key=str(key)) for key in range(20)))
+    assert len({op.key for op in by_leader(clients(reads), leader=2) if op.type == "ok"}) < 20
+    history = by_leader(clients(elsewhere(reads)), leader=2)
+    assert sorted(int(op.key or "") for op in history if op.type == "ok") == list(range(20))
+
+
+def test_without_a_leader_nothing_is_asked_for_ever() -> None:
+    history = by_leader(clients(elsewhere(once(invoke("read", key="a")))), leader=-1)
+    assert [op.type for op in history] == ["invoke", "fail"] * ATTEMPTS_MAX
+
+
+def test_what_failed_otherwise_is_not_asked_elsewhere() -> None:
+    history = simulate(clients(elsewhere(repeat(READ, 3))), lambda op, n: (MS, "fail"), 2)
+    assert len(invocations(history)) == 3
 
 
 def test_final_gives_up_after_its_time() -> None:

@@ -153,7 +153,7 @@ class MemoryDeployment(OnlyCutsKillsAndPauses):
     async def dropped(self) -> Mapping[Link, int]:
         return dict.fromkeys(sorted(self.links), 1)
 
-    async def dial(self, node: NodeId) -> MessageConnection:
+    async def dial(self, node: NodeId, behind: int = 0) -> MessageConnection:
         raise DefiniteError("nobody listens in memory")
 
     async def close(self) -> None:

@@ -220,7 +220,7 @@ class Nodes:
         self.clients = dict(faults)
         return did
 
-    async def dial(self, node: NodeId) -> Any:
+    async def dial(self, node: NodeId, behind: int = 0) -> Any:
         raise NotImplementedError("no test of a nemesis talks to a node")
 
     async def close(self) -> None:

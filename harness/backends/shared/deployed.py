@@ -123,14 +123,16 @@ class Deployed(ClientLinksStayWhole, Generic[Control]):
         """Nodes on this machine, in containers or not, share the clocks of its kernel: no offset, no error."""
         return {node: ClockOffset() for node in self.nodes}
 
-    async def dial(self, node: NodeId) -> socket.socket:
+    async def dial(self, node: NodeId, behind: int = 0) -> socket.socket:
         """A connected, non-blocking TCP socket from this machine to the node, across no link.
+
+        The port is the clients', or one so far `behind` it.
 
         Raises:
             DefiniteError: the connection was refused, or the node took no connection within two seconds.
         """
-        address = self._place(node).listen
-        return await connected(await self._open_socket(), node, address)
+        host, port = self._place(node).listen
+        return await connected(await self._open_socket(), node, (host, port + behind))
 
     async def _open_socket(self) -> socket.socket:
         """A TCP socket from which nodes can be reached."""

@@ -15,9 +15,10 @@ from typing import Final, TypeVar
 import h11
 import msgspec
 
-from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import IndefiniteError
 from splitbrain.harness.systems.etcd.errors import error_of
 from splitbrain.harness.systems.etcd.messages import Message
+from splitbrain.harness.systems.sockets import is_closed
 
 A = TypeVar("A", bound=Message)
 B = TypeVar("B")
@@ -103,7 +104,7 @@ class Gateway:
         return _request("POST", f"/v3/{method}", headers), h11.Data(body)
 
     async def _connected(self) -> socket.socket:
-        if self._socket is not None and _is_closed(self._socket):
+        if self._socket is not None and is_closed(self._socket):
             self._drop()
         if self._socket is None:
             self._socket = await self._dial()
@@ -143,25 +144,3 @@ class Gateway:
 
 def _request(method: str, target: str, headers: Sequence[tuple[str, str]]) -> h11.Request:
     return h11.Request(method=method, target=target, headers=[("Host", "etcd"), *headers])
-
-
-def _is_closed(connection: socket.socket) -> bool:
-    """Whether the peer has closed or reset an idle connection; unexpected bytes count as well."""
-    try:
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def tcp(found: object, node: str) -> socket.socket:
-    """What a deployment dialled, as the TCP socket that HTTP needs.
-
-    Raises:
-        DefiniteError: it is a simulated connection.
-    """
-    if not isinstance(found, socket.socket):
-        raise DefiniteError(f"{node} is simulated, and etcd is not: it needs a TCP connection.")
-    return found

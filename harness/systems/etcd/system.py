@@ -29,12 +29,13 @@ from splitbrain.harness.contract.realtime import RealClock
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.etcd.gateway import Gateway, tcp
+from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.membership import EtcdMembership
 from splitbrain.harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
 from splitbrain.harness.systems.etcd.observer import EtcdObserver
 from splitbrain.harness.systems.etcd.session import EtcdSession
 from splitbrain.harness.systems.etcd.transfer import EtcdTransfer
+from splitbrain.harness.systems.sockets import tcp
 from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
@@ -223,14 +224,14 @@ class Etcd:
         async def once() -> socket:
             if dialled:
                 raise DefiniteError(f"{node} closed the connection")
-            dialled.append(tcp(await deployment.dial(node), node))
+            dialled.append(tcp(await deployment.dial(node), node, "etcd"))
             return dialled[0]
 
         return EtcdObserver(await Gateway.open(once, self._request_timeout_ms), self._members.named)
 
     async def _gateway(self, deployment: Deployment, node: NodeId) -> Gateway:
         async def dial() -> socket:
-            return tcp(await deployment.dial(node), node)
+            return tcp(await deployment.dial(node), node, "etcd")
 
         return await Gateway.open(dial, self._request_timeout_ms)
 

@@ -19,6 +19,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.postgresql.errors import error_of
 from splitbrain.harness.systems.postgresql.settings import DATABASE, USER
+from splitbrain.harness.systems.sockets import tcp
 
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 """What asyncpg raises. A protocol error is an InternalClientError."""
@@ -30,9 +31,7 @@ async def connect(deployment: Deployment, node: NodeId) -> asyncpg.Connection[as
     Raises:
         DefiniteError: it could not be reached, or accepts no connections.
     """
-    found = await deployment.dial(node)
-    if not isinstance(found, socket.socket):
-        raise DefiniteError(f"{node} is simulated, and PostgreSQL is not: it needs a TCP connection.")
+    found = tcp(await deployment.dial(node), node, "PostgreSQL")
     loop = cast("asyncio.AbstractEventLoop", _Dialled(asyncio.get_running_loop(), found))
     try:
         return await asyncpg.connect(host=node, port=1, user=USER, password="", database=DATABASE, ssl=False, loop=loop)

@@ -25,6 +25,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.errors import error_of
+from splitbrain.harness.systems.sockets import tcp
 
 HEARTBEAT_S: Final = 10
 """After twice this time without a frame either side takes the other for gone."""
@@ -65,10 +66,7 @@ class Connection:
         Raises:
             DefiniteError: it could not be reached, or accepts no connections.
         """
-        found = await deployment.dial(node)
-        if not isinstance(found, socket.socket):
-            raise DefiniteError(f"{node} is simulated, and RabbitMQ is not: it needs a TCP connection.")
-        return await cls.on(found)
+        return await cls.on(tcp(await deployment.dial(node), node, "RabbitMQ"))
 
     @classmethod
     async def on(cls, connected: socket.socket) -> Connection:

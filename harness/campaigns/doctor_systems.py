@@ -1,0 +1,69 @@
+"""Which systems can be put under test on this machine: rows of `splitbrain doctor`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from splitbrain.harness.campaigns.doctor import Finding
+from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.systems.catalogue import SYSTEMS, build
+from splitbrain.results.errors import SplitbrainError
+
+AREA: Final = "system"
+
+
+class _Way(NamedTuple):
+    """A way to run a system's nodes: whether it works here, and what was found or what would help."""
+
+    works: bool
+    words: str
+
+
+def systems() -> list[Finding]:
+    """A finding for each of the systems that splitbrain has: whether nodes can run as processes, and in containers."""
+    images = _images()
+    return [_of_system(name, build(name).capabilities, images) for name in SYSTEMS]
+
+
+def _of_system(name: str, can: Capabilities, images: Mapping[str, str] | str) -> Finding:
+    ways = [way for way in (_here(can), _in_containers(can, images)) if way is not None]
+    works = any(way.works for way in ways)
+    advice = "" if works else "One of these is enough."
+    return Finding(AREA, name, works, "; ".join(way.words for way in ways), advice)
+
+
+def _here(can: Capabilities) -> _Way | None:
+    """As processes of this machine; None for a system whose nodes run in containers only."""
+    if not can.programs:
+        return _Way(True, "here: with this interpreter") if can.simulation is not None else None
+    absent = {program: package for program, package in can.programs.items() if shutil.which(program) is None}
+    if absent:
+        packages = " ".join(dict.fromkeys(absent.values()))
+        return _Way(False, f"here: there is no {', no '.join(absent)} (apt install {packages})")
+    return _Way(True, f"here: {', '.join(str(shutil.which(program)) for program in can.programs)}")
+
+
+def _in_containers(can: Capabilities, images: Mapping[str, str] | str) -> _Way | None:
+    if can.image is None:
+        return None
+    if isinstance(images, str):
+        return _Way(False, f"in containers: {images}")
+    state = images.get(can.image, "not built")
+    works = state == "up to date"
+    help_ = "" if works else f" (splitbrain images build {can.image})"
+    return _Way(works, f"in containers: the image {can.image!r} is {state}{help_}")
+
+
+def _images() -> Mapping[str, str] | str:
+    """By name how up to date each image is; in one line why that cannot be said."""
+    from splitbrain.harness.images.connection import engine
+    from splitbrain.harness.images.survey import survey
+
+    try:
+        with closing(engine()) as client:
+            return {image.name: image.state for image in survey(client)}
+    except SplitbrainError as error:
+        return str(error).rstrip(".")

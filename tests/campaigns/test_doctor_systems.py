@@ -1,0 +1,53 @@
+"""`splitbrain doctor` says of each system how it can be put under test here, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from splitbrain.harness.campaigns import doctor_systems
+from splitbrain.harness.systems.catalogue import SYSTEMS
+
+ABSENT = "not built (splitbrain images build redis)"
+BUILT: dict[str, str] = dict.fromkeys(("node", "etcd", "postgresql", "rabbitmq"), "up to date")
+
+
+def rows(
+    monkeypatch: pytest.MonkeyPatch, images: Mapping[str, str] | str, programs: frozenset[str]
+) -> dict[str, tuple[bool, str]]:
+    """What is said of each system on a machine with these images and programs."""
+
+    def which(name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in programs else None
+
+    monkeypatch.setattr(doctor_systems, "_images", lambda: images)
+    monkeypatch.setattr("shutil.which", which)
+    found = doctor_systems.systems()
+    assert [row.item for row in found] == list(SYSTEMS)
+    return {row.item: (row.works, row.detail) for row in found}
+
+
+def test_a_system_works_by_its_programs_or_by_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rows(monkeypatch, BUILT, frozenset({"redis-server", "redis-sentinel"}))
+    assert found["redis"] == (
+        True,
+        f"here: /usr/bin/redis-server, /usr/bin/redis-sentinel; in containers: the image 'redis' is {ABSENT}",
+    )
+    assert found["etcd"] == (
+        True,
+        "here: there is no etcd (apt install etcd-server); in containers: the image 'etcd' is up to date",
+    )
+    assert found["metadata"][0]
+
+
+def test_a_system_with_neither_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rows(monkeypatch, {}, frozenset({"redis-server"}))
+    assert not found["redis"][0]
+    assert "there is no redis-sentinel (apt install redis-sentinel)" in found["redis"][1]
+
+
+def test_without_an_engine_a_system_that_needs_containers_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rows(monkeypatch, "no engine answers", frozenset())
+    assert found["rabbitmq"] == (False, "in containers: no engine answers")
+    assert found["metadata"] == (True, "here: with this interpreter; in containers: no engine answers")

@@ -1,0 +1,63 @@
+"""How a node of ZooKeeper is started, and which places are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
+from splitbrain.harness.contract.test import TIME_MAX_S, Test
+from splitbrain.harness.systems.zookeeper.connection import SESSION_MS
+from splitbrain.results.errors import BackendError
+from tests.systems.zookeeper.conftest import OPTIONS
+
+THREE = ("n1", "n2", "n3")
+
+
+def composed(**options: Any) -> Test:
+    return compose(RunOptions.of(**{**OPTIONS, **options}))
+
+
+def command(test: Test, name: str = "n2", home: Any = "image", network: str = "10.0.0") -> NodeCommand:
+    addresses = {each: (f"{network}.{number}", 7000) for number, each in enumerate(THREE, 1)}
+    peers = {each: address for each, address in addresses.items() if each != name and each in test.nodes}
+    return test.system.command(test, NodePlace(name, "/data", addresses[name], peers, home))
+
+
+def lines(made: NodeCommand) -> list[str]:
+    return made.files["zoo.cfg"].decode().splitlines()
+
+
+def test_all_nodes_list_the_same_members_and_each_has_its_own_number() -> None:
+    made = [command(composed(), node) for node in THREE]
+    listed = [[line for line in lines(each) if line.startswith("server.")] for each in made]
+    assert listed == [[f"server.{number}=10.0.0.{number}:7001:7002" for number in (1, 2, 3)]] * 3
+    assert [each.files["myid"] for each in made] == [b"1\n", b"2\n", b"3\n"]
+
+
+def test_one_node_alone_lists_no_members() -> None:
+    assert not [line for line in lines(command(composed(nodes="1"), "n1")) if line.startswith("server.")]
+
+
+def test_settings_reach_the_node() -> None:
+    made = command(composed(settings="tick-time=250,sync-limit=8,snap-count=50"))
+    assert {"tickTime=250", "syncLimit=8", "initLimit=40"} <= set(lines(made))
+    assert "-Dzookeeper.snapCount=50" in made.argv
+
+
+def test_no_session_ends_within_a_run() -> None:
+    assert f"maxSessionTimeout={SESSION_MS}" in lines(command(composed()))
+    assert SESSION_MS > 1000 * TIME_MAX_S
+
+
+def test_proxies_between_nodes_are_refused() -> None:
+    with pytest.raises(BackendError, match="--backend docker"):
+        command(composed(), network="127.0.0")
+
+
+def test_without_zookeeper_on_this_machine_a_node_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BackendError, match="libzookeeper-java"):
+        command(composed(), home="here")
