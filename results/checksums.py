@@ -124,7 +124,7 @@ def verify(folder: Path, names: Sequence[str]) -> None:
 def renewing(folder: Path, name: str) -> Generator[None]:
     """A context in which a file is replaced, and gets a new digest if the run has checksums.
 
-    In between the run has none: whoever dies there leaves a run that is judged by what its files say.
+    In between the run has none: a process that dies there leaves a run that is judged by what its files say.
 
     Raises:
         HistoryFormatError: the file is damaged already, or the checksums are.
