@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from splitbrain.cluster.dedup import Protected, ref_problem
+from splitbrain.cluster.groupnames import is_queue_group
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.members import is_member_id
 from splitbrain.cluster.pending import Reply, Wanted
+from splitbrain.cluster.queuegroups.log import problem_of
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.tree import (
     MAX_DEPTH,
@@ -31,6 +33,7 @@ from splitbrain.cluster.wire import (
     LeaderQuery,
     LocalQuery,
     Outcome,
+    QueueOp,
     RemoveMember,
     TakeCheckpoint,
     TakeSnapshot,
@@ -42,7 +45,7 @@ MAX_TIMEOUT_MS: Final = 3_600_000
 REPLY_MODES: Final = ("leader", "local", "after_log_append", "notify", "noreply")
 """Those of `wire.ReplyMode` without an argument."""
 
-_COMMANDS: Final = (*get_args(Command), Protected)
+_COMMANDS: Final = (*get_args(Command), Protected, QueueOp)
 
 _PLAIN: Final = frozenset((*get_args(PlainCommand), *get_args(PlainQuery)))
 """Most requests are these. Looked up by type: a single `isinstance` to which a struct says no costs as much."""
@@ -54,11 +57,13 @@ class Admission:
     Args:
         member: this node's id.
         links: to the other nodes.
+        group: that the requests are for.
     """
 
-    def __init__(self, member: NodeId, links: Links) -> None:
+    def __init__(self, member: NodeId, links: Links, group: str) -> None:
         self._member = member
         self._links = links
+        self._is_queue = is_queue_group(group)
 
     def refusal(self, body: Wanted, timeout_ms: int, reply: Reply) -> Outcome | None:
         """Why a request is refused, None if it is in order."""
@@ -78,6 +83,9 @@ class Admission:
             case Protected(ref, command):
                 problem = ref_problem(ref)
                 return _path_refusal(command) if problem is None else _invalid(problem)
+            case QueueOp(data):
+                problem = problem_of(data) if self._is_queue else "this group is no queue"
+                return None if problem is None else _invalid(problem)
             case AddMember() | RemoveMember() | TransferLeadership():
                 return self._member_refusal(body)
             case _:

@@ -34,6 +34,7 @@ from splitbrain.cluster.errors import (
     NodeNotFoundError,
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
+    QueueNotFoundError,
     RefusedError,
     StoreRefusedError,
     TransactionAbortedError,
@@ -42,6 +43,7 @@ from splitbrain.cluster.errors import (
 from splitbrain.cluster.members import incarnation_of, member_id, node_of
 from splitbrain.cluster.pattern_client import PatternClient, SeenNode, SeenNodes, StoredProcedure
 from splitbrain.cluster.pipeline import AppliedCommand, Pipeline, UnappliedCommand
+from splitbrain.cluster.queueclient import QueueOptions, Queues
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.reading import ReadMode
 from splitbrain.cluster.registration_client import Records, RegistrationClient, Trigger
@@ -80,6 +82,9 @@ __all__ = [
     "PossiblyMatchingManyNodesDeniedError",
     "Priority",
     "Properties",
+    "QueueNotFoundError",
+    "QueueOptions",
+    "Queues",
     "ReadMode",
     "Records",
     "Ref",
@@ -144,6 +149,10 @@ class Client(TreeClient, PatternClient, TransactionClient, RegistrationClient, T
         if not isinstance(answer.outcome, ClientAddress):
             raise error_of(answer.outcome, answer.term)
         return answer.outcome
+
+    async def queues(self) -> Queues:
+        """Quorum queues, through this connection; messages of machines on it are then those of queues only."""
+        return Queues(self._channel, await self.address())
 
     async def next_message(self) -> bytes:
         """The next message of a machine; waits until there is one.

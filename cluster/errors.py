@@ -11,6 +11,7 @@
     └── ClientError                     a request got no result; `definite` says what that means
         ├── RefusedError                definite: the request did not happen and never will
         │   ├── NodeNotFoundError
+        │   ├── QueueNotFoundError
         │   ├── MismatchingNodeError          in `splitbrain.cluster.client`
         │   ├── PossiblyMatchingManyNodesDeniedError
         │   ├── TransactionAbortedError
@@ -113,6 +114,10 @@ class RefusedError(ClientError):
 
 class NodeNotFoundError(RefusedError):
     """The path leads to no tree node, and the request needs one."""
+
+
+class QueueNotFoundError(RefusedError):
+    """There is no queue of that name, or it was deleted, or the consumer was cancelled. Declare the queue first."""
 
 
 class PossiblyMatchingManyNodesDeniedError(RefusedError):

@@ -18,17 +18,20 @@ from splitbrain.cluster.machine import (
     DemonitorNode,
     DownReason,
     EffectCommand,
+    ForgetQueue,
     MachineEffect,
     MonitorClient,
     MonitorNode,
     NodeDown,
     NodeUp,
+    PutIntoQueue,
     ReadLog,
     ReleaseCursor,
     SendToClient,
     SetTimer,
     SetTimerAt,
     Timeout,
+    WantConfiguration,
     WriteCheckpoint,
 )
 from splitbrain.cluster.tree import encode_command
@@ -76,6 +79,9 @@ Action: TypeAlias = (
     | AppendCommand
     | SendToClient
     | ReadLog
+    | PutIntoQueue
+    | WantConfiguration
+    | ForgetQueue
     | ReleaseCursor
     | WriteCheckpoint
 )
@@ -167,7 +173,9 @@ class Executor:
             case SetTimerAt(name, at_ms):
                 self._timers[name] = None
                 return [StartTimerAt(name, at_ms)]
-            case MonitorNode(node):
+            case MonitorNode(node, is_down):
+                if is_down:
+                    self._down[node] = True
                 self._down.setdefault(node, False)
                 return [LookAt(node)]
             case DemonitorNode(node):
@@ -179,7 +187,7 @@ class Executor:
             case DemonitorClient(client):
                 self._clients.pop(client, None)
                 return []
-            case AppendCommand() | SendToClient() | ReadLog():
+            case _:
                 return [effect]
 
     def _set_timer(self, name: str, delay_ms: int | None) -> list[Action]:

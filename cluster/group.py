@@ -21,7 +21,7 @@ from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupeffects import Effects
-from splitbrain.cluster.groupnames import METADATA, group_address
+from splitbrain.cluster.groupnames import METADATA, group_address, is_queue_group
 from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
@@ -30,6 +30,7 @@ from splitbrain.cluster.members import incarnation_of, names, node_of
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
+from splitbrain.cluster.queuegroups.log import stamped
 from splitbrain.cluster.raft import Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
@@ -62,6 +63,8 @@ _ANSWERED_HERE: Final = frozenset(
 )
 """What is not for `Requests`, by type: most requests are, and to match them last would take as long as the rest."""
 
+_MS: Final = 1_000_000
+
 
 class Group:
     """This node's member of one group.
@@ -72,13 +75,22 @@ class Group:
         opened: what it had stored.
         founders: ids of the members with which the group begins, the same on all nodes.
         store: its state machine.
+        applied: takes the store whenever it is at a later entry, or is another one; None if nothing wants it.
 
     Attributes:
         address: how members speak of the group (`splitbrain.cluster.groupnames`).
         requests: those of clients that are under way.
     """
 
-    def __init__(self, name: str, place: Place, opened: Opened, founders: Sequence[NodeId], store: type[Store]) -> None:
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        opened: Opened,
+        founders: Sequence[NodeId],
+        store: type[Store],
+        applied: Callable[[Store], None] | None = None,
+    ) -> None:
         config, runtime = place.config, place.runtime
         self._name = self.address = group_address(name, opened.incarnation)
         self._config = config
@@ -112,7 +124,7 @@ class Group:
             ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
-        self.requests = Requests(self._name, place, self, self._waits)
+        self.requests = Requests(self._name, place, self, self._waits, self._stamp if is_queue_group(name) else None)
         self._low = LowCommands()
         self._notices = Notices()
         self._inbox = Inbox(self._low)
@@ -146,6 +158,7 @@ class Group:
             self._telemetry,
             self._inbox.wake,
             self._log,
+            applied,
         )
         self._state = GroupStore(
             store(config.node, config.bugs, config.functions), config, runtime, opened, self._raft, parts
@@ -164,6 +177,9 @@ class Group:
             lambda: self._sender,
         ).executors()
         self._say_how_it_starts(opened)
+
+    def _stamp(self, command: bytes) -> bytes:
+        return stamped(command, self._runtime.clock.wall_ns() // _MS)
 
     def _refuse_later_version(self) -> None:
         """Refuse a log of a version that this node does not support: it could never apply it (RA-43).
@@ -362,6 +378,18 @@ class Group:
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
         self._inbox.add(Received(peer, message))
+
+    @property
+    def settled_configuration(self) -> Configuration | None:
+        """Its configuration, if it leads, and has nothing uncommitted of its members."""
+        raft = self._raft
+        known = raft.role == "leader" and raft.configured_at <= raft.commit_index
+        return raft.configuration if known else None
+
+    @property
+    def applied_configuration(self) -> Configuration:
+        """The configuration where it has applied its log."""
+        return self._raft.configuration_at(self._store.applied_index)
 
     # --- for requests -----------------------------------------------------------------------------------------
 

@@ -16,6 +16,9 @@ METADATA: Final = "metadata"
 SEPARATOR: Final = "#"
 """Between name and incarnation in an address; a name cannot have it."""
 
+QUEUES: Final = "queue."
+"""Groups of quorum queues are named so, with a number behind it that no other one has, or will have: "queue.7"."""
+
 _NAME: Final = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -34,3 +37,25 @@ def group_address(name: str, incarnation: int) -> str:
 def group_of(address: str) -> str:
     """The name in an address."""
     return address.partition(SEPARATOR)[0]
+
+
+def queue_group(number: int) -> str:
+    """The name of the group of a quorum queue."""
+    return f"{QUEUES}{number}"
+
+
+def is_queue_group(name: str) -> bool:
+    """Whether a group is that of a quorum queue: its kind of state machine stands in its name."""
+    return name.startswith(QUEUES)
+
+
+def queue_number(name: str) -> int:
+    """The number in the name of a group of a queue; those of later declarations are higher."""
+    return int(name.removeprefix(QUEUES))
+
+
+def named_problem(name: str) -> str | None:
+    """What is wrong with the name of a group that is begun by name, None if it is in order."""
+    if is_queue_group(name):
+        return f"groups whose names begin with {QUEUES!r} are those of queues, which are declared and deleted"
+    return group_problem(name)

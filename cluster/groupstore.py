@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29
 from splitbrain.cluster.callers import Notices
-from splitbrain.cluster.machine import WithEffects
+from splitbrain.cluster.machine import FromLog, WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.nodeconfig import NodeConfig
@@ -52,6 +52,7 @@ class Parts:
         telemetry: of the member.
         wake: has the group go on.
         log: prints a line.
+        applied: takes the store whenever it is at a later entry, or is another one; None if nothing wants it.
     """
 
     requests: Requests
@@ -63,6 +64,7 @@ class Parts:
     telemetry: Telemetry
     wake: Callable[[], None]
     log: Callable[[str], None]
+    applied: Callable[[Store], None] | None = None
 
 
 class GroupStore:
@@ -187,6 +189,7 @@ class GroupStore:
             if entry.kind == "config":
                 self._parts.requests.done(request, member_list(decode_configuration(entry)), entry.index, entry.term)
             elif result is not None:
+                result = self._from_log(result) if type(result) is FromLog else result
                 self._parts.requests.done(request, result, entry.index, entry.term)
         self.work.builds = self.store.is_building
         self._parts.notices.send()
@@ -194,10 +197,19 @@ class GroupStore:
             self._parts.log(f"version {self.store.version} of the state machine is in force, after {self._version}")
             self._version = self.store.version
         self._parts.waits.advanced()
+        self._say_applied()
         self._telemetry.commit_advanced()
         self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
         if not self.store.releases_itself:
             self._write_down(effect.entries[-1])
+
+    def _from_log(self, result: FromLog) -> Result:
+        log = self._raft.log
+        return result.then(tuple(entry for index in result.indexes for entry in log.slice(index, index)))
+
+    def _say_applied(self) -> None:
+        if self._parts.applied is not None:
+            self._parts.applied(self.store)
 
     def leader_is_known(self, term: int) -> None:
         """The member knows the leader of a term: what it lacks of earlier ones is not for it to deny."""
@@ -221,6 +233,10 @@ class GroupStore:
     def write_state(self, wanted: wire.StateRequest, answer: Callable[[wire.Outcome], None]) -> None:
         """Have what is applied here written down, and pass on what came of it."""
         applied = self.store.applied_index
+        if self.store.releases_itself and isinstance(wanted, wire.TakeSnapshot):
+            detail = "the state machine of this group lets its log go by itself, when it needs that no more"
+            answer(wire.Failure("invalid_request", True, detail))
+            return
         if not self.store.is_large or not self._snapshots.would_write(wanted, applied):
             self._snapshots.asked(wanted, applied, self.store.dump, answer)
             return
@@ -244,6 +260,7 @@ class GroupStore:
         self._parts.log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.installed(effect.index, effect.last_term)
         self._parts.waits.advanced()
+        self._say_applied()
 
     def _rebuild(self) -> None:
         self._use(self.store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None))

@@ -17,6 +17,7 @@ import msgspec
 
 from splitbrain.cluster.dedup import DropRefs, LogCommand, Protected, decode_command
 from splitbrain.cluster.errors import CorruptStorageError, StorageError
+from splitbrain.cluster.groupnames import METADATA, is_queue_group
 from splitbrain.cluster.log.reading import (
     NONSENSE,
     Damage,
@@ -31,6 +32,7 @@ from splitbrain.cluster.log.reading import (
     read_files,
     read_state,
 )
+from splitbrain.cluster.queuegroups import log as queue_log
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.membership import Configuration, decode_configuration, decode_configurations
 from splitbrain.cluster.raft.messages import Entry
@@ -149,8 +151,13 @@ def load_state(files: Files, file: StateFile) -> State:
 # --- in words ---------------------------------------------------------------------------------------------------------
 
 
-def in_words(entry: Entry) -> str:
-    """What an entry of the log does, as a phrase."""
+def has_tree(group: str) -> bool:
+    """Whether the state machine of a group of this name is a tree, and not a queue."""
+    return not is_queue_group(group)
+
+
+def in_words(entry: Entry, group: str = METADATA) -> str:
+    """What an entry of the log of a group does, as a phrase."""
     if entry.kind == "noop":
         return _noop_in_words(entry)
     if entry.kind == "config":
@@ -158,7 +165,19 @@ def in_words(entry: Entry) -> str:
             return configuration_in_words(decode_configuration(entry))
         except (InvariantError, *NONSENSE) as error:
             return f"no configuration: {error}"
+    if not has_tree(group):
+        return _queue_command_in_words(entry.data)
     return _command_in_words(decode_command(entry.data))
+
+
+def _queue_command_in_words(data: bytes) -> str:
+    found = queue_log.decode(data)
+    if isinstance(found, str):
+        return f"no command: {found}"
+    now, command = found
+    body = getattr(command, "body", None)
+    about = f" of {len(body)} bytes" if isinstance(body, bytes) else ""
+    return f"{command.__struct_config__.tag}{about} at {now} ms since 1970"
 
 
 def _noop_in_words(entry: Entry) -> str:

@@ -49,9 +49,14 @@ class MonitorNode(msgspec.Struct, frozen=True):
 
     A node is down when the leader has no link to it, or when the leader's failure detector takes it for down (RA-4):
     then it is silent, or has no connection to the leader, and may run all the same.
+
+    Attributes:
+        node: its name.
+        is_down: whether the machine takes it for down already: then a `NodeUp` comes at once if it is up.
     """
 
     node: str
+    is_down: bool = False
 
 
 class DemonitorNode(msgspec.Struct, frozen=True):
@@ -116,6 +121,26 @@ class ReleaseCursor(msgspec.Struct, frozen=True):
     index: int
 
 
+class PutIntoQueue(msgspec.Struct, frozen=True):
+    """Have another queue carry out a command (QQ-5): once, or not at all if it cannot be reached or refuses it.
+
+    Attributes:
+        queue: its name.
+        command: as the log of a queue has it (`splitbrain.cluster.queues.encode_command`).
+    """
+
+    queue: str
+    command: bytes
+
+
+class WantConfiguration(msgspec.Struct, frozen=True):
+    """Put the configuration of this group's queue into the log, as it stands in the metadata."""
+
+
+class ForgetQueue(msgspec.Struct, frozen=True):
+    """Remove the record of this group's queue from the metadata; no error if it is gone already."""
+
+
 class WriteCheckpoint(msgspec.Struct, frozen=True):
     """Write down the state after this entry, unless that was done not long ago (RA-38). On every member."""
 
@@ -130,15 +155,30 @@ MachineEffect: TypeAlias = (
     | AppendCommand
     | SendToClient
     | ReadLog
+    | PutIntoQueue
+    | WantConfiguration
+    | ForgetQueue
     | ReleaseCursor
     | WriteCheckpoint
 )
 
 
+class FromLog(msgspec.Struct, frozen=True):
+    """A result that is made of entries, where a request waits for it: a machine need not hold what stands in the log.
+
+    Attributes:
+        indexes: of the entries, which the log still has.
+        then: gives the result.
+    """
+
+    indexes: tuple[int, ...]
+    then: Callable[[tuple[Entry, ...]], Result]
+
+
 class WithEffects(msgspec.Struct, frozen=True):
     """The result of an entry, and what is to be done about it, in this order."""
 
-    result: Result
+    result: Result | FromLog
     effects: tuple[MachineEffect, ...]
 
 

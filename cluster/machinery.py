@@ -9,11 +9,14 @@ from typing import Final
 from splitbrain.cluster.executor import Action, Executor, LookAt, LookAtClient, StartTimer, StartTimerAt, StopTimer
 from splitbrain.cluster.machine import (
     AppendCommand,
+    ForgetQueue,
     Machine,
     MachineEffect,
+    PutIntoQueue,
     ReadLog,
     ReleaseCursor,
     SendToClient,
+    WantConfiguration,
     WriteCheckpoint,
 )
 from splitbrain.cluster.marks import reached
@@ -58,6 +61,7 @@ class Machinery:
         self._snapshots = snapshots
         self._raft = raft
         self._deliver = place.deliver
+        self._queues = place.queues
         self._is_connected = place.is_connected
         self._executor = Executor(self._node, raft.last_index, lambda node: node in names(raft.configuration.voters))
         self._timers: dict[str, Timer] = {}
@@ -104,12 +108,8 @@ class Machinery:
     def _act(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case StartTimer(name, delay_ms):
-                    self._start_timer(name, delay_ms * _MS)
-                case StartTimerAt(name, at_ms):
-                    self._start_timer(name, max(0, at_ms * _MS - self._clock.wall_ns()))
-                case StopTimer(name):
-                    self._stop_timer(name)
+                case StartTimer() | StartTimerAt() | StopTimer():
+                    self._act_on_timer(action)
                 case LookAt(node):
                     self.node_changed(node)
                 case LookAtClient(client):
@@ -120,10 +120,30 @@ class Machinery:
                     self._deliver(Deliver(client, data, self._group))
                 case ReadLog():
                     self._read(action)
+                case PutIntoQueue() | WantConfiguration() | ForgetQueue():
+                    self._act_for_queue(action)
                 case ReleaseCursor(index):
                     self._snapshots.release(index)
                 case WriteCheckpoint():
                     raise AssertionError("only an entry has a state to write down")
+
+    def _act_on_timer(self, action: StartTimer | StartTimerAt | StopTimer) -> None:
+        match action:
+            case StartTimer(name, delay_ms):
+                self._start_timer(name, delay_ms * _MS)
+            case StartTimerAt(name, at_ms):
+                self._start_timer(name, max(0, at_ms * _MS - self._clock.wall_ns()))
+            case StopTimer(name):
+                self._stop_timer(name)
+
+    def _act_for_queue(self, action: PutIntoQueue | WantConfiguration | ForgetQueue) -> None:
+        match action:
+            case PutIntoQueue(queue, command):
+                self._queues.publish(queue, command)
+            case WantConfiguration():
+                self._configure(self._leads_in)
+            case ForgetQueue():
+                self._queues.forget(self._group)
 
     def _start_timer(self, name: str, delay_ns: int) -> None:
         self._stop_timer(name)
@@ -155,6 +175,17 @@ class Machinery:
         there = [index for index in effect.indexes if log.base_index < index <= commit]
         entries = tuple(entry for index in there for entry in log.slice(index, index))
         self._act(self._executor.read(effect.then(entries)))
+
+    def _configure(self, term: int | None) -> None:
+        """Put the configuration into the log, as soon as this node has it; in a later term its leader does."""
+        if term is None or term != self._leads_in:
+            return
+        command = self._queues.configuration(self._group)
+        if command is None:
+            reached("queue waited for its record")
+            self._clock.call_later(RETRY_MS * _MS, partial(self._configure, term))
+        else:
+            self._append(command)
 
     def _look_again(self) -> None:
         self._looking = None

@@ -102,6 +102,13 @@ MARKS: Final[Mapping[str, str]] = {
     "message for another group of the name": "a peer spoke of another incarnation of a group than the one that is here",
     # groups
     "group stopped alone": "something happened in a group that its rules exclude, and the node went on",
+    "queue begun": "a node began its member of the group of a queue, as the metadata say that there is one",
+    "queue ended": "a node ended its member of the group of a queue, whose record was gone",
+    "queue left by a member of before": "a member that left the cluster was made to leave a queue",
+    "queue joined by a member": "a member of the cluster was taken into a queue that had too few",
+    "queue waited for its record": "the leader of a queue did not have its configuration from the metadata yet",
+    "dead letter published": "the leader of a queue sent a dead letter to another one",
+    "dead letter without a queue": "a dead letter was dropped: there is no such queue",
     "write-ahead log flooded": "a leader refused a command, because too much waited to be written",
     "fenced read asked another node": "a node waited for what the leader that it knew said it had",
     # the store

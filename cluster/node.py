@@ -21,7 +21,7 @@ from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.group import Group
-from splitbrain.cluster.groupnames import METADATA, group_address, group_of, group_problem
+from splitbrain.cluster.groupnames import METADATA, group_address, group_of, is_queue_group, named_problem
 from splitbrain.cluster.knownfunctions import difference, known_by
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
@@ -30,7 +30,10 @@ from splitbrain.cluster.members import is_member_id, node_of
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
+from splitbrain.cluster.queuegroups.keeper import PassedOn, QueueKeeper
+from splitbrain.cluster.queuegroups.store import QueueStore
 from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
 from splitbrain.cluster.registered import BUILT_IN
 from splitbrain.cluster.runtime import Connection, Runtime
@@ -52,7 +55,7 @@ class Node:
     """A process of the cluster."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime, store: type[Store] = Store) -> None:
-        """`store` is the state machine of every group."""
+        """`store` is the state machine of every group that is not of a queue."""
         self._config = config
         self._runtime = runtime
         self._store = store
@@ -63,7 +66,9 @@ class Node:
         life = runtime.rng.between(1, _LIFE_LIMIT)
         self._callers = Callers(config.node, life, links)
         deliver, is_connected = self._callers.deliver, self._callers.is_connected
-        self._place = Place(config, runtime, links, life, deliver, is_connected, FailureDetector(config.peers))
+        self._queues = QueueKeeper(config.member, self, runtime.spawn, runtime.log)
+        detector = FailureDetector(config.peers)
+        self._place = Place(config, runtime, links, life, deliver, is_connected, detector, self._queues)
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
@@ -104,7 +109,9 @@ class Node:
 
     async def _open(self, name: str, founders: Sequence[NodeId], incarnation: int = 0) -> None:
         opened = await open_group(self._log, name, founders, incarnation)
-        self._groups[name] = Group(name, self._place, opened, opened.founders or founders, self._store)
+        store = QueueStore if is_queue_group(name) else self._store
+        applied = self._queues.applied if name == METADATA else None
+        self._groups[name] = Group(name, self._place, opened, opened.founders or founders, store, applied)
 
     def _run(self, name: str, group: Group) -> None:
         self._runtime.spawn(self._supervised(name, group), f"consensus of {name}")
@@ -146,6 +153,7 @@ class Node:
         clock, detector = self._runtime.clock, self._place.detector
         while True:
             await clock.sleep(POLL_MS * 1_000_000)
+            self._queues.tick()
             for node in detector.poll(clock.monotonic_ns()):
                 if detector.is_down(node):
                     reached("peer taken for down")
@@ -160,11 +168,7 @@ class Node:
         """Begin a group here, or forget it; durable before it is answered. The name is among those being changed."""
         try:
             if isinstance(body, wire.DeleteGroup):
-                if name in self._groups:
-                    self._end(name).deleted()
-                self._failed.pop(name, None)
-                if name in self._log.groups:
-                    await self._log.delete(name)
+                await self.end_queue(name)
             elif name not in self._groups:
                 await self._open(name, body.founders, body.incarnation)
                 self._run(name, self._groups[name])
@@ -172,12 +176,55 @@ class Node:
             del self._changing[name]
         answer(0, self._list(), 0)
 
+    # --- groups of queues -------------------------------------------------------------------------------------
+
+    @property
+    def queue_groups(self) -> tuple[str, ...]:
+        """Groups of queues of which the node has a member, those that stopped here included."""
+        return tuple(filter(is_queue_group, dict.fromkeys([*self._groups, *self._failed])))
+
+    async def begin_queue(self, group: str, members: Sequence[NodeId]) -> None:
+        """Take part in the group of a queue from now on; it has none yet.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        await self._open(group, members)
+        self._run(group, self._groups[group])
+
+    async def end_queue(self, group: str) -> None:
+        """Forget a member of a group, with all data.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        if group in self._groups:
+            self._end(group).deleted()
+        self._failed.pop(group, None)
+        if group in self._log.groups:
+            await self._log.delete(group)
+
+    def pass_on(self, group: str, body: PassedOn, timeout_ms: int) -> None:
+        """Have a group carry out a command, if the node has a member of it; nothing is heard of it."""
+        member = self._groups.get(group)
+        if member is not None:
+            member.requests.from_client(body, timeout_ms, _unheard)
+
+    def led(self, group: str) -> Configuration | None:
+        """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
+        member = self._groups.get(group)
+        return None if member is None else member.settled_configuration
+
+    def cluster(self) -> Configuration:
+        """The configuration of the metadata store where this node has applied its log."""
+        return self._groups[METADATA].applied_configuration
+
     def _list(self) -> wire.GroupList:
         incarnations = {name: self._log.incarnation(name) for name in self._groups if self._log.incarnation(name)}
         return wire.GroupList(tuple(self._groups), self._failed, incarnations)
 
     def _group_refusal(self, name: str, body: wire.StartGroup | wire.DeleteGroup) -> str | None:
-        problem = group_problem(name)
+        problem = named_problem(name)
         if problem is not None:
             return problem
         if name == METADATA:
@@ -375,6 +422,10 @@ class Node:
         failed = self._failed.get(name)
         detail = f"{self._config.node} has no group {name!r}" if failed is None else f"group {name} stopped: {failed}"
         return wire.Failure("no_group", True, detail)
+
+
+def _unheard(_term: int, _outcome: wire.Outcome, _index: int) -> None:
+    """Takes an answer that nothing waits for."""
 
 
 def _invalid(detail: str) -> wire.Failure:

@@ -9,7 +9,7 @@ from typing import Final
 from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.bugs import M51, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.groupnames import METADATA, group_problem
+from splitbrain.cluster.groupnames import METADATA, named_problem
 from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import OLDEST, NodeId
@@ -100,7 +100,7 @@ class NodeConfig:
             ArgumentError: as of the class.
         """
         for group in self.groups:
-            problem = group_problem(group)
+            problem = named_problem(group)
             if problem is not None or group == METADATA or self.groups.count(group) > 1:
                 raise ArgumentError(f"group {group!r}: {problem or 'each is named once, and the store needs no name'}.")
         if self.node in self.peers:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from splitbrain.cluster.detector import FailureDetector
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.wire import ClientAddress, Deliver
+
+
+class Queues(Protocol):
+    """What machines of queues ask of their node (`splitbrain.cluster.queuegroups.keeper`)."""
+
+    def configuration(self, group: str) -> bytes | None:
+        """The command that configures the queue of a group; None if this node does not know its record (yet)."""
+        ...
+
+    def forget(self, group: str) -> None:
+        """Have the record of a group removed, if there is one."""
+        ...
+
+    def publish(self, queue: str, command: bytes) -> None:
+        """Have another queue carry out a command, at most once."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,6 +41,7 @@ class Place:
         deliver: sends a message to a client of any node; it may get lost.
         is_connected: whether a client of this node is connected still.
         detector: which other nodes it takes for down.
+        queues: of the node.
     """
 
     config: NodeConfig
@@ -33,3 +51,4 @@ class Place:
     deliver: Callable[[Deliver], None]
     is_connected: Callable[[ClientAddress], bool]
     detector: FailureDetector
+    queues: Queues

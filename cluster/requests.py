@@ -46,6 +46,7 @@ from splitbrain.cluster.wire import (
     MemberList,
     Outcome,
     Priority,
+    QueueOp,
     RemoveMember,
     StateRequest,
     TakeCheckpoint,
@@ -63,7 +64,7 @@ _FORWARDED_REPLIES: Final[Mapping[Reply, ForwardedReply]] = {
 
 # By type, since what is asked for most often would be matched last, and a struct is slow to say no to `isinstance`.
 _QUERIES: Final = frozenset(get_args(Query))
-_COMMANDS: Final = frozenset((*get_args(Command), Protected))
+_COMMANDS: Final = frozenset((*get_args(Command), Protected, QueueOp))
 _STAYS_HERE: Final = frozenset({LocalQuery, TakeSnapshot, TakeCheckpoint})
 _CARRIED_OUT_HERE: Final = frozenset({*_STAYS_HERE, FencedQuery, TransactRead})
 _NEVER_PASSED_ON: Final = frozenset({*_STAYS_HERE, ForceShrinkMembers, bytes})
@@ -128,9 +129,17 @@ class Requests:
         place: the node.
         member: its member of the group.
         waits: those for entries to be applied here.
+        in_log: what stands in the log for a command; None: the command itself.
     """
 
-    def __init__(self, group: str, place: Place, member: Member, waits: Waits) -> None:
+    def __init__(
+        self,
+        group: str,
+        place: Place,
+        member: Member,
+        waits: Waits,
+        in_log: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         config = place.config
         self._group = group
         self._node = config.member
@@ -139,7 +148,8 @@ class Requests:
         self._links: Links = place.links
         self._member = member
         self._waits = waits
-        self._admission = Admission(config.member, place.links)
+        self._in_log = in_log
+        self._admission = Admission(config.member, place.links, group)
         self._reads_on_lease = config.raft.lease_reads
         self._max_pending = config.raft.max_pending
         self._joins_as: MemberRole = "promotable" if config.learners_first else "voter"
@@ -465,7 +475,7 @@ class Requests:
             self._member.propose(Read(request, mode, self._clock.monotonic_ns()))
             return
         if kind in _COMMANDS:
-            command = encode_command(body)  # pyright: ignore[reportArgumentType]
+            command = self._entry(body.data if kind is QueueOp else encode_command(body))  # pyright: ignore
             self._member.propose(Propose(request, command, request.reply == "after_log_append"), request.priority)
             return
         match body:
@@ -480,9 +490,12 @@ class Requests:
             case ForceShrinkMembers():
                 self._member.propose(ForceShrink(request))
             case bytes() as command:
-                self._member.propose(Propose(request, command))
+                self._member.propose(Propose(request, self._entry(command)))
             case _:
                 raise AssertionError("what concerns one node only was proposed")
+
+    def _entry(self, command: bytes) -> bytes:
+        return command if self._in_log is None else self._in_log(command)
 
     def _known_as(self, member: NodeId) -> NodeId:
         return member if M51 not in self._bugs else node_of(member)

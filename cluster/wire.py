@@ -177,6 +177,16 @@ class TakeCheckpoint(msgspec.Struct, frozen=True, array_like=True, tag="take_che
     """Have the node that is asked write a checkpoint of what it has applied now; answered once it is written."""
 
 
+class QueueOp(msgspec.Struct, frozen=True, array_like=True, tag="queue_op"):
+    """A command of a quorum queue; answered with a `Value` that has the queue's reply.
+
+    Attributes:
+        data: a `splitbrain.cluster.queues.QueueCommand`, of those that clients may give.
+    """
+
+    data: bytes
+
+
 StateRequest: TypeAlias = TakeSnapshot | TakeCheckpoint
 
 MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
@@ -189,6 +199,7 @@ Body: TypeAlias = (
     | LeaderQuery
     | FencedQuery
     | TransactAuto
+    | QueueOp
     | MemberChange
     | ForceShrinkMembers
     | StateRequest
@@ -422,7 +433,7 @@ class AskForFence(msgspec.Struct, frozen=True, array_like=True, tag="ask_for_fen
     """Have a node that takes itself for the leader say what the last entry in its log is: an `Appended` (KH-11)."""
 
 
-Forwardable: TypeAlias = Command | Protected | Query | LeaderQuery | MemberChange | AwaitEntry | AskForFence
+Forwardable: TypeAlias = Command | Protected | QueueOp | Query | LeaderQuery | MemberChange | AwaitEntry | AskForFence
 ForwardedReply: TypeAlias = Literal["leader", "after_log_append", "noreply"]
 
 

@@ -23,6 +23,7 @@ import msgspec
 
 from splitbrain.cluster.bugs import M44, M45, NO_BUGS, Bugs
 from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
+from splitbrain.cluster.groupnames import is_queue_group
 from splitbrain.cluster.log import segment, snapshot, vote
 from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.log.group import Found, GroupLog
@@ -224,7 +225,9 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
         if uid in by_group:
             by_group[uid].extend(run)
     for name, uid in stored.groups.items():
-        opening = _Opening(disk, rng, wal, place, uid, by_group[uid], of_groups[uid][0], log, bugs)
+        opening = _Opening(
+            disk, rng, wal, place, uid, by_group[uid], of_groups[uid][0], log, bugs, not is_queue_group(name)
+        )
         found.groups[name], found.found[name] = opening.group(of_groups[uid][1])
     return found
 
@@ -300,11 +303,14 @@ class _Opening:
     segments: list[str]
     log: Callable[[str], None]
     bugs: Bugs
+    from_checkpoints: bool
 
     def group(self, snapshots: list[SnapshotName]) -> tuple[GroupLog, Found]:
         """The log of the group, and what it had made durable."""
         last_vote, installed = vote.read_vote(self.disk, self.uid)
-        kept, state = open_snapshots(self.disk, self.rng, snapshots, self.log, self.bugs)
+        kept, state = open_snapshots(
+            self.disk, self.rng, snapshots, self.log, self.bugs, from_checkpoints=self.from_checkpoints
+        )
         if installed and (kept.newest is None or kept.newest.index < installed):
             name = f"snapshot-{self.uid:08x}-{installed:016x}"
             raise corrupt(name, 0, "the snapshot that was taken over from another member is gone")

@@ -154,7 +154,13 @@ class Snapshots:
 
 
 def open_snapshots(
-    disk: Disk, rng: Rng, names: list[SnapshotName], log: Callable[[str], None], bugs: Bugs = NO_BUGS
+    disk: Disk,
+    rng: Rng,
+    names: list[SnapshotName],
+    log: Callable[[str], None],
+    bugs: Bugs = NO_BUGS,
+    *,
+    from_checkpoints: bool = True,
 ) -> tuple[Snapshots, tuple[Meta, bytes] | None]:
     """The snapshots and checkpoints of a group, and the state of the newest one that is valid (RA-40).
 
@@ -167,6 +173,8 @@ def open_snapshots(
         names: of the files of the group.
         log: the log of the node.
         bugs: what is broken on purpose.
+        from_checkpoints: whether a checkpoint may be where the group goes on. If not they are removed: a machine that
+            needs entries of before, as their bodies, goes on from the snapshot.
 
     Raises:
         CorruptStorageError: the snapshot is damaged.
@@ -176,6 +184,8 @@ def open_snapshots(
     newest = snapshots[-1] if snapshots else None
     beyond = 0 if newest is None else newest.index
     checkpoints = sorted((name for name in names if name.sort == "checkpoint" and name.index > beyond), key=_index)
+    if not from_checkpoints:
+        checkpoints = []
     kept = {*checkpoints, newest}
     for name in names:
         if name not in kept:

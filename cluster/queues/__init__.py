@@ -1,6 +1,6 @@
 """Quorum queues: pure state machines, each to be replicated by a Raft group of its own (QQ-1 to QQ-7).
 
-The cluster does not serve queues yet: nothing declares one, or reads its log. See docs/queues.md.
+`splitbrain.cluster.queuegroups` has the groups. See docs/queues.md.
 """
 
 from splitbrain.cluster.queues.commands import QueueCommand, decode_command, encode_command

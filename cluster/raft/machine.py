@@ -280,6 +280,10 @@ class Raft:
         """The version of the state machine that is in force after an entry of the log."""
         return self._state.versions.at(index)
 
+    def configuration_at(self, index: int) -> Configuration:
+        """The configuration in force at an entry that was applied here, or is in the log behind that."""
+        return self._state.configurations.upto(index)[-1][1]
+
     def configurations(self, index: int) -> bytes:
         """The configurations in the log up to an index, for a snapshot of that entry."""
         return encode_configurations(self._state.configurations.upto(index))

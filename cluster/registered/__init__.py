@@ -21,10 +21,16 @@ from typing import Any, Final
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.errors import ArgumentError, FunctionRefusedError
-from splitbrain.cluster.registered import mops, objects, runs, steps, values
+from splitbrain.cluster.registered import mops, objects, queues, runs, steps, values
 from splitbrain.cluster.tree import Functions
 
-_WITHOUT_BUGS: Final = (values.FUNCTIONS, steps.FUNCTIONS, runs.FUNCTIONS, objects.functions())
+_WITHOUT_BUGS: Final = (
+    values.FUNCTIONS,
+    steps.FUNCTIONS,
+    runs.FUNCTIONS,
+    objects.functions(),
+    queues.FUNCTIONS,
+)
 
 BUILT_IN: Final = Functions.of(*_WITHOUT_BUGS, mops.functions(), functions_of())
 """What every node knows. What a name and a version stand for never changes: a changed function is a new version."""

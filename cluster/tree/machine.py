@@ -18,6 +18,7 @@ import msgspec
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.tree.functions import NO_FUNCTIONS, Functions
 from splitbrain.cluster.tree.messages import (
+    AskMachine,
     AskNode,
     Children,
     ClearNodes,
@@ -188,6 +189,8 @@ class Tree:
                 return Value(_encoder.encode(self.triggers.registered()))
             case Export():
                 return at_once(exported_in_slices(self.state, query))
+            case AskMachine():
+                return InvalidCommand("this group has a tree, which answers no questions of other state machines")
 
     def query_in_slices(self, query: Query) -> InSlices[Result]:
         """The same, with pauses if the query looks at many nodes."""

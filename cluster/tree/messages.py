@@ -342,9 +342,29 @@ class Triggered(msgspec.Struct, frozen=True, array_like=True, tag="triggered"):
     """Query which triggers are registered: a `Value` with a list of `RegisterTrigger`, by their ids."""
 
 
+class AskMachine(msgspec.Struct, frozen=True, array_like=True, tag="ask_machine"):
+    """Ask the state machine of a group that has no tree: a `Value` of its own. The tree answers none of these.
+
+    Attributes:
+        question: in the words of that machine.
+    """
+
+    question: str
+
+
 PlainQuery: TypeAlias = Get | Children
 Query: TypeAlias = (
-    Get | Children | GetNodes | CountNodes | AskNode | TransactRead | RunProcedure | Projections | Export | Triggered
+    Get
+    | Children
+    | GetNodes
+    | CountNodes
+    | AskNode
+    | TransactRead
+    | RunProcedure
+    | Projections
+    | Export
+    | Triggered
+    | AskMachine
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
 from splitbrain.cluster.client import Client, ClientError, NodeNotFoundError
-from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import METADATA, is_queue_group
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
@@ -38,13 +38,14 @@ class MetadataGroups:
         return tuple(map(self._member, nodes))
 
     async def listed(self, deployment: Deployment, node: NodeId) -> dict[str, int]:
-        """The groups that a node takes part in, by name, with their incarnations; without the store.
+        """The groups that a node takes part in, by name, with their incarnations; without the store and queues.
 
         Raises:
             DefiniteError, IndefiniteError: it does not answer.
         """
         found = await self._ask(deployment, node, lambda client: client.incarnations())
-        return {name: incarnation for name, incarnation in found.items() if name != METADATA}
+        others = [name for name in found if name != METADATA and not is_queue_group(name)]
+        return {name: found[name] for name in others}
 
     async def make(
         self, deployment: Deployment, node: NodeId, name: str, incarnation: int, founders: Collection[str]

@@ -131,7 +131,8 @@ class Node:
         self.alarms, self.applied = Alarms(), Applied()
         peers = {"n2": ("n2", 1), "n3": ("n3", 1)}
         config, detector = NodeConfig("n1", ("n1", 1), peers), FailureDetector(peers)
-        place = Place(config, cast(Any, self.alarms), cast(Any, self.links), 7, never, nowhere, detector)
+        nothing: Any = None
+        place = Place(config, cast(Any, self.alarms), cast(Any, self.links), 7, never, nowhere, detector, nothing)
         self.requests = Requests("q1", place, self.consensus, cast(Waits, self.applied))
 
     def ask(self, number: int, reply: str | FromMember, priority: Priority = "normal") -> None:

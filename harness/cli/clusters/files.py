@@ -123,7 +123,9 @@ def _read(folder: str) -> NodeFiles:
 
 def _chosen(folder: str, found: NodeFiles, index: int | None) -> StateFile:
     """The snapshot or checkpoint that is meant; ends the command with exit code 1 if there is none that is valid."""
-    files = [each for group in found.groups for each in group.states]
+    from splitbrain.cluster.inspection import has_tree
+
+    files = [each for group in found.groups if has_tree(group.name) for each in group.states]
     if index is not None:
         files = [each for each in files if each.index == index]
     valid = [each for each in files if each.problem is None]
@@ -182,7 +184,7 @@ def _group_lines(group: GroupFiles, first: int | None, last: int | None) -> Iter
         entry = placed.entry
         mark = "" if placed.durable else "  (not durable by the marks)"
         about = f"{entry.index:>8} term {entry.term:<4} {entry.kind:8} {len(entry.data):>6} bytes"
-        yield f"  {about}  {in_words(entry)}{mark}"
+        yield f"  {about}  {in_words(entry, group.name)}{mark}"
     durable = max((each.entry.index for each in group.entries if each.durable), default=0)
     yield f"  the log ends at entry {group.last}" + (f", durable up to {durable}" if group.entries else "")
 
@@ -211,7 +213,7 @@ def _document(found: NodeFiles, first: int | None, last: int | None) -> LogAnswe
                         "term": placed.entry.term,
                         "kind": placed.entry.kind,
                         "bytes": len(placed.entry.data),
-                        "what": in_words(placed.entry),
+                        "what": in_words(placed.entry, group.name),
                         "file": placed.file,
                         "durable": placed.durable,
                     }

@@ -1,0 +1,123 @@
+"""A client that consumes from a queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgspec
+
+from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
+from splitbrain.cluster.errors import QueueNotFoundError, UnavailableError
+from splitbrain.cluster.queueclient.connection import QueueConnection, unexpected
+from splitbrain.cluster.queuegroups.notes import Event
+from splitbrain.cluster.queues import ConsumerId, ConsumerKey
+from splitbrain.cluster.queues.commands import Attach, Cancel, Credit, Credited, Prefetch, Remove
+from splitbrain.cluster.queues.effects import ConsumerActivity, ConsumerCancelled, Deliver, EndOfLife
+from splitbrain.cluster.queues.replies import Attached, Cancelled
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message that this connection has, until it is settled or given back.
+
+    Attributes:
+        queue: its name.
+        body: of it.
+        acquired: how often it was given back before.
+        failed: how many of its deliveries failed.
+        term: in which it was taken; 0 for one that was delivered.
+        key: of the consumer.
+        id: of the message there.
+    """
+
+    queue: str
+    body: bytes
+    acquired: int
+    failed: int
+    term: int
+    key: ConsumerKey
+    id: int
+
+    @property
+    def is_redelivered(self) -> bool:
+        """Whether it may have been delivered before."""
+        return self.acquired > 0
+
+
+class Consumer:
+    """Gets the messages of a queue.
+
+    Attributes:
+        is_active: whether the queue says that it gets messages, or did not say anything.
+    """
+
+    def __init__(self, connection: QueueConnection, name: str) -> None:
+        self.is_active = True
+        self._connection = connection
+        self._name = name
+        self._id = ConsumerId("consumer", connection.new_process())
+        self._key: ConsumerKey = self._id
+        self._next_id = 0
+        self._messages: deque[Message] = deque()
+        self._news = asyncio.Event()
+        self._is_over = self._is_broken = False
+
+    async def attach(self, prefetch: int | None, priority: int, timeout_ms: int) -> None:
+        """Begin to consume."""
+        self._connection.listen(self._id.process, self)
+        mode = Credited(0) if prefetch is None else Prefetch(prefetch)
+        command = Attach(self._id, "auto", mode, priority)
+        said = await self._connection.command(self._name, command, timeout_ms=timeout_ms)
+        if not isinstance(said.what, Attached):
+            raise unexpected(self._name, said)
+        self._key = said.what.key
+
+    async def next(self) -> Message:
+        """The next message; waits until there is one.
+
+        Raises:
+            QueueNotFoundError: the consumer was cancelled, or the queue deleted.
+            UnavailableError: the connection is broken.
+        """
+        while not self._messages:
+            if self._is_over:
+                raise QueueNotFoundError(f"nothing more comes from queue {self._name} to this consumer.")
+            if self._is_broken:
+                raise UnavailableError(f"nothing more comes from queue {self._name}: the connection is broken.")
+            self._news.clear()
+            await self._news.wait()
+        return self._messages.popleft()
+
+    async def credit(self, count: int, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Let the queue deliver so many messages beyond those that came: of a consumer without prefetch."""
+        command = Credit(self._key, count, self._next_id, False)
+        await self._connection.command(self._name, command, timeout_ms=timeout_ms)
+
+    async def cancel(self, *, give_back: bool = True, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Get no more messages; with `give_back` what was not settled goes back, else it may still be settled."""
+        command = Remove(self._id) if give_back else Cancel(self._id)
+        said = await self._connection.command(self._name, command, timeout_ms=timeout_ms)
+        if not isinstance(said.what, Cancelled):
+            raise unexpected(self._name, said)
+
+    def heard(self, event: Event) -> None:
+        """What the queue says. A delivery that comes again, from a new leader, is known by its id."""
+        match event:
+            case Deliver(messages=messages):
+                for each in messages:
+                    if each.id >= self._next_id and each.body is not None:
+                        self._next_id = each.id + 1
+                        found = Message(self._name, each.body, each.acquired, each.failed, 0, self._id, each.id)
+                        self._messages.append(found)
+            case ConsumerActivity(active=active):
+                self.is_active = active
+            case ConsumerCancelled() | EndOfLife():
+                self._is_over = True
+            case _:
+                return
+        self._news.set()
+
+    def broken(self) -> None:
+        """The connection is gone."""
+        self._is_broken = True
+        self._news.set()

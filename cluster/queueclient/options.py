@@ -1,0 +1,75 @@
+"""What a queue is declared with."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from splitbrain.cluster.errors import InvalidRequestError
+from splitbrain.cluster.queuegroups.records import DELIVERY_LIMIT, GROUP_SIZE, QueueRecord
+from splitbrain.cluster.queues import QueueConfig
+
+MAX_QUEUES: Final = 900
+"""In one cluster; each is a group, and nodes have room for some others."""
+
+
+class QueueOptions(msgspec.Struct, frozen=True):
+    """What a queue is declared with. Times are milliseconds; None means none.
+
+    Attributes:
+        initial_group_size: how many members replicate it; all nodes if there are fewer.
+        delivery_limit: a message that was given back more often than this is a dead letter; less than 0: no limit.
+        max_length: how many messages may be ready.
+        max_bytes: how many bytes of message bodies may be ready.
+        overflow: what happens above: the oldest messages go, or publishers are asked to stop.
+        message_ttl: a message is a dead letter when it has been in the queue for so long.
+        expires: the queue is deleted when it was not used for longer than this.
+        single_active_consumer: whether one consumer gets all messages, and the others wait to succeed it.
+        dead_letter_to: name of the queue that gets dead letters, at most once each; None: they are dropped.
+    """
+
+    initial_group_size: int = GROUP_SIZE
+    delivery_limit: int = DELIVERY_LIMIT
+    max_length: int | None = None
+    max_bytes: int | None = None
+    overflow: Literal["drop_head", "reject_publish"] = "drop_head"
+    message_ttl: int | None = None
+    expires: int | None = None
+    single_active_consumer: bool = False
+    dead_letter_to: str | None = None
+
+    def config(self) -> QueueConfig:
+        """The same for the machine.
+
+        Raises:
+            InvalidRequestError: an option is out of bounds.
+        """
+        config = QueueConfig(
+            overflow=self.overflow,
+            max_length=self.max_length,
+            max_bytes=self.max_bytes,
+            message_ttl=self.message_ttl,
+            expires=self.expires,
+            delivery_limit=self.delivery_limit,
+            single_active_consumer=self.single_active_consumer,
+            dead_letter="disabled" if self.dead_letter_to is None else "at_most_once",
+        )
+        try:
+            return msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=QueueConfig)
+        except (msgspec.MsgspecError, OverflowError) as error:
+            raise InvalidRequestError(f"a queue cannot be declared so: {error}.") from error
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A queue that is there.
+
+    Attributes:
+        is_new: whether this declaration made it.
+        term: of the entry of the declaration in the metadata.
+        record: what the metadata say of it.
+    """
+
+    is_new: bool
+    term: int
+    record: QueueRecord

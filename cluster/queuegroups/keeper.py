@@ -1,0 +1,197 @@
+"""What a node does about queues: it begins and ends its members of their groups as the metadata say (QQ-8).
+
+No step waits for another node. A record that is there has its group begun by each member's node, once that has applied
+it; a record that is gone has the group ended by each, likewise. So it does not matter which node fails between, or is
+away meanwhile: it does its part when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from splitbrain.cluster.commands import encode_value
+from splitbrain.cluster.groupnames import METADATA, queue_number
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.queuegroups import log
+from splitbrain.cluster.queuegroups.following import Join, Leave, Rewrite, next_step
+from splitbrain.cluster.queuegroups.log import Configure
+from splitbrain.cluster.queuegroups.records import (
+    FORGET,
+    PATH,
+    REWRITE,
+    QueueRecord,
+    last_number,
+    record_at,
+    records_in,
+)
+from splitbrain.cluster.raft.membership import Configuration
+from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.store import Store
+from splitbrain.cluster.tree import Transact
+from splitbrain.cluster.wire import AddMember, QueueOp, RemoveMember
+
+STEP_MS: Final = 1000
+"""How long a step with members may take: it is taken again if there is still need."""
+
+PASS_ON_MS: Final = 5000
+"""How long what a queue asks of another group may take; nothing waits for it."""
+
+
+PassedOn: TypeAlias = Transact | QueueOp | AddMember | RemoveMember
+
+
+class Host(Protocol):
+    """The node, as far as its queues need it."""
+
+    @property
+    def queue_groups(self) -> Sequence[str]:
+        """Groups of queues of which the node has a member, those that stopped here included."""
+        ...
+
+    async def begin_queue(self, group: str, members: Sequence[NodeId]) -> None:
+        """Take part in a group from now on; it has none yet.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        ...
+
+    async def end_queue(self, group: str) -> None:
+        """Forget a member, with all data.
+
+        Raises:
+            OSError: as above.
+        """
+        ...
+
+    def pass_on(self, group: str, body: PassedOn, timeout_ms: int) -> None:
+        """Have a group carry out a command, if the node has a member of it; nothing is heard of it."""
+        ...
+
+    def led(self, group: str) -> Configuration | None:
+        """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
+        ...
+
+    def cluster(self) -> Configuration:
+        """The configuration of the metadata store where this node has applied its log."""
+        ...
+
+
+class QueueKeeper:
+    """The queues of one node.
+
+    Args:
+        member: this node's id.
+        host: the node.
+        spawn: runs a background task; an exception that it raises stops the node.
+        log: prints a line.
+    """
+
+    def __init__(
+        self,
+        member: NodeId,
+        host: Host,
+        spawn: Callable[[Awaitable[None], str], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._member = member
+        self._host = host
+        self._spawn = spawn
+        self._log = log
+        self._store: Store | None = None
+        self._seen: tuple[int, int] | None = None
+        self._is_due = self._works = False
+
+    def applied(self, store: Store) -> None:
+        """The metadata store of this node is at a later entry, or is another one."""
+        self._store = store
+        found = store.tree.properties(PATH)
+        seen = None if found is None else (found.payload_version, found.child_list_version)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self._is_due = True
+        if not self._works:
+            self._works = True
+            self._spawn(self._work(), "groups of queues")
+
+    async def _work(self) -> None:
+        try:
+            while self._is_due:
+                self._is_due = False
+                await self._follow(self._records(), self._last_number())
+        finally:
+            self._works = False
+
+    async def _follow(self, records: Mapping[str, QueueRecord], last: int) -> None:
+        """Begin and end members as these records say, which are those after the declaration with the number `last`."""
+        here = self._host.queue_groups
+        for group in here:
+            if group not in records and queue_number(group) <= last:
+                reached("queue ended")
+                self._log(f"group {group} ends: its queue was deleted")
+                await self._host.end_queue(group)
+        for group, record in records.items():
+            if self._member in record.members and group not in here:
+                reached("queue begun")
+                await self._host.begin_queue(group, record.founders)
+
+    def tick(self) -> None:
+        """A moment has passed: take the next step with the members of the queues that this node leads, if there is one.
+
+        What came of the last one shows at the next moment.
+        """
+        for group in self._host.queue_groups:
+            configuration = self._host.led(group)
+            named = None if configuration is None else self._named(group)
+            if configuration is None or named is None:
+                continue
+            name, record = named
+            match next_step(record, configuration, self._host.cluster()):
+                case Leave(member):
+                    reached("queue left by a member of before")
+                    self._host.pass_on(group, RemoveMember(member), STEP_MS)
+                case Join(member):
+                    reached("queue joined by a member")
+                    self._host.pass_on(group, AddMember(member, "promotable"), STEP_MS)
+                case Rewrite(members):
+                    data = encode_value([name, group, record.members, members])
+                    self._host.pass_on(METADATA, Transact(*REWRITE, data), STEP_MS)
+                case None:
+                    pass
+
+    def _named(self, group: str) -> tuple[str, QueueRecord] | None:
+        found = () if self._store is None else records_in(self._store.tree)
+        return next(((name, record) for name, record in found if record.group == group), None)
+
+    # --- for machines of queues -----------------------------------------------------------------------------------
+
+    def configuration(self, group: str) -> bytes | None:
+        """The command that configures the queue of a group; None if this node does not know its record (yet)."""
+        named = self._named(group)
+        if named is None:
+            return None
+        record = named[1]
+        return log.encode(Configure(group, record.config, record.dead_letter_to))
+
+    def forget(self, group: str) -> None:
+        """Have the record of a group removed, if there is one."""
+        named = self._named(group)
+        if named is not None:
+            self._host.pass_on(METADATA, Transact(*FORGET, encode_value([named[0], group])), PASS_ON_MS)
+
+    def publish(self, queue: str, command: bytes) -> None:
+        """Have another queue carry out a command, at most once."""
+        record = None if self._store is None else record_at(self._store.tree, queue)
+        if record is None:
+            reached("dead letter without a queue")
+        else:
+            reached("dead letter published")
+            self._host.pass_on(record.group, QueueOp(command), PASS_ON_MS)
+
+    def _records(self) -> dict[str, QueueRecord]:
+        return {} if self._store is None else {record.group: record for _, record in records_in(self._store.tree)}
+
+    def _last_number(self) -> int:
+        return 0 if self._store is None else last_number(self._store.tree)

@@ -1,0 +1,93 @@
+"""What the metadata say of queues: a record for each, which one transaction makes and one removes (QQ-8).
+
+    /quorum_queues          the number of the queue that was declared last, which no other queue has or will have; and
+                            how many records were rewritten
+    /quorum_queues/NAME     the record
+
+As a number and its record come in one command, a node that has applied a number has applied what became of its record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from splitbrain.cluster.commands import decode_value
+from splitbrain.cluster.queues import QueueConfig
+from splitbrain.cluster.tree import Children, Names, Path, Tree
+
+PATH: Final[Path] = ("quorum_queues",)
+
+DECLARE: Final = ("declare_queue", 1)
+FORGET: Final = ("forget_queue", 1)
+REWRITE: Final = ("rewrite_queue_members", 1)
+"""Registered functions, with their versions (`splitbrain.cluster.registered.queues`)."""
+
+DELIVERY_LIMIT: Final = 20
+"""Where a declaration says none (D18)."""
+
+GROUP_SIZE: Final = 3
+
+_NAME: Final = re.compile("[A-Za-z0-9._-]{1,128}")
+
+
+class QueueRecord(msgspec.Struct, frozen=True):
+    """A queue, as it was declared.
+
+    Attributes:
+        group: that replicates it.
+        founders: ids of the members with which the group began.
+        members: ids of those that take part, or are about to, or have just left.
+        size: how many there are to be.
+        config: of its machine.
+        dead_letter_to: name of the queue that gets dead letters, None for none.
+    """
+
+    group: str
+    founders: tuple[str, ...]
+    members: tuple[str, ...]
+    size: int
+    config: QueueConfig
+    dead_letter_to: str | None = None
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name of a queue, None if it is in order."""
+    if _NAME.fullmatch(name):
+        return None
+    return f"a queue has a name of 1 to 128 letters, digits, dots, dashes and underscores, unlike {name!r}"
+
+
+def record_of(value: Any) -> QueueRecord:
+    """The record that stands in the metadata.
+
+    Raises:
+        msgspec.ValidationError: it is none.
+    """
+    return msgspec.convert(value, QueueRecord)
+
+
+def last_number(tree: Tree) -> int:
+    """The number of the queue that was declared last, 0 if none ever was."""
+    found = tree.properties(PATH)
+    return 0 if found is None or not isinstance(found.payload, bytes) else int(decode_value(found.payload)[0])
+
+
+def records_in(tree: Tree) -> Iterator[tuple[str, QueueRecord]]:
+    """All queues with their names, sorted."""
+    found = tree.query(Children(PATH))
+    for name in found.names if isinstance(found, Names) else ():
+        record = record_at(tree, name)
+        if record is not None:
+            yield name, record
+
+
+def record_at(tree: Tree, name: str) -> QueueRecord | None:
+    """The record of a queue, None if there is no such queue."""
+    found = tree.properties((*PATH, name))
+    if found is None or not isinstance(found.payload, bytes):
+        return None
+    return record_of(decode_value(found.payload))

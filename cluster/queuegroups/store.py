@@ -1,0 +1,274 @@
+"""The state machine of a queue's group: a quorum queue, and where it stands between declaration and end (QQ-8).
+
+The first command of the log configures the queue: the leader takes it from the metadata. `Retire` ends it: nothing is
+carried out any more, and every leader asks for the record to be removed, until the group is.
+
+Bodies of messages stay in the log (QQ-6). So this machine lets the log go itself, up to the last entry before those of
+its messages, and a node begins with the snapshot and not with a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import Final, Self
+
+import msgspec
+
+from splitbrain.cluster.bugs import M37, NO_BUGS, Bugs
+from splitbrain.cluster.chain import chained
+from splitbrain.cluster.machine import (
+    ClientDown,
+    ForgetQueue,
+    FromLog,
+    MachineEffect,
+    SetTimer,
+    Timeout,
+    WantConfiguration,
+    WithEffects,
+    WriteCheckpoint,
+)
+from splitbrain.cluster.queuegroups import log, notes
+from splitbrain.cluster.queuegroups.effects import EXPIRY, carried_out
+from splitbrain.cluster.queuegroups.log import Configure, Logged, Retire, address_of, process_of
+from splitbrain.cluster.queuegroups.notes import STATUS, Answered, QueueReport, Taken, Unready
+from splitbrain.cluster.queues import QuorumQueue
+from splitbrain.cluster.queues.commands import Expire, ProcessDown, QueueCommand
+from splitbrain.cluster.queues.effects import Deliver, Delivered, Effect
+from splitbrain.cluster.queues.replies import ACCEPTED, Dequeued
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.messages import OLDEST
+from splitbrain.cluster.store import Store
+from splitbrain.cluster.tree import (
+    NO_FUNCTIONS,
+    AskMachine,
+    Functions,
+    InSlices,
+    InvalidCommand,
+    Query,
+    Result,
+    Value,
+)
+
+TICK: Final = "tick"
+TICK_MS: Final = 5000
+"""From a command to the moment when the log is let go, and what is not used is deleted (QQ-6, QQ-7)."""
+
+_HASH_BYTES: Final = 16
+
+
+class _Dump(msgspec.Struct, frozen=True, array_like=True):
+    applied_index: int
+    chain: bytes
+    machine: int
+    group: str
+    queue: bytes | None
+    dead_letter_to: str | None
+    is_retired: bool
+    ticks: bool
+
+
+class QueueStore(Store):
+    """What a node has applied of a queue; its tree stays empty.
+
+    Args are those of `Store`.
+    """
+
+    def __init__(self, node: str = "", bugs: Bugs = NO_BUGS, functions: Functions = NO_FUNCTIONS) -> None:
+        super().__init__(node, bugs, functions)
+        self._group = ""
+        self._queue: QuorumQueue | None = None
+        self._dead_letter_to: str | None = None
+        self._is_retired = False
+        self._ticks = False  # whether the timer is set, as the log says
+        self._hash: tuple[int, str] = (-1, "")
+
+    @property
+    def releases_itself(self) -> bool:
+        """Yes: it needs the bodies of its messages, which are in the log."""
+        return True
+
+    # --- to apply -------------------------------------------------------------------------------------------------
+
+    def apply(self, entry: Entry) -> Result | WithEffects | None:
+        """Apply the next entry."""
+        if entry.kind != "command":
+            return super().apply(entry)
+        assert entry.index == self.applied_index + 1, f"entry {entry.index} applied after {self.applied_index}"
+        self._chain = chained(self._chain, entry)
+        self.applied_index = entry.index
+        found = log.decode(entry.data)
+        if isinstance(found, str):
+            return InvalidCommand(found)
+        answered, effects = self._carried_out(entry.index, *found)
+        return WithEffects(_result(answered), tuple(effects))
+
+    def _carried_out(self, index: int, now: int, command: Logged) -> tuple[Answered | Dequeued, list[MachineEffect]]:
+        match command:
+            case Configure():
+                return ACCEPTED, self._configure(command)
+            case Retire():
+                return ACCEPTED, self._retire()
+            case _ if self._queue is None or self._is_retired:
+                is_tick = isinstance(command, Timeout)
+                return Unready(self._is_retired), self._retire() if is_tick and self._is_retired else []
+            case Timeout(name) if name == TICK:
+                self._ticks = False
+                return ACCEPTED, self._tick(self._queue, index, now)
+            case _:
+                effects = [*self._set_tick()]
+                reply: Answered | Dequeued = ACCEPTED
+                for each in self._of_queue(self._queue, command):
+                    applied = self._queue.apply(index, now, each)
+                    reply = applied.reply
+                    effects += self._translated(applied.effects)
+                return reply, effects
+
+    def _configure(self, command: Configure) -> list[MachineEffect]:
+        if self._queue is not None:
+            return []
+        self._group, self._dead_letter_to = command.group, command.dead_letter_to
+        self._queue = QuorumQueue(command.config)
+        return self._set_tick()
+
+    def _retire(self) -> list[MachineEffect]:
+        """Have the record removed, and try again later: whoever leads then does."""
+        farewell = [] if self._is_retired or self._queue is None else self._translated(self._queue.deleted())
+        self._is_retired = True
+        return [*farewell, ForgetQueue(), SetTimer(TICK, TICK_MS)]
+
+    def _set_tick(self) -> list[MachineEffect]:
+        if self._ticks:
+            return []
+        self._ticks = True
+        return [SetTimer(TICK, TICK_MS)]
+
+    def _tick(self, queue: QuorumQueue, index: int, now: int) -> list[MachineEffect]:
+        again = self._set_tick() if queue.state.config.expires is not None else []
+        # The checkpoint first: it may be what takes the place of the log.
+        return [WriteCheckpoint(), *self._translated(queue.tick(index, now)), *again]
+
+    def _of_queue(self, queue: QuorumQueue, command: Logged) -> Iterable[QueueCommand]:
+        """The commands of the queue that one of the log stands for."""
+        match command:
+            case Timeout(name):
+                return (Expire(),) if name == EXPIRY else ()
+            case ClientDown(client, "no_connection"):
+                return (ProcessDown(process_of(client), suspected=True),)
+            case ClientDown(client):
+                gone = [process for process in queue.state.processes() if address_of(process) == client]
+                return [ProcessDown(process, suspected=False) for process in gone]
+            case Configure() | Retire():
+                raise AssertionError("these are of the group")
+            case _:
+                return (command,)
+
+    def _translated(self, effects: Sequence[Effect]) -> list[MachineEffect]:
+        return [*carried_out(effects, self._group, self._dead_letter_to)]
+
+    # --- to lead --------------------------------------------------------------------------------------------------
+
+    def begin_leading(self) -> Sequence[MachineEffect]:
+        """Timers and monitors anew; consumers get again what they have, as deliveries may be lost with a leader."""
+        if self._is_retired:
+            return (ForgetQueue(), SetTimer(TICK, TICK_MS))
+        if self._queue is None:
+            return (WantConfiguration(),)
+        effects = (*self._queue.begin_leading(), *self._delivered_before(self._queue))
+        return (*self._translated(effects), SetTimer(TICK, TICK_MS))
+
+    def _delivered_before(self, queue: QuorumQueue) -> Iterable[Deliver]:
+        for consumer in queue.state.in_order():
+            held = consumer.checked_out
+            if held and isinstance(consumer.key, int):  # others take single messages, which are answers
+                yield Deliver(
+                    consumer.id,
+                    tuple(
+                        Delivered(number, message.index, message.acquired, message.failed, message.annotations, None)
+                        for number, message in sorted(held.items())
+                    ),
+                )
+
+    # --- to read --------------------------------------------------------------------------------------------------
+
+    def query(self, query: Query) -> Result:
+        """Answer the questions of queues; there is no tree."""
+        if not isinstance(query, AskMachine):
+            return super().query(query)
+        if query.question != STATUS:
+            return InvalidCommand(f"a queue is asked for its {STATUS!r}, not {query.question!r}")
+        return Value(notes.encode(self._report()))
+
+    def query_in_slices(self, query: Query) -> InSlices[Result]:
+        """The same, without pauses."""
+        yield from ()
+        return self.query(query)
+
+    def _report(self) -> QueueReport:
+        if self._queue is None:
+            return QueueReport(is_deleted=self._is_retired)
+        state = self._queue.state
+        return QueueReport(
+            is_configured=True,
+            is_deleted=self._is_retired,
+            ready=len(state.ready),
+            ready_bytes=state.ready.bytes,
+            checked_out=state.checked_out,
+            consumers=state.consumer_count,
+            publishers=sum(1 for _ in state.enqueuers),
+            dead_letters=len(state.dead_letters),
+        )
+
+    @property
+    def state_hash(self) -> str:
+        """32 hexadecimal digits; equal for equal queues. Takes time in the number of messages, once for each entry."""
+        if self._hash[0] != self.applied_index:
+            digest = blake2b(self._content(b"", 0), digest_size=_HASH_BYTES).hexdigest()
+            self._hash = (self.applied_index, digest)
+        return self._hash[1]
+
+    # --- as bytes -------------------------------------------------------------------------------------------------
+
+    def dump_in_slices(self) -> InSlices[bytes]:
+        """All of it, without pauses."""
+        yield from ()
+        index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
+        return self._content(self._chain, index)
+
+    def _content(self, chain: bytes, index: int) -> bytes:
+        queue = None if self._queue is None else self._queue.dump()
+        return msgspec.msgpack.encode(
+            _Dump(index, chain, self.version, self._group, queue, self._dead_letter_to, self._is_retired, self._ticks)
+        )
+
+    @classmethod
+    def load_in_slices(
+        cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS, functions: Functions = NO_FUNCTIONS
+    ) -> InSlices[Self]:
+        """The store whose `dump` this is, without pauses.
+
+        Raises:
+            msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
+        """
+        yield from ()
+        dump = msgspec.msgpack.decode(data, type=_Dump)
+        store = cls(node, bugs, functions)
+        store.applied_index, store._chain = dump.applied_index, dump.chain
+        if dump.machine > OLDEST:
+            store._change_version(OLDEST, dump.machine)
+        store._group, store._dead_letter_to = dump.group, dump.dead_letter_to
+        store._queue = None if dump.queue is None else QuorumQueue.load(dump.queue)
+        store._is_retired, store._ticks = dump.is_retired, dump.ticks
+        return store
+
+
+def _result(answered: Answered | Dequeued) -> Result | FromLog:
+    if isinstance(answered, Dequeued):
+        return FromLog((answered.index,), partial(_taken, answered))
+    return Value(notes.encode(answered))
+
+
+def _taken(reply: Dequeued, entries: tuple[Entry, ...]) -> Result:
+    body = log.body_of(entries[0].data)
+    return Value(notes.encode(Taken(reply.id, reply.acquired, reply.failed, reply.annotations, reply.ready, body)))
