@@ -2,9 +2,9 @@
 
 The matrix has five workloads under six nemeses in simulation, six cells on this machine and four in containers (our
 cluster and etcd). Its system is a copy of the metadata cluster whose bugs have names of their own: two are switched on
-and not known, a third is in the baseline, a fourth is there in every second deployment only, as a flake is. For the
-second night the module of that system is written anew: one bug is fixed, another one is made, elections take a fifth
-longer.
+and not known, a third is in the baseline, a fourth is there in one of two deployments, by chance, as a flake is. For
+the second night the module of that system is written anew: one bug is fixed, another one is made, elections take a
+fifth longer.
 
     splitbrain images build node etcd
     python benchmarks/two_nights.py [--folder DIR] [--budget 30m] [--without docker[,local]] [--nice N]
@@ -33,14 +33,13 @@ from splitbrain.results.nights import Night, Ran
 
 MODULE: Final = '''"""The metadata cluster with other names for its bugs."""
 
-from pathlib import Path
+import os
 
 from splitbrain.harness.contract.test import NodeCommand
 from splitbrain.harness.systems.metadata import Metadata
 
 CODES = {codes!r}
 ELECTION_MS = {election_ms}
-TOSSED = Path(__file__).with_name("tossed")
 
 
 class Cluster(Metadata):
@@ -59,8 +58,7 @@ class Cluster(Metadata):
 
     def toss(self):
         if self.coin is None:
-            self.coin = not TOSSED.exists()
-            TOSSED.touch() if self.coin else TOSSED.unlink()
+            self.coin = os.urandom(1)[0] < 128
         return self.coin
 '''
 
@@ -205,7 +203,8 @@ def checked(first: Night, runs: Sequence[Ran], before: int) -> Iterator[tuple[st
     yield "old-friend is known", set(found.get("old-friend", ())) == {"known"}, str(dict(found.get("old-friend", {})))
     if any(cell.bug == "coin" for cell in first.cells):
         rates = {(each.seen, each.replays) for each in first.violations if each.cell.endswith("/coin")}
-        is_flaky = set(found.get("coin", ())) == {"flaky"}
+        # Of a violation that is there half of the time, all replays of it show it again in one of eight cases.
+        is_flaky = "flaky" in found.get("coin", ()) and not found["coin"].keys() - {"flaky", "new"}
         yield "coin is flaky, with its rate", is_flaky, ", ".join(f"{seen} of {all_}" for seen, all_ in sorted(rates))
     others = sorted({each.cell for each in first.violations if each.cell.endswith("/none")})
     yield "nothing else failed", not others, ", ".join(others) or "nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -78,12 +79,12 @@ def test_names_stand_for_bugs_and_the_second_night_has_another_cluster(
     assert _bugs(cluster(), monkeypatch, "forgetful") == ("M15", "600")
 
 
-def test_a_coin_shows_in_every_second_deployment_on_all_of_its_nodes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_coin_shows_in_some_deployments_on_all_of_their_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = _cluster(folder, monkeypatch)
-    found = [[_bugs(cluster, monkeypatch, "coin")[0] for _ in range(3)] for cluster in (kind() for _ in range(4))]
-    assert found == [[FIRST["coin"]] * 3, [""] * 3] * 2
+    tosses = iter([b"\x00", b"\xff", b"\x7f"])
+    monkeypatch.setattr(os, "urandom", lambda _: next(tosses))
+    found = [[_bugs(cluster, monkeypatch, "coin")[0] for _ in range(3)] for cluster in (kind() for _ in range(3))]
+    assert found == [[FIRST["coin"]] * 3, [""] * 3, [FIRST["coin"]] * 3]
 
 
 def test_what_is_not_so_is_said(capsys: pytest.CaptureFixture[str]) -> None:
