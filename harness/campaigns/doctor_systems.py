@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Final, NamedTuple
 
 from splitbrain.harness.campaigns.doctor import Finding
 from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.installed import installed
 from splitbrain.harness.systems.catalogue import SYSTEMS, build
 from splitbrain.results.errors import SplitbrainError
 
@@ -39,11 +39,11 @@ def _here(can: Capabilities) -> _Way | None:
     """As processes of this machine; None for a system whose nodes run in containers only."""
     if not can.programs:
         return _Way(True, "here: with this interpreter") if can.simulation is not None else None
-    absent = {program: package for program, package in can.programs.items() if shutil.which(program) is None}
+    absent = {program: package for program, package in can.programs.items() if installed(program) is None}
     if absent:
         packages = " ".join(dict.fromkeys(absent.values()))
         return _Way(False, f"here: there is no {', no '.join(absent)} (apt install {packages})")
-    return _Way(True, f"here: {', '.join(str(shutil.which(program)) for program in can.programs)}")
+    return _Way(True, f"here: {', '.join(str(installed(program)) for program in can.programs)}")
 
 
 def _in_containers(can: Capabilities, images: Mapping[str, str] | str) -> _Way | None:

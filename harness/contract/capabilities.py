@@ -58,7 +58,8 @@ class Capabilities:
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
         uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
             folder here.
-        programs: programs that a machine must have to run a node, and Debian's package for each.
+        programs: programs that a machine must have to run a node, or files by their paths, and Debian's package for
+            each.
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         start_s: how long its nodes may take until they are usable when a run starts, in seconds.

@@ -8,6 +8,7 @@ import pytest
 
 from splitbrain.harness.campaigns import doctor_systems
 from splitbrain.harness.systems.catalogue import SYSTEMS
+from splitbrain.harness.systems.zookeeper import settings
 
 ABSENT = "not built (splitbrain images build redis)"
 BUILT: dict[str, str] = dict.fromkeys(("node", "etcd", "postgresql", "rabbitmq"), "up to date")
@@ -51,3 +52,11 @@ def test_without_an_engine_a_system_that_needs_containers_is_missing(monkeypatch
     found = rows(monkeypatch, "no engine answers", frozenset())
     assert found["rabbitmq"] == (False, "in containers: no engine answers")
     assert found["metadata"] == (True, "here: with this interpreter; in containers: no engine answers")
+
+
+def test_a_program_that_is_a_file_must_be_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "JAR", "/nowhere/zookeeper.jar")
+    monkeypatch.setattr(settings, "LOGGER", __file__)
+    found = rows(monkeypatch, {}, frozenset({"java"}))
+    assert not found["zookeeper"][0]
+    assert "here: there is no /nowhere/zookeeper.jar (apt install libzookeeper-java)" in found["zookeeper"][1]

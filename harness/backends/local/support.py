@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
@@ -19,6 +18,7 @@ from splitbrain.harness.backends.shared.marks import MOMENT_HOW
 from splitbrain.harness.backends.shared.nodefaults import CLIENT_LINKS, MEMBERSHIP_HOW
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.faults import FaultKind, LinkFault, Support
+from splitbrain.harness.contract.installed import installed
 from splitbrain.harness.contract.nodes import Link
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, FaultNotSupportedError, UsageError
@@ -91,7 +91,7 @@ def require_programs(test: Test) -> None:
         BackendError: one is not.
     """
     for program, package in test.system.capabilities.programs.items():
-        if shutil.which(program) is None:
+        if installed(program) is None:
             raise BackendError(
                 f"there is no {program!r} on this machine (Debian and Ubuntu: apt install {package}). Install it, "
                 "or use --backend docker, whose image brings its own."

@@ -68,9 +68,14 @@ def leftovers(pattern: str) -> "list[dict[str, object]]":
     return found
 
 
+def has_program(name: str) -> bool:
+    """Whether there is such a program, or the file that is named by its path."""
+    return os.path.exists(name) if os.path.isabs(name) else shutil.which(name) is not None
+
+
 def has_module(name: str) -> bool:
     """Whether this interpreter finds a module."""
-    return importlib.util.find_spec(name) is not None
+    return not os.path.isabs(name) and importlib.util.find_spec(name) is not None
 
 
 def main(pattern: str, names: "list[str]") -> None:
@@ -81,7 +86,7 @@ def main(pattern: str, names: "list[str]") -> None:
         "python": list(sys.version_info[:3]),
         "system": sys.platform,
         "sudo": sudo_problem(),
-        "tools": [name for name in ["nft", "iptables", "ip", "tar", *names] if shutil.which(name) is not None],
+        "tools": [name for name in ["nft", "iptables", "ip", "tar", *names] if has_program(name)],
         "modules": [name for name in names if has_module(name)],
         "leftovers": leftovers(pattern),
     }

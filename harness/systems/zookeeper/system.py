@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping
 from ipaddress import ip_address
-from pathlib import Path  # noqa: TID251 - says where files of a node are, and looks if ZooKeeper is installed
+from pathlib import Path  # noqa: TID251 - says where files of a node are
 from typing import Final
 
 from splitbrain.harness.contract.capabilities import Capabilities
@@ -66,7 +65,11 @@ class Zookeeper:
             read_modes=(LINEARIZABLE, SERIALIZABLE),
             session_reads=READS,
             image="zookeeper",
-            programs={"java": "default-jre-headless libslf4j-java libzookeeper-java"},
+            programs={
+                "java": "default-jre-headless",
+                settings.JAR: "libzookeeper-java",
+                settings.LOGGER: "libslf4j-java",
+            },
             one_address=True,
             start_s=60.0,
             settings=SETTINGS,
@@ -77,13 +80,8 @@ class Zookeeper:
         """How to start the node that lives at `place`.
 
         Raises:
-            BackendError: there is no ZooKeeper there, or peers cannot use the same address for a node.
+            BackendError: peers cannot use the same address for a node.
         """
-        if place.home == "here" and not (shutil.which("java") and Path(settings.JAR).exists()):
-            raise BackendError(
-                "there is no ZooKeeper on this machine (Debian and Ubuntu: apt install default-jre-headless "
-                "libslf4j-java libzookeeper-java). Install it, or use --backend docker, whose image brings its own."
-            )
         if place.peers and ip_address(place.listen[0]).is_loopback:
             raise BackendError(
                 f"all peers must know a node of ZooKeeper by the same address, but {place.node} reaches its peers "
