@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from splitbrain.harness.backends.local import support
+from splitbrain.harness.backends.local.support import require_programs
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
 from splitbrain.harness.contract.test import TIME_MAX_S, Test
@@ -57,7 +59,11 @@ def test_proxies_between_nodes_are_refused() -> None:
         command(composed(), network="127.0.0")
 
 
-def test_without_zookeeper_on_this_machine_a_node_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BackendError, match="libzookeeper-java"):
-        command(composed(), home="here")
+@pytest.mark.parametrize("absent", ["java", "/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"])
+def test_a_machine_without_one_part_of_zookeeper_is_refused(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def there(program: str) -> str | None:
+        return None if program == absent else program
+
+    monkeypatch.setattr(support, "installed", there)
+    with pytest.raises(BackendError, match=absent):
+        require_programs(composed())
