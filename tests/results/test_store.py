@@ -17,6 +17,7 @@ import pytest
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results import arrow, origin, store
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
+from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
 from splitbrain.results.soundness import check_history_file
 from splitbrain.results.store import RunDir, Store
@@ -471,6 +472,7 @@ def test_telemetry_without_a_column_that_every_run_has_is_damaged(tmp_path: Path
 def test_what_earlier_versions_did_not_write_may_be_missing(tmp_path: Path) -> None:
     run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
     history = run.history()
+    (run.path / CHECKSUMS).unlink()
     pq.write_table(history.drop_columns(["due"]), run.history_path)
     assert run.history().num_rows == history.num_rows
     pq.write_table(TELEMETRY_SCHEMA.empty_table().drop_columns(LATER), run.telemetry_path)
