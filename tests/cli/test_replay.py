@@ -24,6 +24,7 @@ from splitbrain.harness.cli.progress import Progress
 from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
 from splitbrain.harness.running.plan import Expectation, Plan, encode, figures, load
 from splitbrain.results.arrow import from_table, history_hash
+from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.origin import versions
 from splitbrain.results.store import RunDir, Store
@@ -239,7 +240,7 @@ def killed_run(store: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> RunDi
     assert ended(monkeypatch, *SHORT, str(store)) in (0, 2)
     run = RunDir(only_run(store))
     ops = from_table(run.history())[:rows]
-    for path in (run.history_path, run.path / "verdict.json", run.plan_path):
+    for path in (run.history_path, run.path / "verdict.json", run.plan_path, run.path / CHECKSUMS):
         path.unlink()
     writer = run.history_writer()
     for op in ops:
