@@ -6,20 +6,22 @@ side are added up over the strata, each weighted by 1 / (N + 1). If both sides w
 stratum might as well stand on the other side: by that alone the sum has a distribution, whatever the values are.
 
 Its tail is not taken from the normal curve, which is far too small where most values are equal (one run of a hundred in
-which a leader changed), but bounded: by Chernoff's bound for draws with replacement, which is one for draws without it
-too (Hoeffding, J. Amer. Statist. Assoc. 58, 1963, theorem 4). So the false-positive rate that is documented is an upper
-bound, with few values and with ties as well; with few values no difference is large enough, which is an answer too.
+which a leader changed), but bounded: by Chernoff's bound with the moments of draws without replacement
+(`splitbrain.results.sampling`). So the false-positive rate that is documented is an upper bound, with few values and
+with ties as well; with few values no difference is large enough, which is an answer too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from splitbrain.results.sampling import log_mean_exp, variance
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -27,16 +29,17 @@ SCREEN_Z: Final = 3.0
 """Below so many standard deviations no bound is computed: it would be greater than 0.01."""
 
 
-_THETA_MAX: Final = 1000.0
-_STEPS: Final = 24
-"""Any exponent gives a bound: a search that ends early gives one that is a little larger than it must be."""
+_COARSE: Final = np.exp2(np.arange(-2.0, 8.0))
+_FINE: Final = np.exp2(np.arange(-0.75, 1.0, 0.25))
+"""Exponents that are tried, relative to that of a normal curve, and then to the best of those. Each gives a bound: one
+that is not the best gives one that is a little larger than it must be.
+"""
 
+_ROUNDING: Final = 1e-9
+"""What rounding may take from a bound, relative to it: more than that of a million additions."""
 
 _PAIR: Final = 1.0 / 6.0
 """The weighted score of the greater one of a pair."""
-
-_Group: TypeAlias = tuple[int, Values]
-"""How many values are drawn, and from which."""
 
 
 class Stratum(msgspec.Struct, frozen=True):
@@ -105,7 +108,7 @@ def shift(strata: Strata, *, mean: bool = False) -> Shift:
     wins = float((signs + 1.0).sum()) / 2.0
     wins += sum(_wins(each, scores) for each, scores in zip(rest, parts, strict=True))
     return Shift(
-        p=_two_sided(_groups(signs, rest, parts), statistic),
+        p=_two_sided(_Drawn.of(signs, rest, parts), statistic),
         ratio=_ratio(strata.pairs, rest, mean=mean),
         greater=wins / comparisons if comparisons else 0.5,
         before=len(signs) + sum(len(each.before) for each in rest),
@@ -121,20 +124,13 @@ def least_p(strata: Strata) -> float:
     signs = np.sign(_difference(strata.pairs))
     most = _PAIR * float(np.abs(signs).sum())
     most += sum(float(np.sort(scores)[-len(each.now) :].sum()) for each, scores in zip(rest, parts, strict=True))
-    return _two_sided(_groups(signs, rest, parts), most)
+    return _two_sided(_Drawn.of(signs, rest, parts), most)
 
 
 def _difference(pairs: Stratum) -> Values:
     """Later less earlier values; 0 where both are infinite."""
     same = pairs.now == pairs.before
     return np.where(same, 0.0, np.where(same, 0.0, pairs.now) - np.where(same, 0.0, pairs.before))
-
-
-def _groups(signs: Values, rest: Sequence[Stratum], parts: Sequence[Values]) -> list[_Group]:
-    """What is drawn by chance. A pair of equal values has no chance in it."""
-    found = [_drawn(each, scores) for each, scores in zip(rest, parts, strict=True) if scores.any()]
-    decided = int(np.abs(signs).sum())
-    return [*found, *([(decided, np.asarray([-_PAIR, _PAIR]))] if decided else [])]
 
 
 def _part(stratum: Stratum) -> Values:
@@ -156,42 +152,54 @@ def _wins(stratum: Stratum, scores: Values) -> float:
 # --- the tail ---------------------------------------------------------------------------------------------------------
 
 
-def _drawn(stratum: Stratum, scores: Values) -> _Group:
-    """The smaller side as a draw from the scores of both; earlier values have the sum of the later ones, negated."""
-    if len(stratum.now) <= len(stratum.before):
-        return len(stratum.now), scores
-    return len(stratum.before), -scores
+class _Drawn(NamedTuple):
+    """What is drawn by chance.
+
+    Attributes:
+        strata: scores of each, and how many of them are the later values'.
+        pairs: pairs of values that are not equal: either one may be the later one.
+    """
+
+    strata: tuple[tuple[Values, int], ...]
+    pairs: int
+
+    @classmethod
+    def of(cls, signs: Values, rest: Sequence[Stratum], parts: Sequence[Values]) -> _Drawn:
+        listed = ((scores, len(each.now)) for each, scores in zip(rest, parts, strict=True) if scores.any())
+        return cls(tuple(listed), int(np.abs(signs).sum()))
+
+    def variance(self) -> float:
+        """Of the sum of all that is drawn."""
+        return self.pairs * _PAIR**2 + sum(variance(scores, drawn) for scores, drawn in self.strata)
+
+    def log_mean_exp(self, exponents: Values) -> Values:
+        """The logarithm of the mean of exp(exponent * sum), for each exponent."""
+        arms = _PAIR * np.abs(exponents)
+        found = self.pairs * (arms + np.log1p(np.exp(-2.0 * arms)) - math.log(2.0))
+        for scores, drawn in self.strata:
+            found = found + log_mean_exp(scores, drawn, exponents)
+        return found
 
 
-def _two_sided(groups: Sequence[_Group], statistic: float) -> float:
+def _two_sided(drawn: _Drawn, statistic: float) -> float:
     """The bound of the probability of a sum that is as far from 0 as the statistic, at most 1."""
-    variance = sum(count * float((scores * scores).mean()) for count, scores in groups)
-    if not groups or variance <= 0 or abs(statistic) < SCREEN_Z * math.sqrt(variance):
+    spread = drawn.variance()
+    if spread <= 0 or abs(statistic) < SCREEN_Z * math.sqrt(spread):
         return 1.0
-    return min(1.0, sum(math.exp(_log_tail(groups, abs(statistic), sign)) for sign in (1.0, -1.0)))
+    return min(1.0, (1.0 + _ROUNDING) * float(np.exp(_log_tails(drawn, abs(statistic), spread)).sum()))
 
 
-def _log_tail(groups: Sequence[_Group], statistic: float, sign: float) -> float:
-    """The logarithm of a bound of the probability that the sum of what is drawn (times the sign) is so large."""
-    low, high = 0.0, 1.0
-    while _slope(groups, high, sign) < statistic and high < _THETA_MAX:
-        low, high = high, 2.0 * high
-    for _ in range(_STEPS):  # the exponent is concave: its slope is 0 at its best
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _slope(groups, middle, sign) < statistic else (low, middle)
-    return _cumulant(groups, low, sign) - low * statistic
-
-
-def _cumulant(groups: Sequence[_Group], theta: float, sign: float) -> float:
-    return sum(count * math.log(float(np.exp(theta * sign * scores).mean())) for count, scores in groups)
-
-
-def _slope(groups: Sequence[_Group], theta: float, sign: float) -> float:
-    found = 0.0
-    for count, scores in groups:
-        weights = np.exp(theta * sign * scores)
-        found += count * float((weights * sign * scores).sum() / weights.sum())
-    return found
+def _log_tails(drawn: _Drawn, statistic: float, spread: float) -> Values:
+    """Logarithms of bounds of the probabilities that the sum of what is drawn is so large, and that it is so small."""
+    best, least = np.full((2, 1), statistic / spread), np.zeros(2)
+    signs = np.asarray([[1.0], [-1.0]])
+    for tried in (_COARSE, _FINE):
+        exponents = best * tried
+        means = drawn.log_mean_exp((signs * exponents).ravel()).reshape(exponents.shape)
+        bounds = means - exponents * statistic
+        best = np.take_along_axis(exponents, bounds.argmin(axis=1)[:, None], axis=1)
+        least = np.minimum(least, bounds.min(axis=1))
+    return least
 
 
 # --- how large it is --------------------------------------------------------------------------------------------------
