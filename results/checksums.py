@@ -124,23 +124,24 @@ def verify(folder: Path, names: Sequence[str]) -> None:
 def renewing(folder: Path, name: str) -> Generator[None]:
     """A context in which a file is replaced, and gets a new digest if the run has checksums.
 
-    In between the run has none: a process that dies there leaves a run that is judged by what its files say.
+    In between the file has none: after a process that dies there it is judged by what it says.
 
     Raises:
         HistoryFormatError: the file is damaged already, or the checksums are.
         StoreVersionError: a newer splitbrain wrote the checksums.
     """
-    before = read_checksums(folder)
-    if before is None:
-        yield
-        return
-    if (other := _first_other(folder, (name,))) is not None:
-        _refuse(folder / other[0], *other[1:])
-    (folder / CHECKSUMS).unlink()
-    try:
-        yield
-    finally:
-        _write(folder, {**before, name: _digest(folder / name)})
+    with alone_in(folder):
+        before = read_checksums(folder)
+        if before is None:
+            yield
+            return
+        if (other := _first_other(folder, (name,))) is not None:
+            _refuse(folder / other[0], *other[1:])
+        _write(folder, {each: digest for each, digest in before.items() if each != name})
+        try:
+            yield
+        finally:
+            _write(folder, {**before, name: _digest(folder / name)})
 
 
 def _first_other(folder: Path, names: Sequence[str]) -> tuple[str, str | None, str | None] | None:

@@ -62,7 +62,7 @@ def collect_telemetry(
         return True
     write_parquet(table, run.telemetry_path)
     if digest(run.telemetry_path) != collected:
-        run.telemetry_path.unlink()  # it is gone, and the nodes' files are not what it was made from
+        run.telemetry_path.unlink()  # it is gone, and the nodes' files, or the version of Arrow, are others
     return True
 
 

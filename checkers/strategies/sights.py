@@ -97,10 +97,6 @@ class Told(NamedTuple):
         """Whether as many nodes reported as there are."""
         return bool(self.setup.strategy) and len(self.nodes) == self.setup.size
 
-    def after(self, node: str, time_ns: int) -> Sight | None:
-        """The first sight of a node behind a moment."""
-        return next((each for each in self.sights if each.node == node and each.time > time_ns), None)
-
 
 def told(telemetry: pa.Table) -> Told:
     """Read the telemetry of a run.

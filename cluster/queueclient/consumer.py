@@ -67,9 +67,13 @@ class Consumer:
         self._connection.listen(self._id.process, self)
         mode = Credited(0) if prefetch is None else Prefetch(prefetch)
         command = Attach(self._id, "auto", mode, priority)
-        said = await self._connection.command(self._name, command, timeout_ms=timeout_ms)
-        if not isinstance(said.what, Attached):
-            raise unexpected(self._name, said)
+        try:
+            said = await self._connection.command(self._name, command, timeout_ms=timeout_ms)
+            if not isinstance(said.what, Attached):
+                raise unexpected(self._name, said)
+        except BaseException:
+            self._connection.ignore(self._id.process)
+            raise
         self._key = said.what.key
 
     async def next(self) -> Message:
@@ -99,6 +103,10 @@ class Consumer:
         said = await self._connection.command(self._name, command, timeout_ms=timeout_ms)
         if not isinstance(said.what, Cancelled):
             raise unexpected(self._name, said)
+        if give_back:  # what came is not this consumer's any more; without it, what comes yet still is
+            self._connection.ignore(self._id.process)
+            self._is_over = True
+            self._news.set()
 
     def heard(self, event: Event) -> None:
         """What the queue says. A delivery that comes again, from a new leader, is known by its id."""

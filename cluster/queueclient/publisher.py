@@ -66,7 +66,7 @@ class Publisher:
                     if self._heard_of < number:
                         if self._is_last(error, unknown, ends):
                             raise self._given_up(error, unknown) from error
-                        await pause()
+                        await self._pause()
                         continue
                     confirmed = Confirmed(number, 0)
                 self._number = number
@@ -79,11 +79,22 @@ class Publisher:
     def _given_up(self, error: ClientError, unknown: ClientError | None) -> ClientError:
         if unknown is None and not isinstance(error, _OutOfOrderError):
             return error
-        self._connection.ignore(self._process)
-        self._begin()
+        self._begin_anew()
         if unknown is None:
             return error
         return OutcomeUnknownError(f"no confirm came in time: {unknown}", unknown.term)
+
+    async def _pause(self) -> None:
+        try:
+            await pause()
+        except BaseException:  # cancelled: the outcome is unknown
+            self._begin_anew()
+            raise
+
+    def _begin_anew(self) -> None:
+        """Number the messages to come as those of another publisher."""
+        self._connection.ignore(self._process)
+        self._begin()
 
     def _begin(self) -> None:
         """Number messages from 1 on, as a publisher that the queue does not know yet."""
@@ -98,6 +109,11 @@ class Publisher:
                 said = await self._connection.command(self._name, command, timeout_ms=timeout_ms)
         except TimeoutError as error:
             raise _NoAnswerError(f"no answer of queue {self._name} came in time.") from error
+        except ClientError:
+            raise
+        except BaseException:  # cancelled: it may be there, and its number must not become that of another message
+            self._begin_anew()
+            raise
         match said.what:
             case Accepted():
                 return Confirmed(number, said.term)

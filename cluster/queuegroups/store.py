@@ -133,7 +133,7 @@ class QueueStore(Store):
         return self._set_tick()
 
     def _retire(self) -> list[MachineEffect]:
-        """Have the record removed, and try again later: whoever leads then does."""
+        """Have the record removed, and try again later: the member that leads then does."""
         farewell = [] if self._is_retired or self._queue is None else self._translated(self._queue.deleted())
         self._is_retired = True
         return [*farewell, ForgetQueue(), SetTimer(TICK, TICK_MS)]

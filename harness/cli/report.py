@@ -38,6 +38,7 @@ def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool
 
 def _write_here(ctx: click.Context, runs: Sequence[str], store: str) -> tuple[list[str], list[SplitbrainError]]:
     """Write pages into the folders of runs: where they are, and why some are not."""
+    from splitbrain.results.atomic import alone_in
     from splitbrain.results.collecting import collect_telemetry
     from splitbrain.results.report import write_report
     from splitbrain.results.store import Store
@@ -49,7 +50,8 @@ def _write_here(ctx: click.Context, runs: Sequence[str], store: str) -> tuple[li
         try:
             run = Store(Path(store)).find(reference)
             if not run.is_running():
-                collect_telemetry(run)
+                with alone_in(run.path):
+                    collect_telemetry(run)
             pages.append(str(write_report(run.path)))
         except SplitbrainError as error:
             problems.append(error)

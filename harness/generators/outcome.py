@@ -58,7 +58,7 @@ def final(source: Source, *, retry_s: float = 0.2, timeout_s: float = 20.0) -> G
 
 
 ATTEMPTS_MAX: Final = 20
-"""So often an op that standbys refuse is given to another client."""
+"""So often an op that standbys refuse is given to a client, each time to one of those that are free."""
 
 
 class _Elsewhere(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class _Elsewhere(msgspec.Struct, frozen=True):
 
 
 def elsewhere(source: Source) -> Generator:
-    """Ops of `source`, and each that a standby refused again by another client, up to `ATTEMPTS_MAX` times.
+    """Ops of `source`, and each that a standby refused again by any free client, up to `ATTEMPTS_MAX` times.
 
     For the final phase of a system with standbys: each client has one node, and only the one that leads answers.
     """

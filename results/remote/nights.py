@@ -75,12 +75,14 @@ def push(folder: Path, store: RemoteStore) -> Pushed:
         raise UsageError(f"the night {folder.name} has not come to its end: continue it with --resume, then push it.")
     journal = _content(folder / JOURNAL)
     there = _read(store, f"{folder_of(folder.name)}/{JOURNAL}")
-    listed = _read(store, f"{folder_of(folder.name)}/{nights.FILE}") is not None
+    said = _read(store, f"{folder_of(folder.name)}/{nights.FILE}")
     if there is not None and there.partition(b"\n")[0] != journal.partition(b"\n")[0]:
         where = store.place.below(folder_of(folder.name))
         raise HarnessError(f"{where} is another night, and stays: push {folder} to another address.")
-    if there is not None and listed and len(there) >= len(journal):
-        return Pushed(folder.name, "there", 0)
+    if there is not None and said is not None:
+        same = said == _content(folder / nights.FILE)  # it is sent last: after a push that was killed it is older
+        if len(there) > len(journal) or (len(there) == len(journal) and same):
+            return Pushed(folder.name, "there", 0)
     table = folder.parent.parent / figures_of(folder.name)
     files = {figures_of(folder.name): table} if table.exists() else {}  # one of an older version has none
     files |= {f"{folder_of(folder.name)}/{name}": folder / name for name in FILES if (folder / name).exists()}
@@ -89,7 +91,7 @@ def push(folder: Path, store: RemoteStore) -> Pushed:
         content = _content(source)
         store.objects.write(path, content)
         sent += len(content)
-    return Pushed(folder.name, "longer" if listed else "new", sent)
+    return Pushed(folder.name, "new" if said is None else "longer", sent)
 
 
 def _read(store: RemoteStore, path: str) -> bytes | None:
@@ -127,7 +129,8 @@ def pull(name: str, store: RemoteStore, to: Path) -> tuple[Path, bool]:
         if len(here) >= len(journal):
             return folder, False
     contents = {figures_of(name): _read(store, figures_of(name))}
-    contents |= {f"{folder_of(name)}/{each}": _read(store, f"{folder_of(name)}/{each}") for each in FILES}
+    contents |= {f"{folder_of(name)}/{each}": _read(store, f"{folder_of(name)}/{each}") for each in FILES[1:]}
+    contents[f"{folder_of(name)}/{JOURNAL}"] = journal  # last: its length says that all of it is here
     for path, content in contents.items():
         if content is not None:
             _put(to / path, content)

@@ -102,6 +102,41 @@ def test_a_push_that_was_killed_leaves_no_night_and_the_next_one_sends_all_of_it
     assert pushed.names(store) == [name]
 
 
+def test_after_a_push_of_a_continued_night_that_was_killed_the_next_one_sends_all_of_it(tmp_path: Path) -> None:
+    here, store = tmp_path / "here", RemoteStore(_address(tmp_path))
+    [name] = _store(here, 1)
+    folder = here / nights.FOLDER / name
+    pushed.push(folder, store)
+    journal, document = folder / pushed.JOURNAL, folder / nights.FILE
+    journal.write_text(journal.read_text() + '{"ran": 1}\n')
+    document.write_bytes(document.read_bytes() + b"\n")
+    store.objects.write(f"{pushed.folder_of(name)}/{pushed.JOURNAL}", journal.read_bytes())
+    assert pushed.push(folder, store).became == "longer"
+    assert store.objects.read(f"{pushed.folder_of(name)}/{nights.FILE}") == document.read_bytes()
+    assert pushed.push(folder, store).became == "there"
+
+
+def test_after_a_pull_that_was_killed_the_next_one_brings_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, back, store = tmp_path / "here", tmp_path / "back", RemoteStore(_address(tmp_path))
+    [name] = _store(here, 1)
+    pushed.push(here / nights.FOLDER / name, store)
+
+    def killed(path: Path, content: bytes) -> None:
+        if path.name == nights.FILE:
+            raise KeyboardInterrupt
+        put(path, content)
+
+    put = pushed._put  # pyright: ignore[reportPrivateUsage]
+    with monkeypatch.context() as within:
+        within.setattr(pushed, "_put", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pushed.pull(name, store, back)
+    assert pushed.pull(name, store, back)[1] is True
+    assert nights.read(back / nights.FOLDER / name) is not None
+
+
 @pytest.mark.parametrize("reference", ["night:latest", "night:2026"])
 def test_a_night_of_a_store_that_has_none_is_an_answer_that_says_what_to_do(tmp_path: Path, reference: str) -> None:
     (tmp_path / "store").mkdir()

@@ -103,10 +103,13 @@ def test_a_damaged_file_is_not_written_again(run: RunDir) -> None:
         run.amend_test(noted="anything")
 
 
-def test_between_two_contents_a_run_has_no_checksums(run: RunDir) -> None:
+def test_between_two_contents_a_file_has_no_checksum_and_the_others_keep_theirs(run: RunDir) -> None:
+    before = read_checksums(run.path)
+    assert before is not None
     with renewing(run.path, "plan.json"):
-        assert not (run.path / CHECKSUMS).exists()
-    verify(run.path, FILES)
+        assert read_checksums(run.path) == {name: each for name, each in before.items() if name != "plan.json"}
+        verify(run.path, FILES)
+    assert read_checksums(run.path) == before
 
 
 def test_a_compacted_run_has_the_checksums_of_its_new_tables(tmp_path: Path) -> None:

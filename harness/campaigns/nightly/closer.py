@@ -68,10 +68,6 @@ class UnderWay(Protocol):
         """What repeats a run."""
         ...
 
-    def over(self) -> bool:
-        """Whether nothing more may be begun."""
-        ...
-
     def fits(self, run: Ran, doing: Doing = "replaying") -> bool:
         """Whether replaying a run, or storing it, comes to its end in time."""
         ...

@@ -281,10 +281,6 @@ class _Night:
         """Note how long storing a violation took."""
         self.spending.kept(seconds)
 
-    def over(self) -> bool:
-        """Whether nothing more may be begun."""
-        return self.interrupts.seen or not self.left_s
-
     def run(self) -> Night:
         """Run it."""
         really = any(not cell.simulated for cell in self.cells.values())

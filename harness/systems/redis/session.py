@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import hiredis
 import msgspec
 
 from splitbrain.harness.contract.sessions import Answer, IndefiniteError, StandbyError
@@ -105,8 +106,9 @@ class RedisSession:
         wait: tuple[Command, ...] = (("WAIT", self._replicas, WAIT_MS),) if self._replicas else ()
         answer, *waited = await self._connection.exchange(command, *wait, changes=True)
         done = self._connection.checked(answer, changes=True)
-        for each in waited:
-            have = self._connection.checked(each, changes=True)
+        for have in waited:
+            if isinstance(have, hiredis.ReplyError):  # whatever refused to wait: what comes before it is done
+                raise IndefiniteError(f"WAIT: {have}")
             if have < self._replicas:
                 raise IndefiniteError(f"{have} of {self._replicas} replicas had it after {WAIT_MS} ms")
         return done

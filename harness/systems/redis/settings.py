@@ -62,7 +62,7 @@ def server(address: Address, primary: Address | None, data: str, chosen: Mapping
         f"bind {host}",
         f"port {port}",
         "protected-mode no",
-        f"dir {data}/redis",
+        _folder(data),
         # Of the server: its clients are those of the test, and all that it has is on its disk.
         "appendonly yes",
         f"appendfsync {FSYNCS[chosen[FSYNC]]}",
@@ -96,13 +96,19 @@ def sentinel(address: Address, primary: Address, nodes: int, data: str, chosen: 
             f"bind {host}",
             f"port {port + SENTINEL}",
             "protected-mode no",
-            f"dir {data}/redis",
+            _folder(data),
             f"sentinel monitor {GROUP} {primary[0]} {primary[1]} {nodes // 2 + 1}",
             f"sentinel down-after-milliseconds {GROUP} {chosen[DOWN_AFTER]}",
             f"sentinel failover-timeout {GROUP} {FAILOVER_TIMEOUTS * chosen[DOWN_AFTER]}",
             f"sentinel parallel-syncs {GROUP} {max(nodes - 1, 1)}",
         ]
     )
+
+
+def _folder(data: str) -> str:
+    """The line that names the folder, as one word: it may have spaces."""
+    escaped = data.replace("\\", "\\\\").replace('"', '\\"')
+    return f'dir "{escaped}/redis"'
 
 
 def _text(lines: list[str]) -> bytes:

@@ -21,6 +21,9 @@ from splitbrain.harness.systems.sockets import is_closed, tcp
 READ_BYTES: Final = 1 << 16
 EPOCH_BITS: Final = 32
 
+OTHERS_S: Final = 0.25
+"""How long the others are waited for: a node that hangs must not hide what those that answer say."""
+
 _ZXID: Final = re.compile(r"^Zxid: 0x([0-9a-f]+)$", re.MULTILINE)
 _MODE: Final = re.compile(r"^Mode: (\w+)$", re.MULTILINE)
 _ROLES: Final = {"leader": "leader", "follower": "follower", "standalone": "leader"}
@@ -76,11 +79,16 @@ async def view(deployment: Deployment, node: NodeId) -> NodeView:
     if own.role == "leader":
         return NodeView(node, role=own.role, term=own.epoch, leader=node)
     others = [other for other in deployment.nodes if other != node]
-    found = await asyncio.gather(*(ask(deployment, other) for other in others), return_exceptions=True)
+    found = await asyncio.gather(*(_in_time(deployment, other) for other in others), return_exceptions=True)
     said = zip(others, found, strict=True)
     leaders = [(each.epoch, other) for other, each in said if isinstance(each, Status) and each.role == "leader"]
     leader = max(leaders, default=None)
     return NodeView(node, role=own.role, term=own.epoch, leader=None if leader is None else leader[1])
+
+
+async def _in_time(deployment: Deployment, node: NodeId) -> Status:
+    async with asyncio.timeout(OTHERS_S):
+        return await ask(deployment, node)
 
 
 class ZookeeperObserver:

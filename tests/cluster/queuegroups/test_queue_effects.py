@@ -238,6 +238,37 @@ def test_a_delivery_that_was_lost_with_its_leader_comes_from_the_next_one() -> N
     in_cluster(check)
 
 
+def test_after_a_publish_that_was_cancelled_its_number_is_not_that_of_another_message() -> None:
+    """QQ-2: the queue would take the next message for the one that it has, and confirm it."""
+
+    async def check(world: World) -> None:
+        queues = await declared(world)
+        publisher = queues.publisher("orders")
+        await publisher.publish(b"a")
+        publishing = asyncio.ensure_future(publisher.publish(b"b"))
+        for _ in range(5):  # it is on its way, and no answer has come
+            await asyncio.sleep(0)
+        publishing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await publishing
+        await publisher.publish(b"c")
+        assert await drained(queues, "orders") == [b"a", b"b", b"c"]
+
+    in_cluster(check)
+
+
+def test_a_consumer_that_was_cancelled_is_over_and_forgotten() -> None:
+    async def check(world: World) -> None:
+        queues = await declared(world)
+        consumer = await queues.consume("orders", prefetch=1)
+        waiting = asyncio.ensure_future(consumer.next())
+        await consumer.cancel()
+        with pytest.raises(QueueNotFoundError, match="nothing more comes"):
+            await asyncio.wait_for(waiting, 10)
+
+    in_cluster(check)
+
+
 def test_a_message_that_is_sent_again_is_taken_once() -> None:
     """QQ-2: the queue knows the number, also after its leader changed."""
 

@@ -188,7 +188,7 @@ def test_a_client_that_knows_a_former_queue_finds_the_one_that_has_its_name_now(
 
 
 def test_a_queue_that_takes_nothing_any_more_has_its_record_removed_though_its_client_is_gone() -> None:
-    """QQ-8: the steps after the first one are taken by whoever leads the queue."""
+    """QQ-8: the steps after the first one are taken by the member that leads the queue."""
 
     async def check(world: World) -> None:
         client = await queues_on(world, "n1")

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import hiredis
 import pytest
 
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.redis import node
+from splitbrain.harness.systems.redis import node, settings
+from splitbrain.harness.systems.redis.connection import Connection
 from splitbrain.harness.systems.redis.observer import role_of
+from splitbrain.harness.systems.redis.session import RedisSession
+from splitbrain.harness.systems.redis.settings import SETTINGS
 from splitbrain.results.errors import BackendError, UsageError
 from tests.systems.redis.conftest import OPTIONS
 
 THREE = ("n1", "n2", "n3")
+
+
+class Answering:
+    """Stands for a connection: its server gives these answers."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    async def exchange(self, *_: Any, changes: bool) -> list[Any]:
+        return self.answers
+
+    checked = staticmethod(Connection.checked)
+
+    def close(self) -> None: ...
 
 
 def composed(**options: Any) -> Test:
@@ -155,3 +175,18 @@ def test_a_node_that_starts_again_continues_with_the_roles_that_it_had(running: 
         process.wait(timeout=20)
         rewritten = "rewritten by redis-server\n" * number
         assert (tmp_path / "redis" / "redis.conf").read_text() == f"first\n{rewritten}"
+
+
+def test_a_folder_with_spaces_and_quotes_is_one_word() -> None:
+    made = settings.server(("10.0.0.1", 7000), None, '/a "b"\\c', {name: one.default for name, one in SETTINGS.items()})
+    assert r'dir "/a \"b\"\\c/redis"' in made.decode().splitlines()
+
+
+@pytest.mark.parametrize("refusal", ["LOADING Redis is loading the dataset in memory", "BUSY a script runs", "NOAUTH"])
+def test_a_write_whose_waiting_is_refused_may_have_happened(refusal: str) -> None:
+    session = RedisSession(cast("Any", Answering(b"OK", hiredis.ReplyError(refusal))), replicas=1)
+    with pytest.raises(IndefiniteError, match=r"^WAIT: "):
+        asyncio.run(session.write("k", 1))
+    refused = RedisSession(cast("Any", Answering(hiredis.ReplyError(refusal), 0)), replicas=1)
+    with pytest.raises(DefiniteError):
+        asyncio.run(refused.write("k", 1))

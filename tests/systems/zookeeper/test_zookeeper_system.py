@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
 from splitbrain.harness.backends.local import support
 from splitbrain.harness.backends.local.support import require_programs
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
 from splitbrain.harness.contract.test import TIME_MAX_S, Test
+from splitbrain.harness.systems.zookeeper import status
 from splitbrain.harness.systems.zookeeper.connection import SESSION_MS
+from splitbrain.harness.systems.zookeeper.status import Status
 from splitbrain.results.errors import BackendError
 from tests.systems.zookeeper.conftest import OPTIONS
 
@@ -67,3 +71,18 @@ def test_a_machine_without_one_part_of_zookeeper_is_refused(absent: str, monkeyp
     monkeypatch.setattr(support, "installed", there)
     with pytest.raises(BackendError, match=absent):
         require_programs(composed())
+
+
+def test_a_node_that_hangs_does_not_hide_whom_a_follower_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(_: object, name: str) -> Status:
+        if name == "n3":
+            await asyncio.Event().wait()
+        return Status("leader" if name == "n2" else "follower", 7)
+
+    class Nodes:
+        nodes = THREE
+
+    monkeypatch.setattr(status, "ask", ask)
+    monkeypatch.setattr(status, "OTHERS_S", 0.01)
+    found = asyncio.run(status.view(cast("Deployment", Nodes()), "n1"))
+    assert (found.role, found.leader, found.term) == ("follower", "n2", 7)
