@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.coverage.judged import OF_THE_RUN
 from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.partitions import by_key, in_order
 from splitbrain.checkers.registry import CHECKERS, checker
@@ -199,9 +198,13 @@ class Recorded:
 
     def _under_strategy(self, verdict: Verdict, each: AnyChecker) -> Verdict:
         """A violation of what clients are promised, with the strategy for partitions that nodes follow, if they do."""
-        if verdict.valid != "false" or each.partition not in ("key", "run") or each.name in OF_THE_RUN:
+        if self._telemetry is None or verdict.valid != "false" or each.partition not in ("key", "run"):
             return verdict
+        from splitbrain.checkers.coverage.judged import OF_THE_RUN
         from splitbrain.checkers.strategies.context import under_strategy
+
+        if each.name in OF_THE_RUN:
+            return verdict
 
         history = self._history if self._summarized is None else self._summarized.frame
         try:

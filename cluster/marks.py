@@ -136,6 +136,19 @@ MARKS: Final[Mapping[str, str]] = {
 }
 """Every mark, with a line on when it is reached."""
 
+OF_QUEUES: Final = frozenset(
+    {
+        "queue begun",
+        "queue ended",
+        "queue left by a member of before",
+        "queue joined by a member",
+        "queue waited for its record",
+        "dead letter published",
+        "dead letter without a queue",
+    }
+)
+"""Marks that are reached only where queues are declared."""
+
 MARKS_VARIABLE: Final = "SPLITBRAIN_MARKS"
 """The environment variable that names the file in which a node process reports the marks that it passes."""
 

@@ -373,9 +373,10 @@ class RunDir:
         Raises:
             HistoryFormatError: the file is damaged.
         """
-        table = arrow.TELEMETRY_SCHEMA.empty_table()
         if os.path.lexists(self.telemetry_path):
             table = sound_telemetry(arrow.read_parquet(self.telemetry_path), str(self.telemetry_path))
+        else:
+            table = arrow.TELEMETRY_SCHEMA.empty_table()
         self.verify(self.telemetry_path.name)
         return table
 
