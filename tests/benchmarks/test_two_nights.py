@@ -83,7 +83,11 @@ def test_names_stand_for_bugs_and_the_second_night_has_another_cluster(
 def test_a_coin_shows_in_some_deployments_on_all_of_their_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = _cluster(folder, monkeypatch)
     tosses = iter([b"\x00", b"\xff", b"\x7f"])
-    monkeypatch.setattr(os, "urandom", lambda _: next(tosses))
+
+    def tossed(_: int) -> bytes:
+        return next(tosses)
+
+    monkeypatch.setattr(os, "urandom", tossed)
     found = [[_bugs(cluster, monkeypatch, "coin")[0] for _ in range(3)] for cluster in (kind() for _ in range(3))]
     assert found == [[FIRST["coin"]] * 3, [""] * 3, [FIRST["coin"]] * 3]
 

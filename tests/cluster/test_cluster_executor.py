@@ -13,17 +13,20 @@ from splitbrain.cluster.machine import (
     ClientDown,
     DemonitorClient,
     DemonitorNode,
+    ForgetQueue,
     MachineEffect,
     MonitorClient,
     MonitorNode,
     NodeDown,
     NodeUp,
+    PutIntoQueue,
     ReadLog,
     ReleaseCursor,
     SendToClient,
     SetTimer,
     SetTimerAt,
     Timeout,
+    WantConfiguration,
     WriteCheckpoint,
 )
 from splitbrain.cluster.tree import encode_command
@@ -106,6 +109,8 @@ class Shell:
                     self.act(self.executor.read(then(())))
                 case ReleaseCursor() | WriteCheckpoint():
                     self.written.append(action)
+                case PutIntoQueue() | WantConfiguration() | ForgetQueue():
+                    raise AssertionError(f"no step makes this effect: {action}")
 
 
 class Model:
@@ -167,6 +172,8 @@ class Model:
                 self.log.append(b"read" if isinstance(effect, ReadLog) else effect.data)
             case SendToClient():
                 self.sent.append(effect)
+            case PutIntoQueue() | WantConfiguration() | ForgetQueue():
+                raise AssertionError(f"no step makes this effect: {effect}")
 
     def look_for(self, client: ClientAddress) -> None:
         is_up = self.links[client.node]
