@@ -26,17 +26,17 @@ class _Stop(NamedTuple):
 
 def answered_while_stopped(run: Run, history: pa.Table) -> Iterator[Finding]:
     """The first op of each stop that was invoked and acknowledged while the database had stopped."""
-    by_node = {node: _stops(run.told.lives, node) for node in run.told.nodes}
+    by_node = {node: _stops(run.reported.lives, node) for node in run.reported.nodes}
     calls = client_calls(history)
     chosen = np.flatnonzero(calls.ended("ok"))
     times, nodes = ints(history, "time"), history.column("node")
-    told = set[tuple[str, int]]()
+    reported = set[tuple[str, int]]()
     for place in chosen.tolist():
         invoked_ns, done_ns = int(times[calls.invoke[place]]), int(times[calls.complete[place]])
         node = str(nodes[int(calls.complete[place])].as_py())
         stop = _stop_of(by_node.get(node, []), invoked_ns, done_ns)
-        if stop is not None and (node, stop.begin_ns) not in told:
-            told.add((node, stop.begin_ns))
+        if stop is not None and (node, stop.begin_ns) not in reported:
+            reported.add((node, stop.begin_ns))
             f = history.column("f")[int(calls.invoke[place])].as_py()
             words = (
                 f"Answered: the database of {node} had stopped ({stop.sight.row.at}), and a {f} that began at "

@@ -66,17 +66,17 @@ class StrategyAutoheal(OfOneRun):
             HistoryFormatError: a row does not say what it counts in the form `n1=17`.
         """
         run = run_of(self.name, history, telemetry, options)
-        decided = decisions(run.told.lives)
-        stops = ("loses", "pauses") if run.told.setup.strategy == "autoheal" else ("loses",)
-        restarts = [each for each in run.told.sights if each.event in stops]
+        decided = decisions(run.reported.lives)
+        stops = ("loses", "pauses") if run.reported.setup.strategy == "autoheal" else ("loses",)
+        restarts = [each for each in run.reported.sights if each.event in stops]
         found: list[Finding] = []
-        if run.told.is_complete:
+        if run.reported.is_complete:
             calm = Calm(run)
             found += [finding for each in decided for finding in _of_decision(run, each)]
             found += [finding for each in decided for finding in _of_losers(run, each, calm)]
             found += [finding for each in restarts for finding in _of_restart(run, each, decided)]
             found += _no_heal(run, calm)
-            if run.told.setup.strategy == "autoheal":
+            if run.reported.setup.strategy == "autoheal":
                 found += partial.not_made_whole(run)
         praise = (
             f"{counted(len(decided), 'decision')} of the first node let the right partition win, and "
@@ -88,7 +88,7 @@ class StrategyAutoheal(OfOneRun):
 
 
 def _of_decision(run: Run, decision: Decision) -> Iterator[Finding]:
-    nodes, sight = run.told.nodes, decision.sight
+    nodes, sight = run.reported.nodes, decision.sight
     what = f"{sight.node} decided that {decision.winner} wins and {words_of(decision.losers)} lose ({sight.row.at})"
     if sight.node != nodes[0]:
         yield run.finding("wrong-leader", f"Wrong leader: {what}, and {nodes[0]} is to decide", sight)
@@ -111,7 +111,7 @@ def _of_losers(run: Run, decision: Decision, calm: Calm) -> Iterator[Finding]:
     """Those that did not do what a loser does in time, where nothing came in between."""
     begin_ns = decision.sight.time
     for node in sorted(decision.losers):
-        own = [each for each in run.told.sights if each.node == node]
+        own = [each for each in run.reported.sights if each.node == node]
         stop = next((each for each in own if each.event == "loses" and each.time >= begin_ns - BEFORE_NS), None)
         if stop is None or stop.time > begin_ns + STOPS_NS:
             if calm.lasts(begin_ns, begin_ns + STOPS_NS):
@@ -143,13 +143,15 @@ def _of_restart(run: Run, stop: Sight, decided: Sequence[Decision]) -> Iterator[
 
 def _kept_own_tables(run: Run, stop: Sight) -> Iterator[Finding]:
     """What a node served behind a stop, in the same process."""
-    life = next(each for each in run.told.lives if stop in each)
+    life = next(each for each in run.reported.lives if stop in each)
     later = [each for each in life if each.time > stop.time]
     then = next((each for each in later if each.event in ("serves", "loses", "pauses")), None)
     if then is None or then.event != "serves" or then.other != stop.node:
         return
-    winner = [each for each in run.told.sights if each.node == stop.other and stop.time <= each.time <= then.time]
-    before = [each for each in run.told.sights if each.node == stop.other and each.time < stop.time and each.is_whole]
+    winner = [each for each in run.reported.sights if each.node == stop.other and stop.time <= each.time <= then.time]
+    before = [
+        each for each in run.reported.sights if each.node == stop.other and each.time < stop.time and each.is_whole
+    ]
     if before and all(each.row.role in (RUNNING, None) for each in [before[-1], *winner]):
         words = (
             f"Kept own tables: {stop.node} stopped for {stop.other} ({stop.row.at}), and served its own ({then.row.at})"

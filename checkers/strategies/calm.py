@@ -28,10 +28,10 @@ class Calm:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._whole = [each for each in run.told.sights if each.is_whole or each.event == "decides"]
+        self._whole = [each for each in run.reported.sights if each.is_whole or each.event == "decides"]
         self._ops = [(op.invoke.time, (op.completion or op.invoke).time) for op in run.events.fault_ops]
-        self._all = frozenset(run.told.nodes)
-        self._end_ns = max((each.time for each in run.told.sights), default=0)
+        self._all = frozenset(run.reported.nodes)
+        self._end_ns = max((each.time for each in run.reported.sights), default=0)
 
     def lasts(self, begin_ns: int, end_ns: int) -> bool:
         """Whether it was calm for a whole stretch, and nothing was wrong with a node itself.
@@ -55,7 +55,7 @@ class Calm:
             return False
         troubles = self._run.troubles
         return all(
-            troubles.longest_without(node, begin_ns, end_ns) >= end_ns - begin_ns for node in self._run.told.nodes
+            troubles.longest_without(node, begin_ns, end_ns) >= end_ns - begin_ns for node in self._run.reported.nodes
         )
 
     def apart(self) -> Iterator[Stretch]:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers.strategies.sights import told
+from splitbrain.checkers.strategies.sights import reported
 from splitbrain.checkers.strategies.windows import Cut, cuts
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import compute
@@ -52,7 +52,7 @@ def _of_starts(telemetry: pa.Table) -> tuple[str, tuple[str, ...]]:
     """The strategy, "" if nodes follow none, and the names of nodes. Starts alone are read."""
     starts = telemetry.filter(compute.equal(telemetry["event"], text("start")))
     strategies = starts.filter(starts["raised_by"].is_valid())
-    found = told(strategies) if strategies.num_rows else None
+    found = reported(strategies) if strategies.num_rows else None
     return ("", ()) if found is None else (found.setup.strategy, found.nodes)
 
 

@@ -38,16 +38,16 @@ class StrategyIgnore(OfOneRun):
             HistoryFormatError: a row does not say what it counts in the form `n1=17`.
         """
         run = run_of(self.name, history, telemetry, options)
-        pauses = run.told.setup.strategy != "ignore"
+        pauses = run.reported.setup.strategy != "ignore"
         stops = ("loses",) if pauses else ("loses", "pauses")
         found = [
             run.finding("stopped-by-itself", f"Stopped: the strategy of {each.node} stopped its database", each)
-            for each in run.told.sights
+            for each in run.reported.sights
             if each.event in stops
         ]
         if not pauses:
             found += partial.not_made_whole(run)
-        apart = sorted({each.node for each in run.told.sights if each.is_whole and each.apart})
+        apart = sorted({each.node for each in run.reported.sights if each.is_whole and each.apart})
         figures = {"apart": len(apart), "partial": partial.count(run)}
         praise = f"{counted(len(apart), 'node')} ran apart from others, and no strategy stopped a database."
         occasion = None if apart else "no node saw another one that runs apart from it: ignore had nothing to ignore."

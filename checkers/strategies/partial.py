@@ -15,29 +15,28 @@ Must: TypeAlias = Callable[[Sight], bool]
 
 def not_made_whole(run: Run, must: Must = lambda _: True) -> Iterator[Finding]:
     """Nodes that go on seeing the node by which they learned that another one is not down for all."""
-    for told, then in _then(run):
-        if must(told) and told.other in told.alive & then.alive:
+    for at, then in _then(run):
+        if must(at) and at.other in at.alive & then.alive:
             words = (
-                f"Partial: {told.node} had lost {told.row.raised_by}, which {told.other} saw ({told.row.at}), and kept "
-                f"its session with {told.other}"
+                f"Partial: {at.node} had lost {at.row.raised_by}, which {at.other} saw ({at.row.at}), and kept "
+                f"its session with {at.other}"
             )
-            yield run.finding("left-partial", words, told, then)
+            yield run.finding("left-partial", words, at, then)
 
 
 def not_paused(run: Run) -> Iterator[Finding]:
     """Nodes that go on serving."""
-    for told, then in _then(run):
+    for at, then in _then(run):
         if then.serves:
             words = (
-                f"Partial: {told.node} had lost {told.row.raised_by}, which {told.other} saw ({told.row.at}), and did "
-                "not stop"
+                f"Partial: {at.node} had lost {at.row.raised_by}, which {at.other} saw ({at.row.at}), and did not stop"
             )
-            yield run.finding("served-in-partial", words, told, then)
+            yield run.finding("served-in-partial", words, at, then)
 
 
 def count(run: Run) -> int:
     """How often a node learned of one."""
-    return sum(each.event == "partial" for each in run.told.sights)
+    return sum(each.event == "partial" for each in run.reported.sights)
 
 
 def _then(run: Run) -> Iterator[tuple[Sight, Sight]]:
@@ -45,9 +44,9 @@ def _then(run: Run) -> Iterator[tuple[Sight, Sight]]:
 
     Where nothing changed, no row says so before another event; then that row shows what the node had left as it was.
     """
-    for life in run.told.lives:
-        for place, told in enumerate(life):
-            if told.event == "partial":
+    for life in run.reported.lives:
+        for place, at in enumerate(life):
+            if at.event == "partial":
                 then = next((each for each in life[place + 1 :] if each.is_whole or each.event == "pauses"), None)
                 if then is not None:
-                    yield told, then
+                    yield at, then

@@ -15,6 +15,7 @@ those that are listed. A node is judged by what it saw itself; that it saw what 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -35,7 +36,7 @@ NOTICE_NS: Final = 2_000_000_000
 """What a node may take beyond 1.25 of its tick time to declare another one down: messages on the way, slow clocks."""
 
 
-class Pausing(OfOneRun):
+class Pausing(OfOneRun, ABC):
     """What both checkers share.
 
     Unknown: no link was cut, or no node came to see too few others. The figures: `paused`, the nodes that did;
@@ -46,13 +47,13 @@ class Pausing(OfOneRun):
     partition: Whole = "whole run"
     enough: ClassVar[str]
 
+    @abstractmethod
     def is_enough(self, alive: frozenset[str], setup: Setup) -> bool:
         """Whether a node that sees these may serve."""
-        raise NotImplementedError
 
+    @abstractmethod
     def in_partial(self, run: Run) -> Iterator[Finding]:
         """What is wrong about partial partitions."""
-        raise NotImplementedError
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops and answers, and the telemetry of its nodes.
@@ -61,15 +62,17 @@ class Pausing(OfOneRun):
             HistoryFormatError: a row does not say what it counts in the form `n1=17`.
         """
         run = run_of(self.name, history, telemetry, options)
-        setup = run.told.setup
+        setup = run.reported.setup
 
         def may_serve(sight: Sight) -> bool:
             return self.is_enough(sight.alive, setup)
 
-        found = [finding for life in run.told.lives for finding in self._of_life(run, life, may_serve)]
+        found = [finding for life in run.reported.lives for finding in self._of_life(run, life, may_serve)]
         found += [*_did_not_notice(run), *self.in_partial(run), *answered_while_stopped(run, history)]
-        few = sorted({each.node for each in run.told.sights if each.is_whole and each.alive and not may_serve(each)})
-        pauses = sum(each.event == "pauses" for each in run.told.sights)
+        few = sorted(
+            {each.node for each in run.reported.sights if each.is_whole and each.alive and not may_serve(each)}
+        )
+        pauses = sum(each.event == "pauses" for each in run.reported.sights)
         praise = (
             f"{counted(len(few), 'node')} came to see {self.enough}, and stopped each time ({pauses} pauses in all) "
             "until that was over."
@@ -91,32 +94,32 @@ class Pausing(OfOneRun):
                 before, wrong = wrong, each.serves and not may_serve(each)
                 if wrong and not before:
                     words = (
-                        f"Did not pause: {each.node} saw {words_of(each.alive)} of {run.told.setup.size} nodes "
+                        f"Did not pause: {each.node} saw {words_of(each.alive)} of {run.reported.setup.size} nodes "
                         f"({each.row.at}), {self.enough}, and went on serving"
                     )
                     yield run.finding("did-not-pause", words, each)
 
 
 def _paused_in_vain(run: Run, life: Sequence[Sight], may_serve: Callable[[Sight], bool]) -> Iterator[Finding]:
-    told_of_partial = False
+    heard_of_partial = False
     for each in life:
-        if each.event == "pauses" and may_serve(each) and not told_of_partial:
+        if each.event == "pauses" and may_serve(each) and not heard_of_partial:
             words = f"Paused in vain: {each.node} saw {words_of(each.alive)} ({each.row.at}), and stopped"
             yield run.finding("paused-in-vain", words, each)
-        told_of_partial = each.event == "partial" or (told_of_partial and not each.is_whole)
+        heard_of_partial = each.event == "partial" or (heard_of_partial and not each.is_whole)
 
 
 def _stayed_paused(run: Run, life: Sequence[Sight], may_serve: Callable[[Sight], bool]) -> Iterator[Finding]:
     """Stretches that are too long; one that waits for all, or restarts to heal a partition, is not judged."""
     since: Sight | None = None
-    excused = told_of_partial = False
+    excused = heard_of_partial = False
     for each in life:
         if each.event == "partial":
-            told_of_partial = True
-        if each.event == "loses" or (each.event == "pauses" and told_of_partial):
+            heard_of_partial = True
+        if each.event == "loses" or (each.event == "pauses" and heard_of_partial):
             excused = True
         if each.event == "resumes":
-            excused = told_of_partial = False
+            excused = heard_of_partial = False
         if each.row.role != STOPPED or excused or not may_serve(each):
             since = None
         elif since is None:
@@ -132,9 +135,9 @@ def _stayed_paused(run: Run, life: Sequence[Sight], may_serve: Callable[[Sight],
 
 def _did_not_notice(run: Run) -> Iterator[Finding]:
     """By the faults: a node that lived through a cut, and a tick time in it, sees nobody behind it any more."""
-    limit_ns = run.told.setup.tick_ms * 1_250_000 + NOTICE_NS
+    limit_ns = run.reported.setup.tick_ms * 1_250_000 + NOTICE_NS
     for cut in run.cuts:
-        for life in run.told.lives:
+        for life in run.reported.lives:
             before = [each for each in life if each.time <= cut.end_ns and each.is_whole]
             if not before or not _lived_through(life, cut.begin_ns, cut.end_ns):
                 continue
@@ -144,7 +147,7 @@ def _did_not_notice(run: Run) -> Iterator[Finding]:
             if unnoticed and free_ns > limit_ns:
                 words = (
                     f"Did not notice: {last.node} still saw {words_of(unnoticed)} {free_ns / 1e9:.1f} s after it was "
-                    f"cut off from there; its tick time is {run.told.setup.tick_ms / 1000:g} s"
+                    f"cut off from there; its tick time is {run.reported.setup.tick_ms / 1000:g} s"
                 )
                 yield run.finding("did-not-notice", words, last, at_ns=cut.begin_ns)
 
@@ -167,13 +170,13 @@ class StrategyPauseMinority(Pausing):
     def in_partial(self, run: Run) -> Iterator[Finding]:
         """It stops, until it sees all."""
         yield from partial.not_paused(run)
-        for life in run.told.lives:
+        for life in run.reported.lives:
             for_all: Sight | None = None
             for each in life:
                 if each.event == "partial":
                     for_all = each
                 elif each.event == "resumes":
-                    if for_all is not None and len(each.alive) < run.told.setup.size:
+                    if for_all is not None and len(each.alive) < run.reported.setup.size:
                         words = (
                             f"Resumed too soon: {each.node} had stopped for a partial partition ({for_all.row.at}), "
                             f"saw {words_of(each.alive)}, not all nodes, and started again ({each.row.at})"
@@ -194,4 +197,4 @@ class StrategyPauseIfAllDown(Pausing):
 
     def in_partial(self, run: Run) -> Iterator[Finding]:
         """One that may go on makes it whole."""
-        return partial.not_made_whole(run, lambda told: self.is_enough(told.alive, run.told.setup))
+        return partial.not_made_whole(run, lambda reported: self.is_enough(reported.alive, run.reported.setup))

@@ -77,7 +77,7 @@ class Setup(NamedTuple):
     tick_ms: int
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """The telemetry of a run.
 
     Attributes:
@@ -98,7 +98,7 @@ class Told(NamedTuple):
         return bool(self.setup.strategy) and len(self.nodes) == self.setup.size
 
 
-def told(telemetry: pa.Table) -> Told:
+def reported(telemetry: pa.Table) -> Reported:
     """Read the telemetry of a run.
 
     Raises:
@@ -115,7 +115,7 @@ def told(telemetry: pa.Table) -> Told:
             life.append(_sight(row))
     every = sorted((each for life in lives.values() for each in life), key=lambda each: each.time)
     nodes = tuple(sorted({node for node, _ in lives}))
-    return Told(setup, nodes, tuple(every), tuple(map(tuple, lives.values())))
+    return Reported(setup, nodes, tuple(every), tuple(map(tuple, lives.values())))
 
 
 def _sight(row: Row) -> Sight:

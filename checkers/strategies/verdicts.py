@@ -10,7 +10,7 @@ import pyarrow as pa
 from splitbrain.checkers.consensus.findings import Finding, verdict_of
 from splitbrain.checkers.consensus.rows import refuse_options
 from splitbrain.checkers.consensus.troubles import Troubles
-from splitbrain.checkers.strategies.sights import Sight, Told, shown, told
+from splitbrain.checkers.strategies.sights import Reported, Sight, reported, shown
 from splitbrain.checkers.strategies.windows import Cut, cuts, when
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.faults import RunEvents, run_events
@@ -23,13 +23,13 @@ class Run(NamedTuple):
     """What is judged.
 
     Attributes:
-        told: by the nodes.
+        reported: by the nodes.
         events: of the run, faults among them.
         cuts: when links were cut.
         troubles: when nodes themselves may have been in trouble.
     """
 
-    told: Told
+    reported: Reported
     events: RunEvents
     cuts: tuple[Cut, ...]
     troubles: Troubles
@@ -44,10 +44,10 @@ class Run(NamedTuple):
             at_ns: when it was, where that is not the time of the last row.
         """
         time_ns = sights[-1].time if at_ns is None else at_ns
-        partition = when(self.cuts, time_ns, self.told.nodes)
+        partition = when(self.cuts, time_ns, self.reported.nodes)
         return {
             "anomaly": anomaly,
-            "sentence": f"{words}; strategy {self.told.setup.strategy}; {partition}.",
+            "sentence": f"{words}; strategy {self.reported.setup.strategy}; {partition}.",
             "by": sights[-1].node,
             "rows": shown(*sights),
         }
@@ -62,7 +62,7 @@ def run_of(checker: str, history: pa.Table, telemetry: pa.Table, options: Mappin
     """
     refuse_options(checker, options)
     events = run_events(history)
-    return Run(told(telemetry), events, cuts(events), Troubles(events))
+    return Run(reported(telemetry), events, cuts(events), Troubles(events))
 
 
 def verdict(
@@ -106,11 +106,12 @@ def verdict(
 
 
 def _too_little(checker: str, run: Run, occasion: str | None) -> Reason | None:
-    told = run.told
-    if not told.is_complete:
-        size = told.setup.size or "all"
+    reported = run.reported
+    if not reported.is_complete:
+        size = reported.setup.size or "all"
         return Reason(
-            Code.NO_TELEMETRY, f"{checker} has telemetry of {len(told.nodes)} nodes of {size}, and needs that of all."
+            Code.NO_TELEMETRY,
+            f"{checker} has telemetry of {len(reported.nodes)} nodes of {size}, and needs that of all.",
         )
     if not run.cuts:
         return Reason(Code.FAULT_DID_NOT_BITE, f"{checker} judges partitions, and no link was cut.", _ADVICE)

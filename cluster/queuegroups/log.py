@@ -12,6 +12,7 @@ from splitbrain.cluster.queues import QueueCommand, QueueConfig, decode_command
 from splitbrain.cluster.queues.commands import (
     Attach,
     Cancel,
+    CommandOfClients,
     Credit,
     Dequeue,
     Discard,
@@ -49,22 +50,7 @@ class Retire(msgspec.Struct, frozen=True, array_like=True, tag="retire"):
 Logged: TypeAlias = QueueCommand | Timeout | ClientDown | Configure | Retire
 """What may stand in the log. `NodeUp` and `NodeDown` of the leader are those of the queue: they have the same form."""
 
-OfClients: TypeAlias = (
-    Enqueue
-    | RegisterEnqueuer
-    | Attach
-    | Dequeue
-    | Cancel
-    | Remove
-    | Settle
-    | Return
-    | Discard
-    | Modify
-    | Requeue
-    | Credit
-    | Purge
-    | Retire
-)
+OfClients: TypeAlias = CommandOfClients | Retire
 """Commands that clients may give; the others are the leader's."""
 
 _OF_CLIENTS: Final = frozenset(get_args(OfClients))

@@ -229,7 +229,7 @@ class NodeDown(msgspec.Struct, frozen=True, array_like=True, tag="node_down"):
     node: str
 
 
-QueueCommand: TypeAlias = (
+CommandOfClients: TypeAlias = (
     Enqueue
     | RegisterEnqueuer
     | Attach
@@ -243,6 +243,11 @@ QueueCommand: TypeAlias = (
     | Requeue
     | Credit
     | Purge
+)
+"""Commands that come from publishers, consumers and operators; the others are the leader's."""
+
+QueueCommand: TypeAlias = (
+    CommandOfClients
     | PurgeNodes
     | UpdateConfig
     | CollectGarbage

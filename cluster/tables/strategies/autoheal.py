@@ -252,8 +252,8 @@ class Autoheal(Strategy):
 
     def _win(self, losers: tuple[str, ...]) -> Sequence[Action]:
         self.state = WinnerWaiting(losers, losers)
-        told = tuple(Tell(node, WinnerIs()) for node in losers)
-        return (*told, Stop("restarts with the losers"), Start()) if M86D in self._bugs else told
+        reported = tuple(Tell(node, WinnerIs()) for node in losers)
+        return (*reported, Stop("restarts with the losers"), Start()) if M86D in self._bugs else reported
 
     def _lose(self, winner: str, leads: LeaderWaiting | None, view: View) -> Sequence[Action]:
         if M86C in self._bugs:
