@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +112,16 @@ def test_between_two_contents_a_file_has_no_checksum_and_the_others_keep_theirs(
         assert read_checksums(run.path) == {name: each for name, each in before.items() if name != "plan.json"}
         verify(run.path, FILES)
     assert read_checksums(run.path) == before
+
+
+def test_while_one_process_renews_a_checksum_no_other_one_does(run: RunDir) -> None:
+    folder = os.open(run.path, os.O_RDONLY)
+    try:
+        with renewing(run.path, "plan.json"), pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
 
 
 def test_a_compacted_run_has_the_checksums_of_its_new_tables(tmp_path: Path) -> None:
