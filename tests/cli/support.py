@@ -140,18 +140,29 @@ def comes_out(
     run: Callable[[Path], subprocess.CompletedProcess[str]],
     folder: Path,
     *,
+    shows: Callable[[Any, Path], bool] | None = None,
     tries: int = 4,
 ) -> tuple[Any, Path]:
     """The answer of a run on real nodes that came out as it should, and its store.
 
     A machine that is busy may leave too little done for a verdict, and a bug no moment to strike. Then the run is done
     again, in another store below the folder. What is wrong, a violation where none may be, is never done again.
+
+    Args:
+        outcome: how it should come out.
+        run: does it once, in a store.
+        folder: where the stores are made.
+        shows: whether a run that came out so, by its answer and its store, shows what is looked for. A violation may
+            be of another kind: a standby that lags is found by a stale read before any failover loses a write.
+        tries: how often at most. The caller asserts what the last one shows.
     """
     again = {"pass": {"inconclusive"}, "violation": {"inconclusive", "pass"}}[outcome]
     for number in range(tries):
         store = folder / f"store{number}"
         store.mkdir()
         done = run(store)
-        if number + 1 == tries or answer(done)["outcome"] not in again:
+        found = answer(done)
+        shown = found["outcome"] != outcome or shows is None or shows(found, store)
+        if number + 1 == tries or (found["outcome"] not in again and shown):
             return judged(done, outcome, {"pass": 0, "violation": 1}[outcome]), store
     raise ValueError("tries: 1 or more")
