@@ -72,6 +72,7 @@ MATRIX: Final = """format = 1
 budget = "{budget}"
 baseline = "known.toml"
 fixed-after = 1
+replays = 5
 
 [axes]
 workload = ["register", "set", "list-append", "rw-register", "counter"]
@@ -203,7 +204,7 @@ def checked(first: Night, runs: Sequence[Ran], before: int) -> Iterator[tuple[st
     yield "old-friend is known", set(found.get("old-friend", ())) == {"known"}, str(dict(found.get("old-friend", {})))
     if any(cell.bug == "coin" for cell in first.cells):
         rates = {(each.seen, each.replays) for each in first.violations if each.cell.endswith("/coin")}
-        # Of a violation that is there half of the time, all replays of it show it again in one of eight cases.
+        # Of a violation that is there half of the time, all five replays show it again in one of 32 cases.
         is_flaky = "flaky" in found.get("coin", ()) and not found["coin"].keys() - {"flaky", "new"}
         yield "coin is flaky, with its rate", is_flaky, ", ".join(f"{seen} of {all_}" for seen, all_ in sorted(rates))
     others = sorted({each.cell for each in first.violations if each.cell.endswith("/none")})

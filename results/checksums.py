@@ -24,7 +24,7 @@ import msgspec
 from splitbrain.results.atomic import alone_in, replace_file
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError
 from splitbrain.results.madefrom import digest
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.values import NOT_JSON
 
 CHECKSUMS: Final = "checksums.json"
@@ -77,7 +77,7 @@ def read_checksums(folder: Path) -> Mapping[str, str | None] | None:
         StoreVersionError: a newer splitbrain wrote it.
     """
     path = folder / CHECKSUMS
-    refuse_others(path)
+    refuse_others(path, DOCUMENT_BYTES)
     try:
         text = path.read_bytes()
     except FileNotFoundError:

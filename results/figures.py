@@ -27,7 +27,7 @@ from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun, load
 from splitbrain.results.notes import Usable
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.store import Judgement, RunDir
 from splitbrain.results.values import NOT_JSON
 
@@ -171,7 +171,7 @@ def figures_of(run: RunDir) -> Figures:
 def stored_figures(run_dir: Path) -> Figures | None:
     """What figures.json says; None where there is none that this version can use."""
     try:
-        refuse_others(run_dir / FIGURES)
+        refuse_others(run_dir / FIGURES, DOCUMENT_BYTES)
         return msgspec.json.decode((run_dir / FIGURES).read_bytes(), type=Figures)
     except (OSError, *NOT_JSON, HistoryFormatError):
         return None

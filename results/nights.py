@@ -19,7 +19,7 @@ import msgspec
 from splitbrain.results.baseline import Class
 from splitbrain.results.changes import Trends
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, UsageError
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.runfigures import RunFigures
 from splitbrain.results.values import NOT_JSON
 
@@ -337,7 +337,7 @@ def read(folder: Path) -> Night | None:
         HistoryFormatError: its document is damaged.
     """
     path = folder / FILE
-    refuse_others(path)
+    refuse_others(path, DOCUMENT_BYTES)
     try:
         content = path.read_bytes()
         if msgspec.json.decode(content, type=_Versioned).format > FORMAT:

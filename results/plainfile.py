@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Final
 
+from splitbrain.results import quantities
 from splitbrain.results.errors import HistoryFormatError
 
+DOCUMENT_BYTES: Final = 1 << 30
+"""No JSON document of a store comes near this size: a larger file is damaged, and to read it could take all memory."""
 
-def refuse_others(path: Path) -> None:
+
+def refuse_others(path: Path, at_most: int | None = None) -> None:
     """Refuse what is there and is no plain file; that nothing is there, or cannot be looked at, is for who reads it.
 
+    Args:
+        path: the file.
+        at_most: how many bytes it may have; None: any number.
+
     Raises:
-        HistoryFormatError: a folder, a pipe, a device or a socket has the name of the file.
+        HistoryFormatError: a folder, a pipe, a device or a socket has the name of the file, or it is too large.
     """
     try:
-        mode = os.stat(path).st_mode
+        found = os.stat(path)
     except OSError:
         return
-    if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "not a plain file"
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a plain file"
         raise HistoryFormatError(str(path), f"cannot be read: this is {what}")
+    if at_most is not None and found.st_size > at_most:
+        size, bound = quantities.shown(found.st_size), quantities.shown(at_most)
+        raise HistoryFormatError(str(path), f"damaged: it has {size}, and such a file has at most {bound}")

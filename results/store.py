@@ -44,7 +44,7 @@ from splitbrain.results.errors import (
 )
 from splitbrain.results.madefrom import FORMAT as MADE_FROM
 from splitbrain.results.madefrom import Basis, is_other, seal
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.soundness import sound_history, sound_telemetry
@@ -348,7 +348,7 @@ class RunDir:
         Raises:
             HistoryFormatError: the file is damaged.
         """
-        refuse_others(self.marks_path)
+        refuse_others(self.marks_path, DOCUMENT_BYTES)
         try:
             found = msgspec.json.decode(self.marks_path.read_bytes(), type=dict[str, int])
         except FileNotFoundError:
@@ -707,7 +707,7 @@ def _named(folder: Path, prefix: str) -> list[Path]:
 
 def _read_json(path: Path, kind: type[T]) -> T | None:
     """A JSON file of this splitbrain's format, None if there is none."""
-    refuse_others(path)
+    refuse_others(path, DOCUMENT_BYTES)
     try:
         text = path.read_bytes()
     except FileNotFoundError:

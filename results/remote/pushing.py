@@ -78,7 +78,7 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
 
     Raises:
         UsageError: it is under way, or not finished.
-        SplitbrainError: test.json cannot be read.
+        SplitbrainError: test.json or its verdict cannot be read.
         HarnessError: its files change all the time.
         RemoteStoreError: the store cannot be read or written.
     """
@@ -86,6 +86,7 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
     with alone_in(run.path):
         document = run.read_test()
         run.verify(*RECORDED)
+        run.read_verdicts()  # a damaged one is named, not sent
         files = _files_of(run.path)
         identity = identity_of({name: kept.digest for name, kept in files.recorded.items()})
         there = RemoteRun(run.test_name, remote_name(run.name, identity))

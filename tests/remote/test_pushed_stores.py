@@ -109,6 +109,16 @@ def test_a_verdict_goes_along_and_what_was_judged_there_stays(tmp_path: Path, th
     assert b"of another" in store.objects.read(f"{pushed.folder}/verdict.json")
 
 
+@pytest.mark.parametrize("damage", [b"{", b"", b"[]"])
+def test_a_damaged_verdict_is_named_and_nothing_of_its_run_is_pushed(tmp_path: Path, there: str, damage: bytes) -> None:
+    found = stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    inline([found])
+    (found.path / "verdict.json").write_bytes(damage)
+    done = run("push", "--store", str(tmp_path), "--to", there)
+    assert (done.exit_code, "verdict.json: damaged" in done.output) == (254, True), done.output
+    assert listed(there) == []
+
+
 @pytest.mark.slow
 def test_many_push_at_once_and_runs_of_one_name_do_not_collide(tmp_path: Path, there: str) -> None:
     """Two pushers of the same runs, and one whose runs have the same names and are others."""

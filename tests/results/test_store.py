@@ -455,6 +455,15 @@ def test_a_history_without_a_column_that_every_run_has_is_damaged(tmp_path: Path
         check_history_file(run.history_path)
 
 
+@pytest.mark.parametrize("name", ["test.json", "verdict.json", CHECKSUMS, "marks.json"])
+def test_a_document_that_is_far_too_large_is_refused_before_it_is_read(tmp_path: Path, name: str) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    with (run.path / name).open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(HistoryFormatError, match=rf"{name}.*it has 1\.1 TB"):
+        _ = run.read_test(), run.read_verdicts(), run.read_marks()
+
+
 LATER = [
     *("last_index", "projection_hash", "projected_hash", "applied_count"),
     *("log_index", "log_term", "log_hash", "raised_by", "members", "counted_index", "counted"),
