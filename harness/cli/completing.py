@@ -128,10 +128,14 @@ def run_or_plan(ctx: click.Context, parameter: click.Parameter, incomplete: str)
 
 def compared(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Complete one side of a comparison: a run, a test, a night, a folder."""
-    store = _store(ctx)
-    tests = [(each.removeprefix("test="), "all runs of a test") for each in _folders(store, "test=")]
-    nights = [(str(store / "nights" / each), "a night") for each in _folders(store / "nights", "")]
-    return _or_file([("latest", "the latest run"), *tests, *_runs(ctx), *reversed(nights)], ctx, parameter, incomplete)
+    tests = [(each.removeprefix("test="), "all runs of a test") for each in _folders(_store(ctx), "test=")]
+    found = [("latest", "the latest run"), *tests, *_runs(ctx), *_nights(ctx)]
+    return _or_file(found, ctx, parameter, incomplete)
+
+
+def run_or_night(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Complete a run of the store or one of its nights."""
+    return _or_file([("latest", "the latest run"), *_runs(ctx), *_nights(ctx)], ctx, parameter, incomplete)
 
 
 def matrix(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -167,6 +171,13 @@ def _runs(ctx: click.Context) -> list[tuple[str, str]]:
         for name in _folders(store / test, "run=")
     ]
     return sorted(found, reverse=True)[:RUNS_MAX]
+
+
+def _nights(ctx: click.Context) -> list[tuple[str, str]]:
+    """The nights of the store, the latest first."""
+    found = _folders(_store(ctx) / "nights", "")
+    latest = [("night:latest", "the latest night")] if found else []
+    return [*latest, *((f"night:{name}", "a night") for name in reversed(found))]
 
 
 def _folders(folder: Path, prefix: str) -> list[str]:

@@ -29,7 +29,7 @@ _AT_ONCE = 8
     "runs",
     nargs=-1,
     metavar="[RUN]...",
-    shell_complete=completing.run,
+    shell_complete=completing.run_or_night,
 )
 @click.option(
     "--to",

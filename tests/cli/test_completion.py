@@ -117,7 +117,10 @@ def test_plans_nights_tests_and_matrices() -> None:
     assert "package.json" not in offered("splitbrain replay ")
     assert offered("splitbrain nightly ") == ["night.toml"]
     assert offered("splitbrain compare etcd") == ["etcd-pause"]
-    assert offered("splitbrain compare store/n") == ["store/nights/20260104T000000.000Z"]
+    for command in ("compare", "push"):
+        assert offered(f"splitbrain {command} night:") == ["night:latest", "night:20260104T000000.000Z"]
+    assert [each.type for each in items("splitbrain compare store/n")] == ["file"]
+    assert "night:latest" not in offered("splitbrain push --store other ")
 
 
 @pytest.mark.usefixtures("folder")
@@ -182,6 +185,7 @@ def by_bash(tmp_path: Path, line: str) -> list[str]:
         ("splitbrain run --nemesis kill,partition-ri", ["kill,partition-ring", "compopt -o nospace"]),
         # bash replaces what follows its word breaks : and =
         ("splitbrain run --nemesis partition:2,kill-al", ["2,kill-all", "compopt -o nospace"]),
+        ("splitbrain compare night:la", ["latest"]),
         ("splitbrain run --nemesis=pause-al", ["pause-all", "compopt -o nospace"]),
         ("splitbrain run --settings snapshot-interval=4,wal-b", ["4,wal-bytes=", "compopt -o nospace"]),
         ("splitbrain run --schedule ", ["compopt -o default"]),
@@ -190,6 +194,7 @@ def by_bash(tmp_path: Path, line: str) -> list[str]:
     ],
 )
 def test_bash_completes_values(tmp_path: Path, line: str, wanted: list[str]) -> None:
+    (tmp_path / "store" / "nights" / "20260104T000000.000Z").mkdir(parents=True)
     assert by_bash(tmp_path, line) == wanted
 
 

@@ -58,8 +58,11 @@ def test_all_nights_of_a_store_are_pushed_once_and_those_under_way_are_left_out(
     assert [night for night, _ in counted] == names
 
 
-def test_nights_are_compared_at_their_address_and_a_pulled_one_is_served(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", _address(tmp_path)
+@pytest.mark.parametrize("kind", ["folder", "S3"])
+def test_nights_are_compared_at_their_address_and_a_pulled_one_is_served(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    here, there = tmp_path / "here", _address(tmp_path) if kind == "folder" else request.getfixturevalue("there")
     names = _store(here)
     _said(push, "--to", there, "--store", str(here))
     local = _said(compare, f"night:{names[0]}", "night:latest", "--store", str(here), "--json")
