@@ -37,6 +37,8 @@ from splitbrain.cluster.embedded import (
     recoverable,
     start,
 )
+from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
@@ -51,6 +53,7 @@ from splitbrain.harness.contract.read_modes import (
 )
 from splitbrain.harness.contract.sessions import (
     PROJECT,
+    QUEUES,
     Answer,
     Change,
     DefiniteError,
@@ -350,6 +353,8 @@ class Metadata:
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
                 local=answered_alone(READS) | {LOOK_UP, PROJECT},
+                group=METADATA,
+                own_groups={QUEUES.name: f"{QUEUES_BEGIN}*"},
             ),
             membership=self._members,
             upgrades=self._upgrades,
