@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +40,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         nodes: all nodes of the test; those that the history and the telemetry name if none are given.
+        groups: of which groups the members answer these ops: names, or patterns of names as in `fnmatch`; all groups
+            that no node deleted if none are given. An answer does not say which of several groups gave it: it is wrong
+            if none of them could give it.
         fs: functions that need a quorum; None for all.
         decided: errors of `fail` ops that are answers of the state.
         election_timeout_s: the longest time without a message of a leader before a node starts an election.
@@ -58,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     nodes: tuple[NodeId, ...] = ()
+    groups: tuple[str, ...] = ()
     fs: tuple[str, ...] | None = None
     decided: tuple[str, ...] = DECIDED
     election_timeout_s: float = 1.0
@@ -106,9 +111,9 @@ NUMBER_MAX: Final = 1_000_000_000
 class QuorumProgress(OfOneRun):
     """Judges windows in which faults do not change: which nodes answered, and which had to (rules Q1 to Q10).
 
-    The figures: `rules` (the result of each), `windows` and `violations` (a row for each, see
-    `splitbrain.checkers.quorum.output`), `left_out` (how many rows and findings are not listed), `recovery` (Q4),
-    `availability` (Q9), `bounds`.
+    The figures: `rules` (the result of each), `groups` (those by whose members answers were judged), `windows` and
+    `violations` (a row for each, see `splitbrain.checkers.quorum.output`), `left_out` (how many rows and findings are
+    not listed), `recovery` (Q4), `availability` (Q9), `bounds`.
     """
 
     name = "quorum-progress"
@@ -198,13 +203,15 @@ class _Run:
         self.wanted = wanted
         self.telemetry = telemetry
         self.lasting = of_lasting_groups(telemetry)
+        self.answering = _of_groups(self.lasting, wanted.groups)
+        self.groups = _groups(self.answering)
         self.events: RunEvents = run_events(history)
         self.nodes = wanted.nodes or _named(history, telemetry)
         self.offset_s = max(wanted.clock_offset_s, clocks_of(self.events).error_s)
         self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
         self.windows, self.no_majority = windows_and_no_majority(
-            self.events, self.lasting, self.nodes, 0, self.offset_ns
+            self.events, self.answering, self.nodes, 0, self.offset_ns
         )
         self.stalls = _stalls(self.events)
         self.outages = outages(self.windows)
@@ -229,7 +236,7 @@ class _Run:
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
         lease_ns = _ns(self.wanted.lease_s)
-        late, self.led = superseded(self.lasting, self.given, self.offset_ns)
+        late, self.led = superseded(self.answering, self.given, self.offset_ns)
         of_consensus, self.consensus = consensus(self.telemetry)
         found = [
             *wrong_side(self.windows, self.given, lease_ns),
@@ -304,6 +311,7 @@ class _Run:
         windows, left_out = window_rows(self.windows, by_window, self.given)
         violations, more = violation_rows(found, self.windows, self.given)
         return {
+            "groups": list(self.groups),
             "windows": windows,
             "violations": violations,
             "left_out": {
@@ -321,6 +329,20 @@ def _named(history: pa.Table, telemetry: pa.Table) -> tuple[NodeId, ...]:
     clients = history.filter(array(ints(history, "process") >= 0))
     nodes = {*pc.unique(clients["node"]).to_pylist(), *pc.unique(telemetry["node"]).to_pylist()}
     return tuple(sorted(node for node in nodes if node is not None))
+
+
+def _of_groups(telemetry: pa.Table, patterns: Sequence[str]) -> pa.Table:
+    """The rows of groups with these names; all rows without patterns."""
+    if not patterns:
+        return telemetry
+    wanted = [name for name in _groups(telemetry) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return telemetry.filter(pc.is_in(telemetry["group"], value_set=array(wanted, pa.string())))
+
+
+def _groups(telemetry: pa.Table) -> tuple[str, ...]:
+    """Names of the groups of which a node said who votes in it, sorted."""
+    names = pc.unique(telemetry.filter(pc.is_valid(telemetry["voters"]))["group"]).to_pylist()
+    return tuple(sorted(name for name in names if name is not None))
 
 
 def _stalls(events: RunEvents) -> list[tuple[int, int]]:
@@ -346,8 +368,15 @@ def _sentence(found: Sequence[Finding], run: _Run) -> str:
     demanded = sum(one.result == "held" for one in run.progress)
     within = f"within {run.wanted.recovery_s:g} s"
     if not demanded:
-        return f"{silent}; no window could show whether a core answers {within}."
-    return f"{silent}; in {demanded} of them a core had to answer {within}, and did."
+        return f"{silent}; no window could show whether a core answers {within}.{_of_several(run.groups)}"
+    return f"{silent}; in {demanded} of them a core had to answer {within}, and did.{_of_several(run.groups)}"
+
+
+def _of_several(groups: Sequence[str]) -> str:
+    """What is not told apart where several groups answer."""
+    if len(groups) < 2:
+        return ""
+    return f" (An answer of one of the {len(groups)} groups {', '.join(groups)} was wrong only if none could give it.)"
 
 
 def _ns(time_s: float) -> int:

@@ -1,9 +1,9 @@
-"""The voter sets in force: each set that some node holds, by the last report of each node."""
+"""The voter sets in force: each set that some node holds of some group, by its last report of that group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,7 +33,8 @@ class Configurations:
     """The voter sets that the nodes of a run held, and the times at which they changed.
 
     A node holds the set that it reported last, also while it is down; before its first report it holds the set of that
-    report. A node that reports no voters holds no set. If no node reports voters, all nodes of the test are voters.
+    report. A node that reports no voters holds no set. If no node reports voters, all nodes of the test are voters. A
+    node that is a member of several groups holds a set of each: what it says of one group says nothing of another.
 
     A node that writes telemetry reports a change at once. The change of a polled node (`POLLED`) may have happened at
     any time since its previous row.
@@ -48,16 +49,17 @@ class Configurations:
         """For each of these times: since when that change, or a later one, may have been in force."""
         self._sets: list[tuple[Voters, ...]] = [(frozenset(nodes),)]
         """The sets at the beginning, and after each change."""
-        held: dict[NodeId, Voters] = {}
+        held: dict[_Holder, Voters] = {}
         changes = _changes(telemetry, nodes)
         for change in changes:
-            held.setdefault(change.node, change.voters)
-        held = {node: held[node] for node in nodes if node in held}
+            held.setdefault(change.holder, change.voters)
+        order = {node: number for number, node in enumerate(nodes)}
+        held = {holder: held[holder] for holder in sorted(held, key=lambda holder: (order[holder.node], holder.group))}
         if held:
             self._sets = [tuple(dict.fromkeys(held.values()))]
         since_ns: int | None = None
         for place, change in enumerate(changes):
-            held[change.node] = change.voters
+            held[change.holder] = change.voters
             since_ns = change.since_ns if since_ns is None else min(since_ns, change.since_ns)
             if place + 1 < len(changes) and changes[place + 1].time_ns == change.time_ns:
                 continue
@@ -95,17 +97,24 @@ class Configurations:
             yield Piece(begin_ns, end_ns, self._sets[place], changing=False)
 
 
+class _Holder(NamedTuple):
+    """A node as a member of one group, by the group's number."""
+
+    node: NodeId
+    group: int
+
+
 class _Change(msgspec.Struct, frozen=True):
-    """A node has another voter set: reported at `time_ns`, in force since `since_ns` at the earliest."""
+    """A node has another voter set of a group: reported at `time_ns`, in force since `since_ns` at the earliest."""
 
     time_ns: int
     since_ns: int
-    node: NodeId
+    holder: _Holder
     voters: Voters
 
 
 def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[_Change]:
-    """Each node's first voter set and those that differ from the one before, in the order of time."""
+    """Each node's first voter set of each group, and those that differ from the one before, in the order of time."""
     known: Column = compute.index_in(telemetry["node"], value_set=array(list(nodes), pa.string()))
     size: Column = compute.list_value_length(telemetry["voters"])
     number = numbers(known, null=-1).astype(np.int64)
@@ -118,13 +127,15 @@ def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[_Change]:
     meaning: dict[Voters, int] = {}
     same = np.array([meaning.setdefault(voters, len(meaning)) for voters in sets], dtype=np.int64)
     code: Ints = same[numbers(distinct.indices)]
-    node = number[rows]
+    groups = _group_numbers(telemetry)[rows]
+    holders = number[rows] * (int(groups.max()) + 1) + groups
     time_ns = ints(telemetry, "time")[rows]
     asked = is_equal(telemetry, "event", POLLED)[rows]
     found: list[_Change] = []
     by_code = list(meaning)
-    for each in np.unique(node):
-        of_node = np.flatnonzero(node == each)
+    for each in np.unique(holders):
+        of_node = np.flatnonzero(holders == each)
+        holder = _Holder(nodes[int(number[rows[of_node[0]]])], int(groups[of_node[0]]))
         codes = code[of_node]
         times = np.maximum.accumulate(time_ns[of_node])  # a clock that was set back does not undo a report
         changed = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -132,9 +143,15 @@ def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[_Change]:
             _Change(
                 time_ns=int(times[at]),
                 since_ns=int(times[at - 1] if at and asked[of_node[at]] else times[at]),
-                node=nodes[int(each)],
+                holder=holder,
                 voters=by_code[int(codes[at])],
             )
             for at in changed
         ]
     return sorted(found, key=lambda change: change.time_ns)
+
+
+def _group_numbers(telemetry: pa.Table) -> Ints:
+    """For each row the number of its group, in the order of first mention; rows of no group are of one, too."""
+    column: Column = telemetry["group"].combine_chunks()
+    return numbers(column.dictionary_encode(null_encoding="encode").indices).astype(np.int64)

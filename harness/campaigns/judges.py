@@ -81,6 +81,9 @@ def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
         "lease_s": elections.lease_in_force_s(test.settings),
         "recovery_bound_s": elections.bound_s if test.quiet_s is None else test.quiet_s,
     }
+    groups = elections.groups_for(test.workload.needs)
+    if groups:
+        judged_by["groups"] = list(groups)
     if elections.recovery_per_outage and test.quiet_s is None:
         judged_by |= {
             "recovery_per_outage": elections.recovery_per_outage,

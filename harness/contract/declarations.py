@@ -241,6 +241,8 @@ _ELECTIONS: Final[Mapping[str, _Rule]] = {
     "lease_s": _SECONDS,
     "lease_setting": _Rule(_instance(str), "the name of a setting, or an empty text"),
     "local": _Rule(_texts(frozenset), 'a frozenset of functions of ops, such as frozenset({"read"})'),
+    "group": _Rule(_instance(str), "the name of a group, or an empty text"),
+    "own_groups": _Rule(_mapping_of(str, str), "a mapping from operations to patterns of names of groups"),
 }
 """One rule for each field of `Elections`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -23,6 +23,9 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
         lease_s: a node that lost its majority may continue to answer for this time.
         lease_setting: the setting without which (or with 0) there are no leases; empty: there always are.
         local: functions of ops that a node answers by itself, from what it holds.
+        group: in telemetry, the name of the group whose members answer; empty: any group that lasts.
+        own_groups: operations by name (`Workload.needs`) that other groups answer, with a pattern of these groups'
+            names, as in `fnmatch`.
     """
 
     timeout_s: float
@@ -32,6 +35,14 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 0.0
     lease_setting: str = ""
     local: frozenset[str] = frozenset()
+    group: str = ""
+    own_groups: Mapping[str, str] = {}
+
+    def groups_for(self, needs: Collection[str]) -> tuple[str, ...]:
+        """The groups that answer a workload with these needs, as patterns of names; none for any group that lasts."""
+        own = tuple(self.own_groups[need] for need in sorted(needs) if need in self.own_groups)
+        others = any(need not in self.own_groups for need in needs)
+        return (self.group, *own) if self.group and (others or not own) else own
 
     def lease_in_force_s(self, settings: Mapping[str, int]) -> float:
         """The lease of a test with these settings, in seconds."""

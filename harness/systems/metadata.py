@@ -37,6 +37,8 @@ from splitbrain.cluster.embedded import (
     recoverable,
     start,
 )
+from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
@@ -51,6 +53,7 @@ from splitbrain.harness.contract.read_modes import (
 )
 from splitbrain.harness.contract.sessions import (
     PROJECT,
+    QUEUES,
     Answer,
     Change,
     DefiniteError,
@@ -66,6 +69,7 @@ from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
 from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, interpreter
 from splitbrain.harness.systems.metadata_projections import ProjectedRecords
+from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
@@ -78,7 +82,7 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "predicates", "topology"),
+        *("locks", "transactions", "predicates", "topology", "queues"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -103,7 +107,7 @@ deaf leader among slow links (2 took longer than 5 s: votes had split twice), an
 
 
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES}
-"""No workload declares queues: faults do not wait for moments that never come."""
+"""Of all workloads `queue` alone declares queues: faults do not wait for moments that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -117,6 +121,7 @@ class MetadataSession(CompareAndSetLocks):
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
+        self._queues = MetadataQueues(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -285,6 +290,34 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
+    async def declare_queue(self, queue: str) -> Answer:
+        """Make a quorum queue; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._queues.declare(queue)
+
+    async def publish(self, queue: str, value: int) -> Answer:
+        """Publish a message, and wait for the confirm; sent again under its number while it may be lost."""
+        with _CLASSIFIED:
+            return await self._queues.publish(queue, value)
+
+    async def take(self, queue: str) -> Answer:
+        """Take the next message; None if the queue has none."""
+        with _CLASSIFIED:
+            return await self._queues.take(queue)
+
+    def ack(self, tag: int) -> None:
+        """Say that a message was dealt with, which is not answered."""
+        self._queues.ack(tag)
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        """Give a message back, or have it dead-lettered."""
+        self._queues.reject(tag, requeue=requeue)
+
+    async def purge(self, queue: str) -> Answer:
+        """Remove all messages that are not taken; their number."""
+        with _CLASSIFIED:
+            return await self._queues.purge(queue)
+
     async def _new_refs(self) -> Refs:
         return Refs(await self._new_name(), KEEP_REFS_MS)
 
@@ -350,6 +383,8 @@ class Metadata:
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
                 local=answered_alone(READS) | {LOOK_UP, PROJECT},
+                group=METADATA,
+                own_groups={QUEUES.name: f"{QUEUES_BEGIN}*"},
             ),
             membership=self._members,
             upgrades=self._upgrades,
@@ -372,6 +407,7 @@ class Metadata:
         Raises:
             NodeStartError: it left the cluster, and was not taken in again.
         """
+        self._members.has_queues = QUEUES.name in test.workload.needs
         python, import_path = interpreter(place)
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):

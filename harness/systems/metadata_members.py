@@ -15,6 +15,7 @@ from splitbrain.cluster.client import (
     Client,
     ClientError,
     MemberRole,
+    NodeNotFoundError,
     incarnation_of,
     member_id,
     node_of,
@@ -27,6 +28,12 @@ from splitbrain.results.errors import NodeStartError
 CHANGE_TIMEOUT_MS: Final = 2500
 """How long a node tries; a nemesis gives up after three seconds."""
 
+_QUEUES: Final = "/quorum_queues"
+"""Where the records of queues stand; each names the members of a queue."""
+
+_SPARED: Final = 3
+"""Of the members of a queue, at least, one may go at once: the others are a majority, and have it leave."""
+
 
 class MetadataMembership:
     """Who is a member, who leaves, and who joins: a `Membership`.
@@ -34,6 +41,10 @@ class MetadataMembership:
     Args:
         connect: opens a client to a node; a DefiniteError where it cannot be reached.
         founders: the nodes with which the cluster begins; the others run and wait. All of them if none are given.
+
+    Attributes:
+        has_queues: whether clients declare queues. Their members follow those of the cluster one by one, and a queue
+            that loses half of them at once is lost: so the next member is removed only once all queues have followed.
     """
 
     def __init__(
@@ -41,6 +52,7 @@ class MetadataMembership:
     ) -> None:
         self._connect = connect
         self._founders = tuple(founders)
+        self.has_queues = False
         self._incarnations: dict[NodeId, int] = {}
         self._next: dict[NodeId, int] = {}
         self._gone: dict[NodeId, None] = {}
@@ -93,18 +105,19 @@ class MetadataMembership:
         """Remove the member of this id, which is `node`. If it is already removed, that is a success.
 
         Raises:
-            DefiniteError: it was refused.
+            DefiniteError: it was refused, or queues have not followed yet.
             IndefiniteError: the outcome is unknown; it may still be removed later.
         """
+
+        async def leave(client: Client) -> tuple[str, ...]:
+            if self.has_queues:
+                await _spared_by_queues(client, member)
+            return await client.remove_member(member, timeout_ms=CHANGE_TIMEOUT_MS)
+
         self._unsettled[node] = None
         self._gone[node] = None
         self._next[node] = max(self._next.get(node, 0), incarnation_of(member) + 1)
-        await self.ask(
-            deployment,
-            asked,
-            lambda client: client.remove_member(member, timeout_ms=CHANGE_TIMEOUT_MS),
-            as_good="not_member",
-        )
+        await self.ask(deployment, asked, leave, as_good="not_member")
 
     async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
         """Have the node taken in; the id of the new member. That it was taken in already is as good.
@@ -152,6 +165,27 @@ class MetadataMembership:
             raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
         finally:
             await client.close()
+
+
+async def _spared_by_queues(client: Client, member: str) -> None:
+    """Refuse that a member leaves before all queues have followed those that left earlier, or from a queue of two.
+
+    Raises:
+        DefiniteError: so it is.
+    """
+    members = await client.members(learners=True)
+    try:
+        names = (await client.children(_QUEUES, mode="local")).names
+        records = [(await client.get(f"{_QUEUES}/{name}", mode="local")).value for name in names]
+    except NodeNotFoundError:
+        return  # no queue was declared, or one was deleted meanwhile
+    for name, record in zip(names, records, strict=True):
+        of_queue: list[str] = record["members"]
+        left = [each for each in of_queue if each not in members and each != member]
+        if left:
+            raise DefiniteError(f"queue {name} still has {', '.join(left)}, which left before: try again later.")
+        if member in of_queue and len(of_queue) < _SPARED:
+            raise DefiniteError(f"queue {name} has {', '.join(of_queue)} alone, and needs both.")
 
 
 class MetadataLearners:

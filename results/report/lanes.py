@@ -46,20 +46,20 @@ def _cut_off(nodes: Sequence[str], cut: Sequence[Link]) -> list[str]:
 
 
 def leaderships(view: RunView) -> list[Stretch]:
-    """When each node believed to be the leader, and of which term, by its telemetry.
+    """When each node believed to be the leader of a group, and of which term, by its telemetry.
 
     A node that is killed reports nothing more: its leadership ends where it went down.
     """
-    rows = of_lasting_groups(view.telemetry).select(["time", "node", "life", "term", "role"]).to_pylist()
-    by_node: dict[str, list[dict[str, Any]]] = {node: [] for node in view.nodes}
+    rows = of_lasting_groups(view.telemetry).select(["time", "node", "group", "life", "term", "role"]).to_pylist()
+    by_member: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
     for row in rows:
-        if row["role"] is not None and row["node"] in by_node:
-            by_node[row["node"]].append(row)
+        if row["role"] is not None and row["node"] in view.nodes:
+            by_member.setdefault((row["node"], row["group"]), []).append(row)
     downs = [stretch for stretch in node_states(view) if stretch.what == "down"]
     found: list[Stretch] = []
-    for node, rows in by_node.items():
+    for node, group in sorted(by_member, key=lambda member: (view.nodes.index(member[0]), member[1] or "")):
         begun: dict[str, Any] | None = None
-        for row in rows:
+        for row in by_member[node, group]:
             same = begun is not None and (row["role"], row["term"], row["life"]) == (
                 "leader",
                 begun["term"],

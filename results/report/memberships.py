@@ -57,19 +57,19 @@ def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
 
 
 def _reported(view: RunView) -> list[MemberChange]:
-    """Where a node's own list of voters differs from the one that it reported before."""
+    """Where a node's own list of voters of a group differs from the one that it reported of that group before."""
     lasting = of_lasting_groups(view.telemetry)
-    rows = lasting.select(["time", "node", "voters"]).filter(lasting["voters"].is_valid()).to_pylist()
-    held: dict[str, frozenset[str]] = {}
+    rows = lasting.select(["time", "node", "group", "voters"]).filter(lasting["voters"].is_valid()).to_pylist()
+    held: dict[tuple[str, str | None], frozenset[str]] = {}
     found: list[MemberChange] = []
     for row in rows:
-        voters, before = frozenset(row["voters"]), held.get(row["node"])
+        voters, before = frozenset(row["voters"]), held.get((row["node"], row["group"]))
         if before is not None and voters != before:
             shown = ", ".join(clip(node, 30) for node in sorted(voters)[:_NODES_MAX])
             more = f" and {len(voters) - _NODES_MAX} more" if len(voters) > _NODES_MAX else ""
             words = f"{clip(row['node'], 60)} changed to the voters {shown or 'none'}{more}"
             found.append(MemberChange(row["node"], row["time"] / 1e9, "voters", words))
-        held[row["node"]] = voters
+        held[row["node"], row["group"]] = voters
     return sorted(found, key=lambda change: change.time_s)
 
 

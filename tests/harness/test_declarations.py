@@ -93,6 +93,8 @@ def test_a_field_that_cannot_be_is_refused_with_the_system_the_field_and_the_fix
         ("outage_limit_s", "9", "is '9'; it must be a number of seconds, 0 or more"),
         ("lease_s", True, "is True; it must be a number of seconds, 0 or more"),
         ("local", "read", "is 'read'; it must be a frozenset of functions of ops"),
+        ("group", None, "is None; it must be the name of a group, or an empty text"),
+        ("own_groups", ("queues",), "is ('queues',); it must be a mapping from operations to patterns"),
     ],
 )
 def test_what_no_election_can_be_is_refused_with_the_system_and_the_field(field: str, value: Any, problem: str) -> None:

@@ -20,3 +20,21 @@ from splitbrain.harness.contract.elections import Elections
 def test_a_lease_counts_where_the_nodes_have_one(setting: str, settings: dict[str, int], lease_s: float) -> None:
     elections = Elections(timeout_s=1.2, lease_s=0.6, lease_setting=setting)
     assert elections.lease_in_force_s(settings) == lease_s
+
+
+@pytest.mark.parametrize(
+    ("group", "needs", "groups"),
+    [
+        ("metadata", {"key-value"}, ("metadata",)),
+        ("metadata", {"queues"}, ("queue.*",)),
+        ("metadata", {"key-value", "queues"}, ("metadata", "queue.*")),
+        ("metadata", set[str](), ("metadata",)),
+        ("", {"key-value"}, ()),
+        ("", {"queues"}, ("queue.*",)),
+    ],
+)
+def test_a_workload_is_answered_by_the_groups_of_its_operations(
+    group: str, needs: set[str], groups: tuple[str, ...]
+) -> None:
+    elections = Elections(timeout_s=1.2, group=group, own_groups={"queues": "queue.*"})
+    assert elections.groups_for(needs) == groups

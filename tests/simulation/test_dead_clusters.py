@@ -162,7 +162,7 @@ def outcome_of(workload: str, nemesis: str, dead: Kill | None = None, **given: A
     options = RunOptions.of(**{**OPTIONS, **GIVEN.get(workload, {}), "workload": workload, "nemesis": nemesis, **given})
     killed = dead or ALIVE
     with pytest.MonkeyPatch.context() as patch:
-        if dead is not None or workload in ("lease-lock", "queue"):  # only the sessions of these tests have these
+        if dead is not None or workload == "lease-lock":  # only the sessions of these tests have leases
 
             def build(*_: str) -> Dying:
                 return killed(at)

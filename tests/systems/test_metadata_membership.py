@@ -11,7 +11,7 @@ import pytest
 
 from splitbrain.checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
 from splitbrain.checkers.quorum.checker import QuorumProgress
-from splitbrain.cluster.client import ChangeRefusedError, OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.client import ChangeRefusedError, NodeNotFoundError, OutcomeUnknownError, UnavailableError
 from splitbrain.harness.campaigns.compose import compose
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodePlace
@@ -23,7 +23,8 @@ from splitbrain.harness.systems.metadata_members import MetadataMembership
 from splitbrain.results.errors import NodeStartError
 from tests.simulation.fingerprint import options
 
-TEST = cast(Test, SimpleNamespace(bugs=(), settings={}))
+TEST = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))))
+QUEUES = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"queues"}))))
 NODES = ("n1", "n2", "n3", "n4")
 ANYWHERE = cast(Deployment, None)
 
@@ -47,6 +48,14 @@ class FakeClient:
 
     async def remove_member(self, member: str, *, timeout_ms: int) -> tuple[str, ...]:
         return self._next(f"remove {member}")
+
+    async def children(self, path: str, *, mode: str) -> Any:
+        assert mode == "local"
+        return SimpleNamespace(names=self._next(path))
+
+    async def get(self, path: str, *, mode: str) -> Any:
+        assert mode == "local"
+        return SimpleNamespace(value={"members": self._next(path)})
 
     async def close(self) -> None:
         self.closed += 1
@@ -103,6 +112,54 @@ def test_who_left_is_not_started_before_it_was_taken_in_as_another_member() -> N
     assert not membership.unsettled("n4")
     membership.begin()
     assert membership.arguments("n4", NODES) == []
+
+
+def of_queues(*outcomes: Any) -> FakeClient:
+    """The client of a cluster with queues that was asked to remove n4, and answered so."""
+    client = FakeClient(*outcomes)
+
+    async def connect(_: Deployment, __: str) -> Any:
+        return client
+
+    membership = MetadataMembership(connect)
+    membership.has_queues = True
+    try:
+        asyncio.run(membership.remove(ANYWHERE, "n1", "n4", "n4"))
+    finally:
+        assert client.closed == 1
+        assert not client.outcomes
+    return client
+
+
+RECORDS = ["members", "/quorum_queues", "/quorum_queues/q0", "/quorum_queues/q1"]
+
+
+def test_a_member_leaves_once_queues_have_followed_those_before() -> None:
+    assert of_queues(NODES, ("q0", "q1"), NODES, NODES[1:], NODES[:3]).asked == [*RECORDS, "remove n4"]
+    again = of_queues(NODES[:3], ("q0", "q1"), NODES, NODES[1:], refused("not_member"))
+    assert again.asked == [*RECORDS, "remove n4"]
+
+
+def test_no_member_leaves_while_a_queue_has_one_that_left_before() -> None:
+    with pytest.raises(DefiniteError, match="queue q1 still has n2#1, which left before"):
+        of_queues(NODES, ("q0", "q1"), NODES, ("n1", "n2#1", "n3", "n4"))
+
+
+def test_no_member_of_a_queue_of_two_leaves() -> None:
+    with pytest.raises(DefiniteError, match="queue q0 has n1, n4 alone"):
+        of_queues(NODES, ("q0", "q1"), ("n1", "n4"), NODES)
+
+
+def test_a_member_leaves_where_no_queue_was_declared() -> None:
+    asked = of_queues(NODES, NodeNotFoundError("there is no /quorum_queues.", 3), NODES[:3]).asked
+    assert asked == ["members", "/quorum_queues", "remove n4"]
+
+
+@pytest.mark.parametrize(("test", "has_queues"), [(TEST, False), (QUEUES, True)])
+def test_queues_are_asked_only_where_clients_declare_some(test: Test, has_queues: bool) -> None:
+    system = Metadata()
+    system.command(test, NodePlace(node="n1", data_dir="d", listen=("h", 1), peers={}))
+    assert cast(MetadataMembership, system.capabilities.membership).has_queues == has_queues
 
 
 def test_who_leaves_again_comes_back_as_a_third_member() -> None:

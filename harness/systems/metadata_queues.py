@@ -1,0 +1,129 @@
+"""Quorum queues of the metadata cluster, for the workload `queue`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from splitbrain.cluster.client import Client, ClientError, QueueNotFoundError, QueueOptions, Queues
+from splitbrain.cluster.queueclient import Message, Publisher
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
+
+MEMBERS: Final = 99
+"""Of a queue at most: each node has one, as nodes without a member do not serve a queue, and all are asked."""
+
+DECLARE_S: Final = 4.0
+"""For the queues of a session to serve, all together: a cluster that has just begun does not know yet that all its
+nodes know transactions, and a workload has to be prepared within ten seconds."""
+
+PAUSE_S: Final = 0.2
+
+T = TypeVar("T")
+
+
+class MetadataQueues:
+    """What one session does with queues.
+
+    Args:
+        client: of the node that is asked.
+        timeout_ms: of a request.
+    """
+
+    def __init__(self, client: Client, timeout_ms: int) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._queues: Queues | None = None
+        self._publishers: dict[str, Publisher] = {}
+        self._taken: dict[int, Message] = {}
+        self._last_tag = 0
+        self._declares_until: float | None = None
+
+    async def declare(self, queue: str) -> Answer:
+        """Make a queue; tried for a while, since to declare a queue twice is to declare it once."""
+        loop = asyncio.get_running_loop()
+        if self._declares_until is None:
+            self._declares_until = loop.time() + DECLARE_S
+        while True:
+            try:
+                return await self._declare(queue)
+            except ClientError:
+                if loop.time() > self._declares_until:
+                    raise
+            await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
+
+    async def publish(self, queue: str, value: int) -> Answer:
+        """Publish, and wait for the confirm."""
+        known = self._publishers.get(queue)
+        publisher = self._publishers[queue] = known or (await self._opened()).publisher(queue)
+        body = str(value).encode()
+        confirmed = await self._with_queue(queue, lambda: publisher.publish(body, timeout_ms=self._timeout_ms))
+        return Answer(value, confirmed.term or None)
+
+    async def take(self, queue: str) -> Answer:
+        """Take the next message; None if there is none."""
+        queues = await self._opened()
+        found = await self._with_queue(queue, lambda: queues.take(queue, timeout_ms=self._timeout_ms))
+        if found is None:
+            return Answer()
+        self._last_tag += 1
+        self._taken[self._last_tag] = found
+        try:
+            value = int(found.body)
+        except ValueError as error:
+            raise IndefiniteError(f"a message in {queue} is no whole number: {found.body[:40]!r}") from error
+        return Answer(Delivery(value=value, tag=self._last_tag, redelivered=found.is_redelivered), found.term)
+
+    async def purge(self, queue: str) -> Answer:
+        """Remove all messages that are not taken; their number."""
+        queues = await self._opened()
+        return Answer(await self._with_queue(queue, lambda: queues.purge(queue, timeout_ms=self._timeout_ms)))
+
+    async def _declare(self, queue: str) -> Answer:
+        """Make a queue without a delivery limit: what is given back often is not to be dropped."""
+        options = QueueOptions(initial_group_size=MEMBERS, delivery_limit=-1)
+        declared = await (await self._opened()).declare(queue, options, timeout_ms=self._timeout_ms)
+        return Answer(None, declared.term)
+
+    async def _with_queue(self, queue: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Do something with a queue; the queue is made if it is not there, as it may not have been made in time.
+
+        Raises:
+            DefiniteError: there is no such queue, and it could not be made yet.
+        """
+        try:
+            return await call()
+        except QueueNotFoundError as error:
+            try:
+                await self._declare(queue)
+            except ClientError:
+                raise DefiniteError(str(error)) from error
+        return await call()
+
+    def ack(self, tag: int) -> None:
+        """Settle a message, which is not answered."""
+        with suppress(ClientError):  # the connection is broken: the message goes back
+            self._with(tag, Queues.ack)
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        """Give a message back, or have it dead-lettered."""
+        with suppress(ClientError):
+            self._with(tag, Queues.give_back if requeue else Queues.reject)
+
+    def _with(self, tag: int, settle: Callable[[Queues, Message], None]) -> None:
+        assert self._queues is not None, "a message was taken"
+        settle(self._queues, self._taken.pop(tag))
+
+    async def _opened(self) -> Queues:
+        """Queues on this connection.
+
+        Raises:
+            DefiniteError: the node did not say its address; nothing was done.
+        """
+        if self._queues is None:
+            try:
+                self._queues = await self._client.queues()
+            except ClientError as error:
+                raise DefiniteError(str(error)) from error
+        return self._queues
