@@ -153,6 +153,8 @@ class Run:
         self.lease = round(options.get("lease_s", 0.0) * 1e9)
         self.offset = round(options.get("clock_offset_s", 0.0) * 1e9)
         self.history, self.telemetry = history, telemetry
+        groups: Collection[str] = options.get("groups", ())
+        self.answering = [row for row in telemetry if not groups or row["group"] in groups]
         self.begin = 0
         self.end = max(event["time"] for event in history)
         quiet = [event["time"] for event in self.harness("phase") if event["value"] == {"phase": "quiet"}]
@@ -234,11 +236,12 @@ class Run:
         return [(c.invoked, self.end + 1 if c.completed is None else c.completed) for c in self.changes]
 
     def configs_at(self, time: int) -> frozenset[Config]:
-        """Every voter set that a node holds then: what it told last, or will tell first."""
-        held: dict[Node, Config] = {}
-        for row in self.telemetry:
-            if row["voters"] and (row["time"] <= time or row["node"] not in held):
-                held[row["node"]] = frozenset(row["voters"])
+        """Every voter set that a node holds of a group then: what it said last of it, or will say first."""
+        held: dict[tuple[Node, Any], Config] = {}
+        for row in self.answering:
+            holder = (row["node"], row["group"])
+            if row["voters"] and (row["time"] <= time or holder not in held):
+                held[holder] = frozenset(row["voters"])
         return frozenset(held.values()) or frozenset({frozenset(self.nodes)})
 
     def windows(self) -> list[Window]:
@@ -246,7 +249,7 @@ class Run:
         spans = self.unstable()
         turns = [
             row["time"]
-            for row in self.telemetry
+            for row in self.answering
             if row["voters"] and self.configs_at(row["time"]) != self.configs_at(row["time"] - 1)
         ]
         spans += [(turn - self.offset, turn + self.offset) for turn in turns]
@@ -305,7 +308,7 @@ def _start_up(run: Run, said: Judgement) -> None:
     majority of any configuration was answered by nobody who may. Where a leader is left, it may have a lease.
     """
     spans = run.unstable()
-    told = [(row["time"] - run.offset, row["time"] + run.offset) for row in run.telemetry if row["voters"]]
+    told = [(row["time"] - run.offset, row["time"] + run.offset) for row in run.answering if row["voters"]]
     instants = {run.begin, run.end} | {instant for span in (*spans, *told) for instant in span}
     within = sorted(instant for instant in instants if run.begin <= instant <= run.end)
     dark: list[list[int]] = []
@@ -335,8 +338,8 @@ def _superseded(run: Run, said: Judgement) -> None:
     group answered is not told: it may be any.
     """
     known: set[tuple[Any, ...]] = set()
-    first: dict[Any, list[tuple[int, int]]] = {row["group"]: [] for row in run.telemetry if row["role"] is not None}
-    for place, elected in enumerate(run.telemetry):
+    first: dict[Any, list[tuple[int, int]]] = {row["group"]: [] for row in run.answering if row["role"] is not None}
+    for place, elected in enumerate(run.answering):
         if elected["role"] != "leader" or elected["term"] is None:
             continue
         log_end = elected["commit_index"] if elected["last_index"] is None else elected["last_index"]
@@ -344,7 +347,7 @@ def _superseded(run: Run, said: Judgement) -> None:
         if log_end is None or who in known:
             continue
         known.add(who)
-        for row in run.telemetry[place:]:
+        for row in run.answering[place:]:
             same = all(row[column] == elected[column] for column in ("node", "group", "life", "term", "role"))
             if same and row["commit_index"] is not None and row["commit_index"] > log_end:
                 first[elected["group"]].append((row["time"], elected["term"]))

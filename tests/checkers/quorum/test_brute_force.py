@@ -45,6 +45,7 @@ def runs(draw: st.DrawFn) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
         "attempts": draw(st.integers(1, 3)),
         "lease_s": draw(st.sampled_from([0.0, 0.0, 0.5, 1.5])),
         "clock_offset_s": draw(st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0])),
+        "groups": draw(st.sampled_from([[], [], ["g"], ["h"], ["g", "h"]])),
     }
     return script.table(), _telemetry(draw, nodes), options
 
