@@ -45,7 +45,7 @@ class Rabbitmq:
         self._addresses: dict[NodeId, Address] = {}
         self._queue_type = SETTINGS[QUEUE_TYPE].default
         self.capabilities = Capabilities(
-            operations=frozenset({"queues", "creations"}),
+            operations=frozenset({"queues", "single-active", "creations"}),
             image="rabbitmq",
             one_address=True,
             start_s=START_S,
