@@ -75,6 +75,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:TotalQueue",
             "every acknowledged value comes out of its queue, no other one does, each publisher's in their order",
         ),
+        "single-active": (
+            "splitbrain.checkers.queues:SingleActive",
+            "one consumer of a queue at a time is given messages, each publisher's in their order",
+        ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",

@@ -32,6 +32,7 @@ from splitbrain.workloads.read_modes import RAFT, fenced_reads, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
+from splitbrain.workloads.single_active import single_active
 from splitbrain.workloads.topology import topology
 from splitbrain.workloads.tree import tree
 
@@ -93,6 +94,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
     ),
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
+    "single-active": (
+        single_active,
+        "publish, consume, and leave queues with a single active consumer; one at a time gets messages, in order",
+    ),
 }
 """Name: (builder, a line on it)."""
 

@@ -94,22 +94,31 @@ class QueueClient(SessionClient[Queues]):
         """Acknowledge messages; what the history says of them. Nothing is awaited between this and the op's end."""
         for delivery in taken:
             self.session.ack(delivery["tag"])
-        return [
-            {"value": each["value"], "redelivered": True} if each["redelivered"] else each["value"] for each in taken
-        ]
+        return [reported(each) for each in taken]
+
+
+def reported(delivery: Delivery) -> Any:
+    """A message as the history says it: its value, with the mark of a redelivered one."""
+    return {"value": delivery["value"], "redelivered": True} if delivery["redelivered"] else delivery["value"]
 
 
 class Enqueues(msgspec.Struct, frozen=True):
-    """Puts 0, 1, 2 and so on into any queue, by any free client."""
+    """Puts 0, 1, 2 and so on into any queue, by any free client.
+
+    Attributes:
+        value: the next one.
+        names: of the queues.
+    """
 
     value: int = 0
+    names: tuple[str, ...] = NAMES
 
     def op(self, ctx: Context) -> Result:
         """The next value."""
         if not ctx.free:
             return PENDING, self
-        op = assign(invoke("enqueue", self.value, key=ctx.rng.choice(NAMES)), ctx)
-        return (PENDING, self) if op is None else (op, Enqueues(self.value + 1))
+        op = assign(invoke("enqueue", self.value, key=ctx.rng.choice(self.names)), ctx)
+        return (PENDING, self) if op is None else (op, Enqueues(self.value + 1, self.names))
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Values do not depend on what became of earlier ones: each is put in at most once."""

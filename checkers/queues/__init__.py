@@ -1,10 +1,14 @@
 """What becomes of the messages of queues: does each acknowledged one come out, and nothing else?
 
-reading   a history as columns: what was put in, what came out, and which takes found a queue empty
-drains    whether each queue was emptied in the end, so that what is missing is lost
-checker   the rules, and the verdict
+reading        a history as columns: what was put in, what came out, and which takes found a queue empty
+drains         whether each queue was emptied in the end, so that what is missing is lost
+order          whether each publisher's values came out in their order
+checker        the rules, and the verdict
+calm           when no fault can have moved a consumer
+single_active  one consumer at a time is given messages
 """
 
 from splitbrain.checkers.queues.checker import TotalQueue
+from splitbrain.checkers.queues.single_active import SingleActive
 
-__all__ = ["TotalQueue"]
+__all__ = ["SingleActive", "TotalQueue"]

@@ -335,7 +335,8 @@ def _of_groups(telemetry: pa.Table, patterns: Sequence[str]) -> pa.Table:
     """The rows of groups with these names; all rows without patterns."""
     if not patterns:
         return telemetry
-    wanted = [name for name in _groups(telemetry) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    names: Sequence[str | None] = pc.unique(telemetry["group"]).to_pylist()
+    wanted = [name for name in names if name is not None and any(fnmatchcase(name, pattern) for pattern in patterns)]
     return telemetry.filter(pc.is_in(telemetry["group"], value_set=array(wanted, pa.string())))
 
 

@@ -113,16 +113,20 @@ def _committed(telemetry: pa.Table) -> list[list[Row]]:
     a leader commits no entry of earlier terms before one of its own.
     """
     ended: dict[tuple[str | None, str, int, int], int] = {}
+    announced: set[tuple[str | None, str, int, int]] = set()
     first: dict[tuple[str | None, str, int, int], Row] = {}
     for row in rows(telemetry.filter(array(is_equal(telemetry, "role", "leader")))):
         if row.term is None:
             continue
         led = (row.group, row.node, row.life, row.term)
         # Rows of other events say in `last_index` what is durable, and the first ones may come before the row "role".
-        elected = row.event == "role" and row.last_index is not None
+        # A leader that says twice that it was elected in a term was elected when it said so first.
+        elected = row.event == "role" and row.last_index is not None and led not in announced
         before = row.last_index if elected else row.commit_index
         if before is not None and (elected or led not in ended):
             ended[led] = before
+        if elected:
+            announced.add(led)
         if row.commit_index is not None and row.commit_index > ended[led]:
             first.setdefault(led, row)
     groups: list[str | None] = compute.unique(

@@ -372,6 +372,29 @@ class Queues(Session, Protocol):
         ...
 
 
+class SingleActive(Queues, Protocol):
+    """Queues with a single active consumer: of the sessions that consume from one, one at a time is given messages."""
+
+    async def declare_single_active(self, queue: str) -> Answer:
+        """Make such a queue; no error where it is there already."""
+        ...
+
+    async def consume(self, queue: str) -> Answer:
+        """What the queue has given to this session; a `Delivery`, None if nothing has come yet.
+
+        The first call makes the session a consumer of the queue; it stays one until it leaves, or ends. The queue gives
+        it no message before it has acknowledged the one before.
+
+        Raises:
+            DefiniteError: it is no consumer any more; what it was given and did not report goes back to the queue.
+        """
+        ...
+
+    async def leave(self, queue: str) -> Answer:
+        """Be no consumer any more; what the session was given and did not report goes back to the queue."""
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -404,6 +427,7 @@ TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
 QUEUES: Final = OperationGroup("queues", Queues)
+SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
@@ -424,6 +448,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             PREDICATES,
             TOPOLOGY,
             QUEUES,
+            SINGLE_ACTIVE,
         ),
     )
 }

@@ -30,7 +30,7 @@ class _Deployment:
 
 
 async def _embed(world: World, node: str) -> None:
-    test = cast(Test, SimpleNamespace(bugs=(), settings={}))
+    test = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))))
     place = NodePlace(node, "data", (node, 1), {peer: (peer, 1) for peer in THREE if peer != node})
     system = Metadata()
     await system.embed(system.command(test, place), world.runtime(node))

@@ -287,7 +287,13 @@ def test_ra43_a_run_with_upgrades_begins_with_the_earlier_version_and_a_node_tha
 
     def supported(node: str, **settings: int) -> int:
         place = NodePlace(node=node, data_dir="data", listen=("::1", 7000), peers={"n9": ("10.0.0.3", 1)})
-        command = system.command(cast(Test, SimpleNamespace(bugs=(), settings=settings)), place)
+        command = system.command(
+            cast(
+                Test,
+                SimpleNamespace(bugs=(), settings=settings, workload=SimpleNamespace(needs=frozenset({"key-value"}))),
+            ),
+            place,
+        )
         return parse(list(command.argv[4:]))[0].machine_version
 
     assert (supported("n1"), supported("n1", **{"machine-version": 1})) == (NEWEST_VERSION, 1)

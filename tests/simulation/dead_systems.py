@@ -10,16 +10,24 @@ from typing import Any, Final
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.read_modes import SESSION_READS
-from splitbrain.harness.contract.sessions import GROUPS, LEASE_LOCKS, QUEUES, DefiniteError, IndefiniteError, calls
+from splitbrain.harness.contract.sessions import (
+    GROUPS,
+    LEASE_LOCKS,
+    QUEUES,
+    SINGLE_ACTIVE,
+    DefiniteError,
+    IndefiniteError,
+    calls,
+)
 from splitbrain.harness.running.recovery import PROBE_KEY
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.results.history import HARNESS, Op
 from tests.simulation.lease_locks import LeaseLocks
-from tests.simulation.memory_queues import Held, MemoryQueues
+from tests.simulation.memory_queues import Consumers, Held, MemoryQueues
 
 OPS: Final = frozenset(
     {call for group in GROUPS.values() for call, is_awaited in calls(group.protocol).items() if is_awaited}
-    - {"prepare_topology", "prepare_triggers", "declare_queue", "read_as"}
+    - {"prepare_topology", "prepare_triggers", "declare_queue", "declare_single_active", "read_as"}
     | set(SESSION_READS)
 )
 """What a session is asked; of `read_as`, the kind of read."""
@@ -62,14 +70,16 @@ class Dying(Metadata):
         self.calls = calls
         self._leases: dict[str, float] = {}
         self._queues: Held = {}
+        self._consumers: Consumers = {}
         self.capabilities = dataclasses.replace(
-            self.capabilities, operations=self.capabilities.operations | {LEASE_LOCKS.name, QUEUES.name}
+            self.capabilities,
+            operations=self.capabilities.operations | {LEASE_LOCKS.name, QUEUES.name, SINGLE_ACTIVE.name},
         )
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Any:
         """A session that goes dead."""
         session: Any = LeaseLocks(await super().connect(deployment, node), self._leases)
-        session = MemoryQueues(session, self._queues)
+        session = MemoryQueues(session, self._queues, self._consumers)
         concerned = not self.dead_nodes or node in self.dead_nodes
         return _DyingSession(session, self) if concerned else session
 

@@ -129,6 +129,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "multi-cas": ("transact", "update"),
     "predicates": ("in_universe",),
     "queue": ("publish", "take"),
+    "single-active": ("publish", "consume", "leave"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
@@ -141,7 +142,7 @@ GIVEN: Final[dict[str, dict[str, Any]]] = {
 must meet, many clients.
 """
 
-WITHOUT_END: Final = ("lock", "records", "lease-lock")
+WITHOUT_END: Final = ("lock", "records", "lease-lock", "single-active")
 """Workloads without a final phase."""
 
 SURVIVED: Final[dict[str, str]] = {
@@ -162,7 +163,10 @@ def outcome_of(workload: str, nemesis: str, dead: Kill | None = None, **given: A
     options = RunOptions.of(**{**OPTIONS, **GIVEN.get(workload, {}), "workload": workload, "nemesis": nemesis, **given})
     killed = dead or ALIVE
     with pytest.MonkeyPatch.context() as patch:
-        if dead is not None or workload == "lease-lock":  # only the sessions of these tests have leases
+        if dead is not None or workload in (
+            "lease-lock",
+            "single-active",
+        ):  # only the sessions of these tests have these
 
             def build(*_: str) -> Dying:
                 return killed(at)

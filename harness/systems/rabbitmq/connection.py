@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import pika
 import pika.adapters.asyncio_connection
@@ -48,6 +50,25 @@ _protocol_of: Any = vars(pika.adapters.base_connection)["_StreamingProtocolShim"
 """How pika itself puts one of its connections on a transport; it offers no other way to bring a socket."""
 
 
+Message: TypeAlias = tuple[int, bytes, bool]
+"""A message that has to be acknowledged: its tag, its body, and whether it is redelivered."""
+
+
+@dataclass
+class _Consumer:
+    """A consumer of a queue.
+
+    Attributes:
+        held: what came, and was not asked for yet.
+        gone: why it is none any more; empty while it is one.
+        tag: what the node knows it by.
+    """
+
+    held: deque[Message] = field(default_factory=deque[Message])
+    gone: str = ""
+    tag: str = ""
+
+
 class Connection:
     """A connection with a channel in confirm mode; made by `open`."""
 
@@ -58,6 +79,7 @@ class Connection:
         self._waiting: asyncio.Future[Any] | None = None
         self._published = 0
         self._returned: str | None = None
+        self._consumers: dict[str, _Consumer] = {}
 
     @classmethod
     async def open(cls, deployment: Deployment, node: NodeId) -> Connection:
@@ -133,8 +155,8 @@ class Connection:
         if self._returned is not None:
             raise DefiniteError(f"publish: the message came back: {self._returned}")
 
-    async def get(self, queue: str) -> tuple[int, bytes, bool] | None:
-        """Take a message without acknowledging it: its tag, its body and whether it is redelivered; None if empty.
+    async def get(self, queue: str) -> Message | None:
+        """Take a message without acknowledging it; None if empty.
 
         Raises:
             DefiniteError: nothing was taken.
@@ -148,6 +170,48 @@ class Connection:
             self._channel.basic_get(queue, got)
 
         return await self._ask("get", send)
+
+    async def consume(self, queue: str) -> Message | None:
+        """What a consumer of a queue was given; None if nothing has come yet. The first call makes the consumer.
+
+        The node gives a consumer one message, and the next one when that is acknowledged.
+
+        Raises:
+            DefiniteError: the consumer is gone; what it was given goes back to its queue.
+            IndefiniteError: as `error_of` says.
+        """
+        if queue not in self._consumers:
+            consumer = self._consumers[queue] = _Consumer()
+
+            def given(_: Any, method: Any, __: Any, body: bytes) -> None:
+                consumer.held.append((method.delivery_tag, body, method.redelivered))
+
+            await self._ask(
+                "set the prefetch", lambda answer: self._channel.basic_qos(prefetch_count=1, callback=answer)
+            )
+            frame = await self._ask(
+                "consume", lambda answer: self._channel.basic_consume(queue, given, callback=answer)
+            )
+            consumer.tag = str(frame.method.consumer_tag)
+        consumer = self._consumers[queue]
+        lost = f"the node closed the connection ({self._lost.result()})" if self._lost.done() else consumer.gone
+        if lost:
+            del self._consumers[queue]
+            raise DefiniteError(f"consume: {lost}")
+        return consumer.held.popleft() if consumer.held else None
+
+    async def cancel(self, queue: str) -> None:
+        """End the consumer of a queue, if there is one, and give back what it was given and not asked for.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        consumer = self._consumers.pop(queue, None)
+        if consumer is None or consumer.gone:
+            return
+        await self._ask("cancel", lambda answer: self._channel.basic_cancel(consumer.tag, callback=answer))
+        for tag, _, _ in consumer.held:
+            self.reject(tag, requeue=True)
 
     async def declare(self, queue: str, arguments: Mapping[str, Any], *, exclusive: bool = False) -> int:
         """Declare a queue, durable unless it is exclusive; how many messages it has.
@@ -227,6 +291,7 @@ class Connection:
         self._channel = await self._outcome("open a channel", opened)
         channel.add_on_return_callback(self._came_back)
         channel.add_callback(self._found_empty, [_spec.Basic.GetEmpty], one_shot=False)
+        channel.add_on_cancel_callback(self._cancelled)
         self._published = 0
         await self._ask("select confirms", lambda answer: channel.confirm_delivery(self._confirmed, callback=answer))
 
@@ -267,7 +332,15 @@ class Connection:
 
     def _ended(self, _: Any, error: BaseException) -> None:
         """The channel ended: that answers what was asked for. The reason is a result, so that none is left unread."""
+        for consumer in self._consumers.values():
+            consumer.gone = f"the node closed the channel ({error})"
         self._answer(error)
+
+    def _cancelled(self, frame: Any) -> None:
+        """The node ended a consumer by itself: its queue is gone, or has failed."""
+        for consumer in self._consumers.values():
+            if consumer.tag == str(frame.method.consumer_tag):
+                consumer.gone = "the node ended the consumer"
 
     def _confirmed(self, frame: Any) -> None:
         if frame.method.delivery_tag == self._published or frame.method.multiple:

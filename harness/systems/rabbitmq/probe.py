@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from splitbrain.harness.contract.nodes import Address, NodeId, NodeView
+from splitbrain.harness.contract.observing import Observed
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.rabbitmq.settings import node_of
 
@@ -40,29 +41,96 @@ def probe_address(address: Address) -> Address:
     return host, port + 1
 
 
+class Probe:
+    """A connection to the probe of one node, which ends with the node's process; made by `open`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def open(cls, address: Address) -> Probe:
+        """Connect to the probe of the node whose clients' address this is; the caller sets the limit in time.
+
+        Raises:
+            DefiniteError: it could not be reached.
+        """
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, probe_address(address))
+        except OSError as error:
+            connection.close()
+            raise DefiniteError(f"the probe does not answer: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection)
+
+    async def status(self) -> Status:
+        """What the node says now; the caller sets the limit in time, and closes the probe if that is over.
+
+        Raises:
+            DefiniteError: it does not say, or the process has ended.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_sendall(self._connection, b"status\n")
+            line = bytearray()
+            while not line.endswith(b"\n"):
+                part = await loop.sock_recv(self._connection, READ_BYTES)
+                if not part:
+                    raise DefiniteError("the probe closed the connection")
+                line += part
+            return msgspec.json.decode(line, type=Status)
+        except (OSError, msgspec.DecodeError) as error:
+            raise DefiniteError(f"the probe does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._connection.close()
+
+
 async def ask(address: Address) -> Status:
-    """What the node whose clients' address this is says now; the caller sets the limit in time.
+    """What the node whose clients' address this is says now, asked once; the caller sets the limit in time.
 
     Raises:
         DefiniteError: it does not say.
     """
-    loop = asyncio.get_running_loop()
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    connection.setblocking(False)
+    probe = await Probe.open(address)
     try:
-        await loop.sock_connect(connection, probe_address(address))
-        await loop.sock_sendall(connection, b"status\n")
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            part = await loop.sock_recv(connection, READ_BYTES)
-            if not part:
-                raise DefiniteError("the probe closed the connection")
-            line += part
-        return msgspec.json.decode(line, type=Status)
-    except (OSError, msgspec.DecodeError) as error:
-        raise DefiniteError(f"the probe does not answer: {error}") from error
+        return await probe.status()
     finally:
-        connection.close()
+        probe.close()
+
+
+class RabbitmqObserver:
+    """Observes one process of one node: an `Observer`.
+
+    Args:
+        probe: a connection to the process.
+        node: which node it is.
+        nodes: how many nodes the cluster has.
+    """
+
+    def __init__(self, probe: Probe, node: NodeId, nodes: int) -> None:
+        self._probe = probe
+        self._node = node
+        self._nodes = nodes
+
+    async def look(self) -> Observed:
+        """Whether the node leads the first queue, as `view_of` has it, and else who does.
+
+        Queues have no term that a node tells without asking others: a row has none.
+
+        Raises:
+            DefiniteError: the node does not say, or the process has ended.
+        """
+        seen = view_of(self._node, await self._probe.status(), self._nodes)
+        return Observed(group="rabbitmq", role=seen.role, leader=seen.leader)
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        self._probe.close()
 
 
 def view_of(node: NodeId, status: Status, nodes: int) -> NodeView:

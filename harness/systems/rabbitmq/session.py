@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
-from splitbrain.harness.systems.rabbitmq.connection import Connection
+from splitbrain.harness.systems.rabbitmq.connection import Connection, Message
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
 
 _QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"}
@@ -26,6 +26,16 @@ def _current(error: DefiniteError) -> int | None:
     """What the node names as the value of a queue that differs from what was declared; None if it is another error."""
     found = _INEQUIVALENT.search(str(error))
     return None if found is None else int(found.group(1))
+
+
+def _delivery(queue: str, found: Message | None) -> Answer:
+    if found is None:
+        return Answer()
+    tag, body, redelivered = found
+    try:
+        return Answer(Delivery(value=int(body), tag=tag, redelivered=redelivered))
+    except ValueError as error:
+        raise IndefiniteError(f"a message in {queue} is no whole number: {body[:40]!r}") from error
 
 
 class RabbitmqSession:
@@ -83,14 +93,21 @@ class RabbitmqSession:
 
     async def take(self, queue: str) -> Answer:
         """Take the next message (`basic.get`, to be acknowledged); None if the queue has none."""
-        found = await self._connection.get(queue)
-        if found is None:
-            return Answer()
-        tag, body, redelivered = found
-        try:
-            return Answer(Delivery(value=int(body), tag=tag, redelivered=redelivered))
-        except ValueError as error:
-            raise IndefiniteError(f"a message in {queue} is no whole number: {body[:40]!r}") from error
+        return _delivery(queue, await self._connection.get(queue))
+
+    async def declare_single_active(self, queue: str) -> Answer:
+        """Declare a durable queue with a single active consumer, of the type that the test chose."""
+        await self._connection.declare(queue, {**self._arguments, "x-single-active-consumer": True})
+        return Answer()
+
+    async def consume(self, queue: str) -> Answer:
+        """What the queue gave to this session (`basic.consume` with a prefetch of 1); None if nothing has come yet."""
+        return _delivery(queue, await self._connection.consume(queue))
+
+    async def leave(self, queue: str) -> Answer:
+        """Cancel the consumer, and give back what it was given and did not report."""
+        await self._connection.cancel(queue)
+        return Answer()
 
     def ack(self, tag: int) -> None:
         """Acknowledge a message, which the node does not answer."""

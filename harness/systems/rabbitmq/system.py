@@ -14,7 +14,7 @@ from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import settings
 from splitbrain.harness.systems.rabbitmq.connection import Connection
-from splitbrain.harness.systems.rabbitmq.probe import ask, probe_address, view_of
+from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, ask, probe_address, view_of
 from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
 from splitbrain.harness.systems.rabbitmq.settings import (
     MIRRORED,
@@ -45,11 +45,12 @@ class Rabbitmq:
         self._addresses: dict[NodeId, Address] = {}
         self._queue_type = SETTINGS[QUEUE_TYPE].default
         self.capabilities = Capabilities(
-            operations=frozenset({"queues", "creations"}),
+            operations=frozenset({"queues", "single-active", "creations"}),
             image="rabbitmq",
             one_address=True,
             start_s=START_S,
             settings=SETTINGS,
+            observation=self,
         )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
@@ -98,5 +99,16 @@ class Rabbitmq:
             return None
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """Its nodes write none."""
+        """Its nodes write none: they are asked (`Capabilities.observation`)."""
         return None
+
+    async def observe(self, deployment: Deployment, node: NodeId) -> RabbitmqObserver:
+        """A connection to the probe in the node's VM, for looking at it only.
+
+        Raises:
+            DefiniteError: the node was not started, or could not be reached.
+        """
+        address = self._addresses.get(node)
+        if address is None:
+            raise DefiniteError(f"{node} was not started yet")
+        return RabbitmqObserver(await Probe.open(address), node, len(self._addresses))

@@ -10,6 +10,7 @@ from typing import Final
 
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.read_modes import (
     LINEARIZABLE,
@@ -18,6 +19,7 @@ from splitbrain.harness.contract.read_modes import (
     SERIALIZABLE,
     ReadMode,
     ReadPromise,
+    answered_alone,
 )
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
@@ -29,6 +31,15 @@ from splitbrain.harness.systems.zookeeper.settings import BARRIER, BARRIERS, SET
 from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
+
+RECOVERY_S: Final = 15.0
+"""After the sync limit a node looks for a leader. It waits up to five seconds for a connection to a peer
+(`zookeeper.cnxTimeout`), and a JVM that was stopped takes seconds to start."""
+
+RECOVERY_PER_OUTAGE: Final = 1.0
+"""A node that finds no leader asks again after pauses that double, up to a minute (`FastLeaderElection`). Connections
+outlive a cut, and TCP retransmits after times that double as well. So an outage may double. Measured of a node that
+had heard nothing for 29 s: it had joined 26 s after links were open again."""
 
 READS: Final = {
     READ: ReadPromise(
@@ -60,10 +71,21 @@ class Zookeeper:
     def __init__(self, read_mode: ReadMode = LINEARIZABLE) -> None:
         self._synced = read_mode != SERIALIZABLE
         self._by_sync = False
+        alone = answered_alone(READS) | frozenset(() if self._synced else (READ,))
+        elections = Elections(
+            timeout_s=self.election_timeout_s,
+            recovery_s=RECOVERY_S,
+            recovery_per_outage=RECOVERY_PER_OUTAGE,
+            # `sync` is answered by a leader that has not noticed yet that its followers are gone.
+            lease_s=self.election_timeout_s,
+            lease_setting=BARRIER,
+            local=alone,
+        )
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "read-modes", "collections", "locks"}),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
             session_reads=READS,
+            elections=elections,
             image="zookeeper",
             programs={
                 "java": "default-jre-headless",

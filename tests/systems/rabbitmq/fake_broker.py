@@ -31,6 +31,7 @@ class FakeBroker:
         self.methods: list[str] = []
         self.act = act
         self.messages: list[bytes] = []
+        self.consumer = ""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._threads: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -55,6 +56,12 @@ class FakeBroker:
     def deliver(self, connection: socket.socket, tag: int, body: bytes, *, redelivered: bool = False) -> None:
         """Answer a get with a message."""
         method = Spec.Basic.GetOk(tag, redelivered, "", "q", 0)
+        header = Frame.Header(1, len(body), pika.BasicProperties())
+        connection.sendall(Frame.Method(1, method).marshal() + header.marshal() + Frame.Body(1, body).marshal())
+
+    def give(self, connection: socket.socket, tag: int, body: bytes, *, redelivered: bool = False) -> None:
+        """Give a message to the consumer."""
+        method = Spec.Basic.Deliver(self.consumer, tag, redelivered, "", "q")
         header = Frame.Header(1, len(body), pika.BasicProperties())
         connection.sendall(Frame.Method(1, method).marshal() + header.marshal() + Frame.Body(1, body).marshal())
 
@@ -111,6 +118,8 @@ class FakeBroker:
         if name.startswith("Connection"):
             return False
         self.methods.append(name)
+        if name == "Basic.Consume":
+            self.consumer = method.consumer_tag
         if self.act is not None and self.act(self, connection, name):
             return True
         answers = {
@@ -120,6 +129,9 @@ class FakeBroker:
             "Queue.Declare": Spec.Queue.DeclareOk("q", 0, 0),
             "Queue.Purge": Spec.Queue.PurgeOk(3),
             "Basic.Get": Spec.Basic.GetEmpty(),
+            "Basic.Qos": Spec.Basic.QosOk(),
+            "Basic.Consume": Spec.Basic.ConsumeOk(self.consumer),
+            "Basic.Cancel": Spec.Basic.CancelOk(self.consumer),
         }
         if name in answers:
             self.send(connection, 1, answers[name])

@@ -142,6 +142,95 @@ def test_a_channel_that_is_closed_in_answer_tells_by_its_code_and_the_next_opera
     assert brokers[0].connections == 1
 
 
+async def given(session: RabbitmqSession) -> Any:
+    """What a consumer is given next, once it has come."""
+    while (found := (await session.consume("q")).value) is None:
+        await asyncio.sleep(0.01)
+    return found
+
+
+def when_asked(**sends: Callable[[FakeBroker, socket.socket], None]) -> Act:
+    """Sends something more in front of the answer to a method of the class Basic, or of `Purge`."""
+
+    def act(broker: FakeBroker, connection: socket.socket, name: str) -> bool:
+        send = sends.get(name.partition(".")[2])
+        if send is not None:
+            send(broker, connection)
+        return False
+
+    return act
+
+
+def test_a_consumer_is_made_once_with_a_prefetch_of_one_and_reports_what_it_was_given(
+    brokers: list[FakeBroker],
+) -> None:
+    def act(broker: FakeBroker, connection: socket.socket) -> None:
+        broker.give(connection, 1, b"41", redelivered=True)
+
+    brokers.append(FakeBroker(when_asked(Purge=act)))
+
+    async def main() -> None:
+        session = await connected(brokers[0])
+        assert (await session.consume("q")).value is None
+        await session.purge("q")
+        assert await given(session) == {"value": 41, "tag": 1, "redelivered": True}
+        assert (await session.consume("q")).value is None
+        session.ack(1)
+        await session.leave("q")
+        await session.leave("q")  # it is none any more
+        await session.close()
+
+    asyncio.run(main())
+    brokers[0].close()
+    methods = brokers.pop().methods
+    assert [methods.count(f"Basic.{name}") for name in ("Qos", "Consume", "Cancel", "Reject")] == [1, 1, 1, 0]
+    assert methods.index("Basic.Qos") < methods.index("Basic.Consume")
+
+
+def test_a_consumer_that_leaves_gives_back_what_it_did_not_report(brokers: list[FakeBroker]) -> None:
+    def act(broker: FakeBroker, connection: socket.socket) -> None:
+        broker.give(connection, 1, b"41")
+
+    brokers.append(FakeBroker(when_asked(Purge=act)))
+
+    async def main() -> None:
+        session = await connected(brokers[0])
+        await session.consume("q")
+        await session.purge("q")  # its answer comes behind the message
+        await session.leave("q")
+        await session.purge("q")
+        await session.close()
+
+    asyncio.run(main())
+    brokers[0].close()
+    methods = brokers.pop().methods
+    assert methods[methods.index("Basic.Cancel") :].count("Basic.Reject") == 1
+    assert "Basic.Ack" not in methods
+
+
+@pytest.mark.parametrize("how", ["cancel", "channel"])
+def test_a_consumer_that_the_node_ended_is_a_definite_error_and_no_other_one_is_made_unseen(
+    brokers: list[FakeBroker], how: str
+) -> None:
+    def act(broker: FakeBroker, connection: socket.socket) -> None:
+        ended = {"cancel": Spec.Basic.Cancel(broker.consumer, True), "channel": Spec.Channel.Close(541, "why", 0, 0)}
+        broker.send(connection, 1, ended[how])
+
+    brokers.append(FakeBroker(when_asked(Purge=act)))
+
+    async def main() -> None:
+        session = await connected(brokers[0])
+        assert (await session.consume("q")).value is None
+        with suppress(IndefiniteError):  # a purge that the end of the channel answers
+            await session.purge("q")
+        with pytest.raises(DefiniteError, match=r"consume: the node (ended the consumer|closed the channel)"):
+            await session.consume("q")
+        await session.close()
+
+    asyncio.run(main())
+    assert brokers[0].methods.count("Basic.Consume") == 1
+
+
 def test_a_publish_without_a_confirm_is_unknown_whatever_ends_it(brokers: list[FakeBroker]) -> None:
     def nack(broker: FakeBroker, connection: socket.socket, name: str) -> bool:
         if name == "Basic.Publish body":

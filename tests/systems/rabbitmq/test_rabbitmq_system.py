@@ -16,7 +16,7 @@ from splitbrain.harness.contract.nodes import NodePlace
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import Rabbitmq
-from splitbrain.harness.systems.rabbitmq.probe import Status, ask, view_of
+from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, Status, ask, view_of
 from splitbrain.results.errors import BackendError, UsageError
 from tests.systems.rabbitmq.conftest import OPTIONS
 
@@ -136,3 +136,51 @@ def test_a_probe_that_says_nothing_is_an_error_of_the_node(line: bytes) -> None:
 
 def test_a_node_that_was_never_started_has_no_view() -> None:
     assert asyncio.run(Rabbitmq().view(None, "n1")) is None  # pyright: ignore[reportArgumentType]
+
+
+LINE = (
+    b'{"node":"rabbit@n1","connected":["rabbit@n1","rabbit@n2"],"partitions":[],"store":"mnesia",'
+    b'"metadata_leader":null,"queues":{"q0":"rabbit@%s"}}\n'
+)
+
+
+def test_an_observer_asks_again_on_its_one_connection_until_the_process_ends() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, listener:
+            for leader in (b"n1", b"n2"):
+                asked.append(connection.recv(100))
+                connection.sendall(LINE % leader)
+            asked.append(connection.recv(100))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    host, port = listener.getsockname()[:2]
+
+    async def main() -> None:
+        observer = RabbitmqObserver(await Probe.open((host, port - 1)), "n1", 3)
+        seen = [await observer.look(), await observer.look()]
+        assert [(each.role, each.leader, each.term) for each in seen] == [
+            ("leader", "n1", None),
+            ("follower", "n2", None),
+        ]
+        with pytest.raises(DefiniteError, match="probe"):
+            await observer.look()
+        await observer.close()
+
+    asyncio.run(main())
+    thread.join(10)
+    assert asked == [b"status\n"] * 3
+
+
+def test_a_node_that_was_never_started_or_does_not_listen_cannot_be_observed() -> None:
+    with pytest.raises(DefiniteError, match="not started"):
+        asyncio.run(Rabbitmq().observe(None, "n1"))  # pyright: ignore[reportArgumentType]
+    closed = socket.create_server(("127.0.0.1", 0))
+    host, port = closed.getsockname()[:2]
+    closed.close()
+    with pytest.raises(DefiniteError, match="probe"):
+        asyncio.run(Probe.open((host, port - 1)))

@@ -61,6 +61,38 @@ def test_queues_give_what_was_published_in_order_and_what_is_not_acknowledged_ag
     one.run(main())
 
 
+async def given(session: RabbitmqSession, queue: str) -> tuple[int, bool]:
+    """What a consumer is given next, acknowledged."""
+    async with asyncio.timeout(30):
+        while (found := (await session.consume(queue)).value) is None:
+            await asyncio.sleep(0.02)
+    session.ack(found["tag"])
+    return found["value"], found["redelivered"]
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_one_consumer_is_active_until_it_leaves_and_what_it_did_not_report_comes_again(one: Cluster, kind: int) -> None:
+    async def main() -> None:
+        first = RabbitmqSession(await Connection.open(one.deployment, "n1"), kind)
+        second = RabbitmqSession(await Connection.open(one.deployment, "n1"), kind)
+        queue = f"active-{kind}"
+        await first.declare_single_active(queue)
+        assert (await first.consume(queue)).value is None
+        assert (await second.consume(queue)).value is None
+        for value in range(4):
+            await first.publish(queue, value)
+        assert [await given(first, queue), await given(first, queue)] == [(0, False), (1, False)]
+        assert (await second.consume(queue)).value is None
+        await first.leave(queue)
+        found = [await given(second, queue), await given(second, queue)]
+        assert sorted(value for value, _ in found) == [2, 3]
+        assert (3, False) in found
+        await first.close()
+        await second.close()
+
+    one.run(main())
+
+
 def test_a_message_that_no_queue_takes_certainly_failed(one: Cluster) -> None:
     async def main() -> None:
         session = await one.session()

@@ -56,7 +56,8 @@ def test_without_faults_a_workload_passes(tmp_path: Path, workload: str) -> None
 @pytest.mark.usefixtures("engine")
 def test_in_containers_synced_reads_stay_linearizable_under_partitions_and_kills(tmp_path: Path) -> None:
     options = ("--workload", "register", "--nemesis", "partition,kill", "--seed", "3", *FAULTS)
-    _, store = comes_out("pass", lambda store: in_containers(store, *options), tmp_path)
+    found, store = comes_out("pass", lambda store: in_containers(store, *options), tmp_path)
+    assert verdict(found, "quorum-progress")["valid"] is True
     rows = RunDir(only_run(store)).telemetry().to_pylist()
     assert {row["node"] for row in rows} == {"n1", "n2", "n3"}
     assert {row["role"] for row in rows} == {"leader", "follower"}

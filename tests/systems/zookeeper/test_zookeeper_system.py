@@ -13,7 +13,7 @@ from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
 from splitbrain.harness.contract.test import TIME_MAX_S, Test
-from splitbrain.harness.systems.zookeeper import status
+from splitbrain.harness.systems.zookeeper import Zookeeper, status
 from splitbrain.harness.systems.zookeeper.connection import SESSION_MS
 from splitbrain.harness.systems.zookeeper.status import Status
 from splitbrain.results.errors import BackendError
@@ -86,3 +86,23 @@ def test_a_node_that_hangs_does_not_hide_whom_a_follower_follows(monkeypatch: py
     monkeypatch.setattr(status, "OTHERS_S", 0.01)
     found = asyncio.run(status.view(cast("Deployment", Nodes()), "n1"))
     assert (found.role, found.leader, found.term) == ("follower", "n2", 7)
+
+
+@pytest.mark.parametrize(
+    ("mode", "local"), [("linearizable", {"read-local"}), ("serializable", {"read", "read-local"})]
+)
+def test_quorum_progress_is_judged_of_what_a_node_cannot_answer_alone(mode: Any, local: set[str]) -> None:
+    elections = Zookeeper(mode).capabilities.elections
+    assert elections is not None
+    assert elections.local == local
+    assert elections.bound_s > elections.timeout_s
+
+
+@pytest.mark.parametrize(
+    ("chosen", "lease_s"), [("barrier=write", 0.0), ("barrier=sync", Zookeeper.election_timeout_s)]
+)
+def test_only_sync_lets_a_leader_answer_that_has_not_noticed_yet_that_it_is_alone(chosen: str, lease_s: float) -> None:
+    test = composed(settings=chosen)
+    elections = test.system.capabilities.elections
+    assert elections is not None
+    assert elections.lease_in_force_s(test.settings) == lease_s

@@ -1,0 +1,57 @@
+"""When no fault can have moved a consumer: none was in force, and none had been for some time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from splitbrain.checkers.coverage.outages import calm
+from splitbrain.checkers.quorum.windows import DIED_WITHIN_NS
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import run_events
+from splitbrain.results.notes import NodeEnded
+
+
+class Calm(msgspec.Struct, frozen=True):
+    """The spans without a fault.
+
+    Attributes:
+        spans: from and to, in nanoseconds, in the order of time.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, checker: str, history: pa.Table, options: Mapping[str, Any], settle_s: float) -> Calm:
+        """Those of a run: no fault is in force, and none was in the `settle_s` before; none after a node crashed.
+
+        Args:
+            checker: for the error.
+            history: with the ops of the nemesis and of the harness.
+            options: whose `settle_s` is used if there is one.
+            settle_s: the default.
+
+        Raises:
+            UsageError: the option is wrong.
+        """
+        chosen: Any = options.get("settle_s", settle_s)
+        if isinstance(chosen, bool) or not isinstance(chosen, int | float) or not 0 <= chosen < 86_400:
+            raise UsageError(f"checker {checker}: option 'settle_s' must be a number of seconds, not {chosen!r}.")
+        events = run_events(history)
+        settle_ns = round(chosen * 1e9)
+        deaths = [*events.notes("crash", NodeEnded), *events.notes("halt", NodeEnded)]
+        end_ns = min((op.time - DIED_WITHIN_NS for op, _ in deaths), default=events.end_ns)
+        found = [
+            (begin + settle_ns if after_fault else begin, end)
+            for begin, end, after_fault in calm(events, 0, end_ns + 1)
+        ]
+        return cls(tuple(span for span in found if span[0] < span[1]))
+
+    def covers(self, begin_ns: int, end_ns: int) -> bool:
+        """Whether a time lies within one span, both ends included."""
+        at = bisect_right(self.spans, (begin_ns, 2**63)) - 1
+        return at >= 0 and end_ns <= self.spans[at][1]

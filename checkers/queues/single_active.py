@@ -1,0 +1,307 @@
+"""Queues with a single active consumer: one consumer at a time is given messages, in the order of their publishers.
+
+    shared       a consumer was given a message between two that another one was given, which had not ended meanwhile
+    order        a message came out for the first time after a later one of its publisher
+    unexpected   a message came out that no client had put in by then, or whose put certainly failed
+
+When the system gave a message to a consumer is known only roughly: the client may learn of it later. The client has one
+message at a time (a prefetch of 1), so the system gave it after the client had acknowledged the one before, and before
+the client reported it. All rules need no more than that.
+
+`shared`: in the messages of one publisher, in the order in which they were put in, stands the order in which consumers
+were active. A consumer may stop being active because it leaves, fails, or can no longer be reached by the others. So
+one that comes, goes and comes again is convicted only if none of its ops failed or had an unknown outcome in between,
+and if neither faults were in force nor had been in the `settle_s` before: others are counted as `unexplained`.
+
+`order`: a message that was given before, to a client that never learned of it, may come late, and is then marked as
+redelivered. One that is not so marked may not. Nothing is said about loss: that is for the checker `queue`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding, answer
+from splitbrain.checkers.queues.calm import Calm
+from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.results.calls import Calls, client_calls, ints, is_equal, place
+from splitbrain.results.columns import array
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+SETTLE_S: Final = 15.0
+"""How long after a fault the system may still hand over because of it."""
+
+_MOST_SEVERE_FIRST: Final = ("unexpected", "shared", "order")
+
+
+class SingleActive(OfOneRun):
+    """Judges ops that put values into queues (`enqueue`), and wait for what the queue gives them (`consume`).
+
+    A consumer begins with its first `consume`, and ends with a `leave`. Options: `enqueue`, `consume` and `leave`, the
+    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15). Values and
+    answers are those of the checker `queue`.
+    """
+
+    name = "single-active"
+    partition: Partition = "run"
+    counts_ops = True
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run.
+
+        Raises:
+            UsageError: an option is wrong.
+            HistoryFormatError: a value is no whole number, or was put into one queue twice.
+        """
+        enqueue, consume, leave = (
+            by_key.function_option(self.name, options, name) for name in ("enqueue", "consume", "leave")
+        )
+        calm = Calm.of(self.name, history, options, SETTLE_S)
+        start = time.process_time()
+        table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
+        chosen = is_equal(table, "f", enqueue) | is_equal(table, "f", consume)
+        ends = _ends(client_calls(table), leave)
+        index = ints(table, "index")[chosen]
+        reading = read(client_calls(table.filter(array(chosen)).combine_chunks()), Functions(enqueue, consume, ""))
+        verdict = _Judge(reading, _given(reading, ends, index), calm).verdict(self.name)
+        return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A message that was given to a consumer.
+
+    Attributes:
+        item: which one.
+        consumer: process, and how many of its subscriptions to the queue had ended before.
+        after, by: rows between which the system gave it.
+        flagged: whether it is said to be redelivered.
+    """
+
+    item: int
+    consumer: tuple[int, int]
+    after: int
+    by: int
+    flagged: bool
+
+
+def _ends(calls: Calls, leave: str) -> dict[int, list[tuple[int, str | None]]]:
+    """By process: indexes of ops with which subscriptions end, and to which queue; None for all of the process."""
+    found: dict[int, list[tuple[int, str | None]]] = {}
+    table = calls.table
+    left, broken = calls.are(leave), ~calls.ended("ok")
+    for call in np.flatnonzero(left | broken).tolist():
+        row = int(calls.invoke[call])
+        key = None if broken[call] else table["key"][row].as_py()
+        found.setdefault(table["process"][row].as_py(), []).append((table["index"][row].as_py(), key))
+    return found
+
+
+def _given(reading: Reading, ends: Mapping[int, Sequence[tuple[int, str | None]]], index: Any) -> list[Given]:
+    """All deliveries, in the order in which clients reported them."""
+    found: list[Given] = []
+    before: dict[tuple[int, int], int] = {}
+    process = ints(reading.calls.table, "process")
+    deliveries, items = reading.deliveries, reading.items
+    for at in np.argsort(deliveries.end, kind="stable").tolist():
+        item, row = int(deliveries.item[at]), int(deliveries.end[at])
+        queue, by = int(items.queue[item]), int(process[row])
+        name = reading.queues[queue]
+        ended = sum(1 for end, of in ends.get(by, ()) if end < index[row] and of in (None, name))
+        after = max(before.get((by, queue), -1), int(items.begun[item]) if items.begun[item] < row else -1)
+        found.append(Given(item, (by, ended), after, row, bool(deliveries.flagged[at])))
+        before[by, queue] = row
+    return found
+
+
+class _Judge:
+    """One run, in rows of the table of its ops on queues: row order is real-time order."""
+
+    def __init__(self, reading: Reading, given: Sequence[Given], calm: Calm) -> None:
+        self.table = reading.calls.table
+        self.reading = reading
+        self.items = reading.items
+        self.given = given
+        self.calm = calm
+        self.time = ints(self.table, "time")
+        self.counts: Counter[str] = Counter()
+        self.by_item: dict[int, list[Given]] = {}
+        for each in given:
+            self.by_item.setdefault(each.item, []).append(each)
+
+    def verdict(self, checker: str) -> Verdict:
+        rules = (self._unexpected(), self._shared(), self._order())
+        findings = [finding for rule in rules for finding in rule]
+        self.counts.update(finding.anomaly for finding in findings)
+        figures = self._figures()
+        reasons = self._too_little(figures)
+        sentence = findings[0].sentence if findings else reasons[0].sentence if reasons else self._praise(figures)
+        return Verdict(
+            checker=checker,
+            valid="false" if findings else "unknown" if reasons else "true",
+            algorithm="orders of publishers",
+            sentence=sentence,
+            anomalies=tuple(name for name in _MOST_SEVERE_FIRST if self.counts[name]),
+            inconclusive=tuple(reasons),
+            evidence=self._evidence(findings),
+            figures=figures,
+        )
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def _unexpected(self) -> Iterator[Finding]:
+        for each in self.given:
+            begun, said = int(self.items.begun[each.item]), f"{self._named(each.item)} came out at {self._when(each)}"
+            if begun > each.by:
+                yield Finding("unexpected", f"Unexpected: {said}, and no client had put it in.", (each.by,))
+            elif self.items.failed[each.item]:
+                yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
+
+    def _shared(self) -> Iterator[Finding]:
+        told: set[tuple[int, tuple[int, int], tuple[int, int]]] = set()
+        for line in self._lines():
+            last: dict[tuple[int, int], tuple[int, Given]] = {}
+            first = [self._clean(item) for item in line]
+            came = [each for each in first if each is not None]
+            for at, each in enumerate(came):
+                seen, earlier = last.get(each.consumer, (at, each))
+                last[each.consumer] = at, each
+                if seen >= at - 1:
+                    continue
+                other = came[at - 1]
+                if not self.calm.covers(int(self.time[max(0, earlier.after)]), int(self.time[each.by])):
+                    self.counts["unexplained"] += 1
+                    continue
+                queue = int(self.items.queue[each.item])
+                if (queue, each.consumer, other.consumer) in told:
+                    continue
+                told.add((queue, each.consumer, other.consumer))
+                yield Finding("shared", self._shared_words(earlier, other, each), (earlier.by, other.by, each.by))
+
+    def _order(self) -> Iterator[Finding]:
+        for line in self._lines():
+            behind: Given | None = None
+            for item in reversed(line):
+                own, clean = self.by_item.get(item, []), self._clean(item)
+                if clean is not None and behind is not None and behind.by <= min(each.after for each in own):
+                    later = int(self.items.value[behind.item])
+                    yield Finding(
+                        "order",
+                        f"Out of order: process {int(self.items.publisher[item])} put {self._named(item)} in before "
+                        f"{later}, but {later} came out first, at {self._when(behind)}, and "
+                        f"{int(self.items.value[item])} only at {self._when(clean)}, as delivered for the first time.",
+                        (behind.by, clean.by),
+                    )
+                earliest = min(own, key=lambda each: each.by, default=None)
+                if earliest is not None and (behind is None or earliest.by < behind.by):
+                    behind = earliest
+
+    def _lines(self) -> Iterator[list[int]]:
+        """Of each queue and publisher what it put in, acknowledged, in its order."""
+        items = self.items
+        chosen = np.flatnonzero((items.acknowledged != NEVER) & (items.begun != NEVER))
+        lines: dict[tuple[int, int], list[int]] = {}
+        for item in chosen[np.argsort(items.begun[chosen], kind="stable")].tolist():
+            lines.setdefault((int(items.queue[item]), int(items.publisher[item])), []).append(item)
+        yield from lines.values()
+
+    def _clean(self, item: int) -> Given | None:
+        """The first delivery, if it is certain which one that is, and that it is not said to be a repetition."""
+        own = self.by_item.get(item, [])
+        first = next((each for each in own if not each.flagged), None)
+        if first is None or any(each is not first and each.after < first.by for each in own):
+            return None
+        return first
+
+    # --- words ------------------------------------------------------------------------------------------------
+
+    def _shared_words(self, earlier: Given, other: Given, later: Given) -> str:
+        values = self.items.value
+        publisher = int(self.items.publisher[later.item])
+        return (
+            f"Shared: process {publisher} put {self._named(earlier.item)}, then {int(values[other.item])}, then "
+            f"{int(values[later.item])} in. Process {earlier.consumer[0]} was given the first at "
+            f"{self._when(earlier)} and the last at {self._when(later)}, and process {other.consumer[0]} the one "
+            f"between, at {self._when(other)}, although the first consumer neither left nor failed, and no fault was "
+            "in force."
+        )
+
+    def _when(self, given: Given) -> str:
+        return answer(self.table, given.by)
+
+    def _named(self, item: int) -> str:
+        name = self.reading.queues[int(self.items.queue[item])]
+        return f"value {int(self.items.value[item])}" + ("" if name is None else f" of queue {name!r}")
+
+    def _figures(self) -> dict[str, Any]:
+        puts = self.reading.puts
+        last: dict[int, tuple[int, int]] = {}
+        handovers = calm = 0
+        for each in self.given:
+            queue = int(self.items.queue[each.item])
+            if last.setdefault(queue, each.consumer) != each.consumer:
+                handovers += 1
+                last[queue] = each.consumer
+            calm += self.calm.covers(int(self.time[max(0, each.after)]), int(self.time[each.by]))
+        return {
+            "acknowledged": int(np.count_nonzero(puts & self.reading.calls.ended("ok"))),
+            "delivered": len(self.by_item),
+            "redelivered": sum(each.flagged for each in self.given),
+            "calm": calm,
+            "consumers": len({(int(self.items.queue[each.item]), each.consumer) for each in self.given}),
+            "handovers": handovers,
+            "compared": sum(max(0, sum(self._clean(item) is not None for item in line) - 1) for line in self._lines()),
+            "unexplained": self.counts["unexplained"],
+            **{name: self.counts[name] for name in _MOST_SEVERE_FIRST},
+        }
+
+    def _too_little(self, figures: Mapping[str, Any]) -> list[Reason]:
+        """What was not tested."""
+        if not figures["acknowledged"]:
+            return [Reason(Code.NEVER_OK, "No value was acknowledged: no consumer had to be given anything.")]
+        if not figures["delivered"]:
+            return [Reason(Code.READS_SAW_NOTHING, "No value came out: who gets what was not tested.")]
+        if not figures["handovers"]:
+            return [Reason(Code.NO_OCCASION, "No queue changed its active consumer: that was not tested.")]
+        if not figures["compared"]:
+            return [Reason(Code.NO_OCCASION, "No two values of one publisher came out: their order was not tested.")]
+        if not figures["calm"]:
+            return [
+                Reason(
+                    Code.NO_OCCASION,
+                    "No value came out while no fault was in force: whether one consumer was active was not tested.",
+                )
+            ]
+        return []
+
+    def _praise(self, figures: Mapping[str, Any]) -> str:
+        return (
+            f"One consumer at a time: {counted(figures['delivered'], 'value')} came out over "
+            f"{counted(figures['handovers'], 'handover')}, and none overtook an earlier one of its publisher."
+        )
+
+    def _evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        """The ops of the leading finding; sentences and ops of some more."""
+        if not findings:
+            return {}
+        index = self.table["index"]
+
+        def ops(finding: Finding) -> list[int]:
+            return [index[row].as_py() for row in finding.rows]
+
+        return {
+            "ops": ops(findings[0]),
+            "witness": [place(self.table, row) for row in findings[0].rows],
+            "findings": [
+                {"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[: by_key.LISTED]
+            ],
+        }

@@ -1,0 +1,310 @@
+"""The verdict on single active consumers: against every possible course of small histories, and by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitbrain.checkers.queues import SingleActive
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS, Op, OpType, pairs
+from splitbrain.results.reasons import Code
+from tests.checkers.support import Script
+
+
+def judge(script: Script, **options: Any) -> Verdict:
+    return SingleActive().check(to_table(script.ops), options)
+
+
+def again(value: int) -> dict[str, Any]:
+    """A delivery that is said to be a repetition."""
+    return {"value": value, "redelivered": True}
+
+
+def put(script: Script, publisher: int, *values: int, how: OpType = "ok") -> None:
+    for value in values:
+        script.call(publisher, "enqueue", value, how=how, key="q")
+
+
+def consumed(script: Script, consumer: int, *values: Any) -> None:
+    for value in values:
+        script.call(consumer, "consume", None, value, key="q")
+
+
+# --- against every possible course -----------------------------------------------------------------------------------
+
+Event: TypeAlias = tuple[int, float, str, int, tuple[int, int], bool]
+"""First and last row at which it can happen, "put" or "given", the value, the publisher or consumer, and the mark."""
+
+
+def events_of(history: Sequence[Op]) -> tuple[list[Event], int]:
+    """Puts and deliveries; and how many of the events, which come first, need not happen."""
+    unsure: list[Event] = []
+    certain: list[Event] = []
+    ended: dict[int, int] = {}
+    before: dict[int, int] = {}
+    for pair in sorted(pairs(history), key=lambda pair: pair.invoke.index):
+        begin, end, process = pair.invoke.index, pair.completion, pair.invoke.process
+        ok = end is not None and end.type == "ok"
+        if pair.invoke.f == "enqueue":
+            if end is not None and end.type != "fail":
+                last = float(end.index) if ok else float("inf")
+                event: Event = (begin, last, "put", pair.invoke.value, (process, 0), False)
+                (certain if ok else unsure).append(event)
+        elif ok and end is not None and pair.invoke.f == "consume" and end.value is not None:
+            flagged = isinstance(end.value, dict)
+            value = int(end.value["value"] if flagged else end.value)
+            consumer = (process, ended.get(process, 0))
+            certain.append((before.get(process, -1), float(end.index), "given", value, consumer, flagged))
+            before[process] = end.index + 1  # it is acknowledged only then
+        if pair.invoke.f == "leave" or not ok:
+            ended[process] = ended.get(process, 0) + 1
+    return unsure + certain, len(unsure)
+
+
+def possible(history: Sequence[Op]) -> bool:
+    """Whether a queue that keeps its promises can have given so, by trying every course of events. Slow, and plain.
+
+    A value is given once it is in. A consumer that another one followed is not given anything any more. What is not
+    marked comes, where it was never given before, after all that its publisher had put in earlier and that is in;
+    unless the queue had given that to a client that never learned of it, so that it will be marked when it comes.
+    """
+    events, optional = events_of(history)
+    certain = frozenset(range(optional, len(events)))
+    puts = {event[3]: event for event in events if event[2] == "put"}
+    seen: set[Any] = set()
+
+    def search(done: frozenset[int], marked: frozenset[int], active: Any, past: frozenset[Any]) -> bool:
+        if certain <= done:
+            return True
+        if (done, marked, active, past) in seen:
+            return False
+        seen.add((done, marked, active, past))
+        inside = {events[at][3] for at in done if events[at][2] == "put"}
+        came = {events[at][3] for at in done if events[at][2] == "given"}
+        if any(search(done, marked | {value}, active, past) for value in sorted(inside - marked - came)):
+            return True
+        first_end = min(events[at][1] for at in certain - done)
+        for at, (begin, _, what, value, who, flagged) in enumerate(events):
+            if at in done or begin > first_end:
+                continue
+            if what == "put":
+                if search(done | {at}, marked, active, past):
+                    return True
+                continue
+            if value not in inside or who in past or (value not in came and (value in marked) != flagged):
+                continue
+            own = puts[value]
+            held = any(
+                other[4] == own[4] and other[0] < own[0] and earlier in inside - marked - came
+                for earlier, other in puts.items()
+            )
+            if value not in came and held:
+                continue
+            gone = past | {active} if active not in (None, who) else past
+            if search(done | {at}, marked, who, gone):
+                return True
+        return False
+
+    return search(frozenset(), frozenset(), None, frozenset())
+
+
+@st.composite
+def small_histories(draw: st.DrawFn) -> Script:
+    """Two publishers, and two consumers that report what may be anything, and leave now and then."""
+    script = Script()
+    programs: list[list[tuple[str, Any, OpType]]] = []
+    values: list[int] = []
+    for publisher in range(2):
+        program: list[tuple[str, Any, OpType]] = []
+        for number in range(draw(st.integers(0, 3))):
+            how: OpType = draw(st.sampled_from(["ok", "ok", "ok", "ok", "fail", "info"]))
+            program.append(("enqueue", 10 * publisher + number, how))
+            values.append(10 * publisher + number)
+            if how == "info":
+                break
+        programs.append(program)
+    pool = sorted(values, key=lambda value: value % 10) if draw(st.booleans()) else draw(st.permutations(values))
+    consumers: list[list[tuple[str, Any, OpType]]] = [[], []]
+    for value in pool:
+        mine = consumers[draw(st.integers(0, 1))]
+        mine.append(("consume", again(value) if draw(st.integers(0, 4)) == 0 else value, "ok"))
+        if draw(st.integers(0, 4)) == 0:
+            mine.append(draw(st.sampled_from([("leave", None, "ok"), ("consume", None, "fail")])))
+    if pool and draw(st.integers(0, 4)) == 0:
+        consumers[draw(st.integers(0, 1))].append(("consume", again(pool[0]), "ok"))
+    programs += consumers
+    under_way: dict[int, tuple[str, Any, OpType]] = {}
+    while any(programs) or under_way:
+        choices = [at for at, program in enumerate(programs) if program and at not in under_way] + [*under_way]
+        at = draw(st.sampled_from(sorted(set(choices))))
+        if at in under_way:
+            f, value, how = under_way.pop(at)
+            script.event(at, how, f, value, key="q")
+        else:
+            f, value, how = under_way[at] = programs[at].pop(0)
+            script.event(at, "invoke", f, value if f == "enqueue" else None, key="q")
+    return script
+
+
+def test_what_an_honest_queue_can_have_given_is_never_a_violation() -> None:
+    seen = Counter[str]()
+
+    @settings(max_examples=150, deadline=None)
+    @given(small_histories())
+    def judged(script: Script) -> None:
+        verdict, honest = judge(script), possible(script.ops)
+        seen[f"{verdict.valid == 'false'} {honest}"] += 1
+        assert not (honest and verdict.valid == "false"), verdict.sentence
+
+    judged()
+    assert seen["True False"] > 5  # violations, and honest courses, were both among them
+    assert seen["False True"] > 5
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_that_took_over_from_one_that_left_or_failed_passes() -> None:
+    endings: list[tuple[str, OpType]] = [("leave", "ok"), ("consume", "fail"), ("enqueue", "fail")]
+    for f, how in endings:
+        script = Script()
+        put(script, 0, 1, 2, 3)
+        consumed(script, 1, 1)
+        script.call(1, f, 9 if f == "enqueue" else None, how=how, key="q")
+        consumed(script, 2, 2)
+        script.call(2, "leave", key="q")
+        consumed(script, 1, 3)
+        verdict = judge(script)
+        assert verdict.valid == "true", verdict.sentence
+        assert verdict.figures["handovers"] == 2
+
+
+def test_two_consumers_that_take_turns_share_the_queue() -> None:
+    script = Script()
+    put(script, 0, 1, 2, 3)
+    consumed(script, 1, 1)
+    consumed(script, 2, 2)
+    consumed(script, 1, 3)
+    verdict = judge(script)
+    assert verdict.valid == "false"
+    assert verdict.anomalies == ("shared",)
+    assert verdict.sentence.startswith("Shared: process 0 put value 1 of queue 'q', then 2, then 3 in. Process 1 was")
+
+
+def test_leaving_another_queue_does_not_excuse_it() -> None:
+    script = Script()
+    put(script, 0, 1, 2, 3)
+    consumed(script, 1, 1)
+    script.call(1, "leave", key="other")
+    consumed(script, 2, 2)
+    consumed(script, 1, 3)
+    assert judge(script).anomalies == ("shared",)
+
+
+def fault(script: Script, f: str, action: str) -> None:
+    value = {"fault": "partition", "action": action, "target": "n1", "cut": [["n1", "n2"]] if action == "start" else []}
+    script.event(NEMESIS, "invoke", f, value)
+    script.event(NEMESIS, "info" if f == "never" else "ok", f, {**value, "down": [], "paused": []})
+
+
+def test_a_consumer_that_a_fault_may_have_hidden_is_not_convicted_but_counted() -> None:
+    script = Script()
+    put(script, 0, 1, 2, 3)
+    consumed(script, 1, 1)
+    fault(script, "partition", "start")
+    consumed(script, 2, 2)
+    fault(script, "heal", "stop")
+    consumed(script, 1, 3)
+    verdict = judge(script, settle_s=0)
+    assert verdict.valid == "true"
+    assert verdict.figures["unexplained"] == 1
+
+
+def test_after_a_fault_the_time_to_settle_decides() -> None:
+    script = Script()
+    fault(script, "partition", "start")
+    fault(script, "heal", "stop")
+    put(script, 0, 1, 2, 3)
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        consumed(script, consumer, value)
+    assert judge(script, settle_s=0).anomalies == ("shared",)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.inconclusive[0].code) == ("unknown", Code.NO_OCCASION)
+
+
+def test_a_later_value_that_comes_first_is_out_of_order_unless_the_earlier_one_is_marked() -> None:
+    for first, valid in ((1, "false"), (again(1), "true")):
+        script = Script()
+        put(script, 0, 1, 2, 3)
+        consumed(script, 1, 2, first)
+        script.call(1, "leave", key="q")
+        consumed(script, 2, 3)
+        verdict = judge(script)
+        assert verdict.valid == valid
+    script = Script()
+    put(script, 0, 1, 2)
+    consumed(script, 1, 2)
+    script.call(1, "leave", key="q")
+    consumed(script, 1, 1)
+    verdict = judge(script)
+    assert verdict.anomalies == ("order",)
+    assert "2 came out first" in verdict.sentence
+
+
+def test_a_message_that_may_have_waited_at_its_consumer_is_not_out_of_order() -> None:
+    """Process 1 may have been given the value 1 long before it looked: it had nothing unacknowledged."""
+    script = Script()
+    put(script, 0, 1, 2)
+    script.call(1, "consume", None, None, key="q")
+    consumed(script, 2, 2)
+    consumed(script, 1, 1)
+    assert judge(script).valid == "true"
+
+
+def test_what_nobody_put_in_or_was_refused_is_unexpected() -> None:
+    script = Script()
+    put(script, 0, 1)
+    put(script, 0, 2, how="fail")
+    consumed(script, 1, 1, 2, 7)
+    verdict = judge(script)
+    assert verdict.anomalies == ("unexpected",)
+    assert verdict.figures["unexpected"] == 2
+
+
+@pytest.mark.parametrize(
+    ("puts", "takes", "code"),
+    [
+        ([], [], Code.NEVER_OK),
+        ([1], [], Code.READS_SAW_NOTHING),
+        ([1, 2], [(1, 1), (1, 2)], Code.NO_OCCASION),
+    ],
+)
+def test_what_was_not_tested_is_inconclusive(puts: list[int], takes: list[tuple[int, int]], code: Code) -> None:
+    script = Script()
+    put(script, 0, *puts)
+    for consumer, value in takes:
+        consumed(script, consumer, value)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.inconclusive[0].code) == ("unknown", code)
+
+
+def test_options_are_checked_and_functions_may_have_other_names() -> None:
+    with pytest.raises(UsageError, match="settle_s"):
+        judge(Script(), settle_s=-1)
+    script = Script()
+    for value in (1, 2, 3):
+        script.call(0, "send", value, key="q")
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        script.call(consumer, "receive", None, value, key="q")
+    names = {"enqueue": "send", "consume": "receive", "leave": "cancel"}
+    assert judge(script, **names).anomalies == ("shared",)
+    assert checker("single-active").name == "single-active"
