@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, Asking, error_of
+from splitbrain.cluster.errors import OutcomeUnknownError
+from splitbrain.cluster.flags.registry import FlagState, Stability
+from splitbrain.cluster.flags.wire import EnableFlag, FlagBody, FlagEnabled, FlagList, FlagsQuery, IsFlagEnabled
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.wire import (
@@ -54,6 +58,24 @@ class WrittenState(msgspec.Struct, frozen=True):
 
     index: int
     term: int
+
+
+class FeatureFlag(msgspec.Struct, frozen=True):
+    """A feature flag as one node has it.
+
+    Attributes:
+        name: of it.
+        state: disabled, state_changing or enabled; "unknown" where the node has not joined completely.
+        stability: experimental, stable or required.
+        depends_on: flags that are enabled before it.
+        line: what it switches on.
+    """
+
+    name: str
+    state: FlagState | Literal["unknown"]
+    stability: Stability
+    depends_on: tuple[str, ...]
+    line: str
 
 
 class AdminClient(Asking):
@@ -187,6 +209,49 @@ class AdminClient(Asking):
             case _:
                 raise error_of(answer.outcome, answer.term)
 
+    async def feature_flags(self) -> tuple[FeatureFlag, ...]:
+        """The feature flags that this node knows, as it has them now."""
+        answer = await self._about_flags(FlagsQuery(), DEFAULT_TIMEOUT_MS)
+        if not isinstance(answer, FlagList):
+            raise OutcomeUnknownError(f"the answer does not fit the request: {type(answer).__name__}.")
+        rows = answer.flags
+        return tuple(
+            FeatureFlag(
+                row.name,
+                row.state if answer.synchronised or row.state == "enabled" else "unknown",
+                row.stability,
+                row.depends_on,
+                row.line,
+            )
+            for row in rows
+        )
+
+    async def enable_feature_flag(
+        self, flag: str, *, experimental: bool = False, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> None:
+        """Have a feature flag enabled on all members, with what it depends on; returns when it is.
+
+        Args:
+            flag: its name.
+            experimental: that it may be an experimental one.
+            timeout_ms: after so long it is given up, if nothing is decided.
+
+        Raises:
+            FlagNotEnabledError: it is enabled on no member; its `reason` says why.
+            UnavailableError: another change took too long: try again.
+            OutcomeUnknownError: it may be enabled, or will be, on all members; or it is undone on all.
+        """
+        await self._about_flags(EnableFlag(flag, experimental), timeout_ms)
+
+    async def is_feature_flag_enabled(self, flag: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> bool:
+        """Whether a flag is enabled on this node; waits while it changes (FF-1).
+
+        Raises:
+            OutcomeUnknownError: it still changed after that time.
+        """
+        answer = await self._about_flags(IsFlagEnabled(flag), timeout_ms)
+        return isinstance(answer, FlagEnabled) and answer.enabled
+
     # --- inside -----------------------------------------------------------------------------------------------
 
     async def _members(self, body: Body, timeout_ms: int) -> MemberList:
@@ -206,5 +271,11 @@ class AdminClient(Asking):
     async def _groups(self, name: str, body: Body) -> GroupList:
         answer = await self._channel.ask(Request(0, DEFAULT_TIMEOUT_MS, body, group=name))
         if not isinstance(answer.outcome, GroupList):
+            raise error_of(answer.outcome, answer.term)
+        return answer.outcome
+
+    async def _about_flags(self, body: FlagBody, timeout_ms: int) -> FlagEnabled | FlagList:
+        answer = await self._channel.ask(Request(0, timeout_ms, body))
+        if not isinstance(answer.outcome, FlagEnabled | FlagList):
             raise error_of(answer.outcome, answer.term)
         return answer.outcome

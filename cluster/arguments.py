@@ -61,6 +61,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                   a version is in force once all members support it, and never goes back
   --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
                   all nodes
+  --flag-probes   feature flags that switch nothing on, for tests: probe_001, probe_002, ... (default 0)
   --functions     what the node knows beside its own of registered functions, for transactions, procedures and
                   projections: where its modules have their splitbrain.cluster.tree.Functions; the same on all nodes
 """
@@ -88,6 +89,7 @@ _OPTIONS: Final = (
     "--repeat-window",
     "--machine-version",
     "--functions",
+    "--flag-probes",
     "--checkpoint-interval",
     "--wal-bytes",
 )
@@ -127,6 +129,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         apply_slice=_number_of(options, "--apply-slice", APPLY_SLICE),
         repeat_window=_number_of(options, "--repeat-window", WINDOW),
         machine_version=_number_of(options, "--machine-version", NEWEST_VERSION),
+        flag_probes=_number_of(options, "--flag-probes", 0),
         functions=known((place for place in options.get("--functions", "").split(",") if place), bugs),
     )
     return config, options["--data"]

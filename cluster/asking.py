@@ -11,6 +11,7 @@ from splitbrain.cluster.dedup import Protected, Ref
 from splitbrain.cluster.errors import (
     ChangeRefusedError,
     ClientError,
+    FlagNotEnabledError,
     InvalidRequestError,
     NodeNotFoundError,
     OutcomeUnknownError,
@@ -20,6 +21,7 @@ from splitbrain.cluster.errors import (
     TransactionAbortedError,
     UnavailableError,
 )
+from splitbrain.cluster.flags.effects import Failed
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.effects import TransferRefusal
 from splitbrain.cluster.raft.membership import ChangeRefusal
@@ -27,6 +29,8 @@ from splitbrain.cluster.tree import Properties, format_path, format_pattern
 from splitbrain.cluster.wire import Answer, Body, Failure, Outcome, Priority, ReplyMode, Request
 
 DEFAULT_TIMEOUT_MS: Final = 5000
+
+_OF_FLAGS: Final = frozenset(get_args(Failed)) - {"timeout", "busy"}
 
 _REFUSALS: Final = (*get_args(ChangeRefusal), *get_args(TransferRefusal))
 
@@ -92,17 +96,24 @@ def _error(outcome: Outcome, term: int) -> ClientError:
         case tree.TooManyRefs(limit):
             message = f"too_many_refs: the cluster keeps results of {limit} at most: try again later, or without a ref."
             return UnavailableError(message, term)
-        case Failure(reason, definite, detail):
-            message = f"{reason}: {detail.removesuffix('.')}."
-            if not definite:
-                return OutcomeUnknownError(message, term)
-            if reason in ("invalid_request", "invalid_reply_mode"):
-                return InvalidRequestError(message, term)
-            if reason in _REFUSALS:
-                return ChangeRefusedError(message, term, reason)
-            return UnavailableError(message, term)
+        case Failure():
+            return _failure(outcome, term)
         case _:
             return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
+
+
+def _failure(failure: Failure, term: int) -> ClientError:
+    """The same for what a node says by itself."""
+    reason, message = failure.reason, f"{failure.reason}: {failure.detail.removesuffix('.')}."
+    if not failure.definite:
+        return OutcomeUnknownError(message, term)
+    if reason in ("invalid_request", "invalid_reply_mode"):
+        return InvalidRequestError(message, term)
+    if reason in _REFUSALS:
+        return ChangeRefusedError(message, term, reason)
+    if reason in _OF_FLAGS:
+        return FlagNotEnabledError(message, term, reason)
+    return UnavailableError(message, term)
 
 
 def _refusal(refused: tree.Refused, term: int) -> ClientError:

@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
-from splitbrain.cluster.admin_client import AdminClient, NodeStatus, WrittenState
+from splitbrain.cluster.admin_client import AdminClient, FeatureFlag, NodeStatus, WrittenState
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, MismatchingNodeError, error_of
 from splitbrain.cluster.bugs import lines_of
 from splitbrain.cluster.channel import Channel, MessageConnection
@@ -29,6 +29,7 @@ from splitbrain.cluster.errors import (
     ClientError,
     ClusterError,
     CorruptExportError,
+    FlagNotEnabledError,
     InvalidPathError,
     InvalidRequestError,
     NodeNotFoundError,
@@ -68,6 +69,8 @@ __all__ = [
     "ClientError",
     "ClusterError",
     "CorruptExportError",
+    "FeatureFlag",
+    "FlagNotEnabledError",
     "FromMember",
     "Imported",
     "InvalidPathError",

@@ -76,6 +76,13 @@ class LaterVersionError(StorageError):
     """
 
 
+class FeatureFlagError(NodeError):
+    """A feature flag is enabled in the cluster that the node's program does not know, or that fails on the node.
+
+    A flag that was enabled stays enabled: start the node with a later program.
+    """
+
+
 class InvalidPathError(ClusterError):
     """A path is not of the form /a/b/c. Names are separated by single slashes and are not empty."""
 
@@ -142,6 +149,19 @@ class StoreRefusedError(RefusedError):
     Attributes:
         reason: the rule's name: "keep_while_conditions_not_met", "projection_already_exists", "unknown_function", ...
             (`splitbrain.cluster.tree.messages.Refusal`).
+    """
+
+    def __init__(self, message: str, term: int | None, reason: str) -> None:
+        super().__init__(message, term)
+        self.reason = reason
+
+
+class FlagNotEnabledError(RefusedError):
+    """A feature flag was not enabled, on no member; what it depends on may have been.
+
+    Attributes:
+        reason: "unknown_flag", "experimental" (say that this is meant), "not_synchronised" (ask again), "missing_nodes"
+            (start them), "unsupported" (start a later program there), "busy" or "undone" (ask again).
     """
 
     def __init__(self, message: str, term: int | None, reason: str) -> None:

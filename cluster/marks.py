@@ -115,6 +115,20 @@ MARKS: Final[Mapping[str, str]] = {
     "store used in slices": "a read of many nodes, or a large state that was written down, let messages in meanwhile",
     "state written down in slices": "a checkpoint or snapshot of a large state was made between other work",
     "projection built in slices": "a projection took so long to build that messages and commands came in between",
+    # feature flags
+    "flag inventory taken": "a controller knew of all members which flags they know",
+    "flag lock taken": "the first member agreed to a change of a flag: no other one begins",
+    "flag marked": "a member agreed to a change of a flag",
+    "flag callback done": "a member did what enabling a flag takes",
+    "flag change proposed": "all members agreed to a change of a flag, and its controller proposed to enable it",
+    "flag change decided": "a majority accepted how to decide a change of a flag, or its controller gave it up",
+    "flag change closed": "a member learned how a change of a flag was decided",
+    "flag change undone": "a member that had agreed to a change of a flag learned that it was undone",
+    "flag change waited for another one": "a member refused a change of a flag, since another one was under way",
+    "flag change taken over": "a member heard nothing of a change of a flag, and finished it",
+    "flag change outbid": "two members finished a change of a flag at the same time",
+    "flags synchronised": "a node that joined took over which flags are enabled",
+    "flags refused a node": "a node did not join, since a flag is enabled that it does not know",
     # the disk
     "recovered with a log": "a node started with entries that it had stored before",
     "write-ahead log rolled over": "a file of the write-ahead log was replaced by the next one",
@@ -148,6 +162,9 @@ OF_QUEUES: Final = frozenset(
     }
 )
 """Marks that are reached only where queues are declared."""
+
+OF_FLAGS: Final = frozenset(mark for mark in MARKS if mark.startswith("flag"))
+"""Marks that are reached only where feature flags are enabled."""
 
 MARKS_VARIABLE: Final = "SPLITBRAIN_MARKS"
 """The environment variable that names the file in which a node process reports the marks that it passes."""

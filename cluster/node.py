@@ -20,6 +20,10 @@ from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
+from splitbrain.cluster.flagkeeper import FRAME, FlagKeeper
+from splitbrain.cluster.flags.effects import Answer
+from splitbrain.cluster.flags.registry import registry_of
+from splitbrain.cluster.flags.wire import EnableFlag, FlagBody, FlagEnabled, FlagsQuery, IsFlagEnabled
 from splitbrain.cluster.group import Group
 from splitbrain.cluster.groupnames import METADATA, group_address, group_of, is_queue_group, named_problem
 from splitbrain.cluster.knownfunctions import difference, known_by
@@ -47,7 +51,9 @@ _LIFE_LIMIT: Final = 2**48
 MAX_GROUPS: Final = 1024
 """In one node: a member costs two timers and some kilobytes."""
 
-_ABOUT_THE_NODE: Final = frozenset({wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup})
+_OF_FLAGS: Final = (EnableFlag, IsFlagEnabled, FlagsQuery)
+
+_ABOUT_THE_NODE: Final = frozenset({wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, *_OF_FLAGS})
 """Requests that no group answers, by type."""
 
 
@@ -73,6 +79,7 @@ class Node:
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
         self._log: NodeLog
+        self._flags: FlagKeeper
 
     async def start(self) -> None:
         """Recover what is on disk, join the cluster, serve. Returns when the node listens.
@@ -85,11 +92,21 @@ class Node:
         self._log = await open_node_log(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
         for name in dict.fromkeys([METADATA, *self._log.groups, *config.groups]):
             await self._open(name, config.voters)
+        self._flags = self._keeper_of_flags()
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._log.sync(self._written, config.wal_bytes), "sync log")
         runtime.spawn(self._watch_peers(), "failure detector")
         for name, group in self._groups.items():
             self._run(name, group)
+        self._flags.start()
+
+    def _keeper_of_flags(self) -> FlagKeeper:
+        config, in_force = self._config, self._groups[METADATA]
+        founder = config.member in config.voters
+        registry = registry_of(config.flag_probes)
+        return FlagKeeper(
+            config.member, registry, founder, self._runtime, self._place.links, lambda: in_force.configuration
+        )
 
     def stopped(self) -> None:
         """Write last checkpoints (RA-41), and note in the telemetry that the node stops in good order."""
@@ -301,7 +318,7 @@ class Node:
 
         def take(frame: bytes) -> None:
             heard(monotonic_ns())
-            if frame == wire.ALIVE:
+            if frame == wire.ALIVE or self._is_of_flags(peer, frame):
                 return
             address, message = wire.decode_peer(frame)
             group = self._groups.get(address)
@@ -326,6 +343,13 @@ class Node:
                 group.received(peer, message)
 
         await connection.hand_over(take)
+
+    def _is_of_flags(self, peer: str, frame: bytes) -> bool:
+        """Whether a frame is about feature flags, which have it then."""
+        if not frame.startswith(FRAME):
+            return False
+        self._flags.received(peer, frame[1:])
+        return True
 
     def _forwarded(self, peer: str, message: wire.Forward, group: Group | None) -> None:
         answer = self._answer_to_peer(peer, message)
@@ -405,6 +429,8 @@ class Node:
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
             answer(0, caller.address, 0)
+        elif isinstance(body, _OF_FLAGS):
+            self._serve_flags(body, request.timeout_ms, answer)
         else:
             change = cast("wire.StartGroup | wire.DeleteGroup", body)
             problem = self._group_refusal(request.group, change)
@@ -414,6 +440,21 @@ class Node:
                 self._changing[request.group] = None  # at once: the next request is to see it
                 changed = self._change_groups(request.group, change, answer)
                 self._runtime.spawn(changed, f"change of group {request.group}")
+
+    def _serve_flags(self, body: FlagBody, timeout_ms: int, answer: Answering) -> None:
+        def ended(end: Answer, /) -> None:
+            if end.failed is None:
+                answer(0, FlagEnabled(end.enabled), 0)
+            else:
+                answer(0, wire.Failure(end.failed, end.failed != "timeout", end.detail), 0)
+
+        match body:
+            case FlagsQuery():
+                answer(0, self._flags.listed(), 0)
+            case IsFlagEnabled(flag):
+                self._flags.is_enabled(flag, timeout_ms, ended)
+            case EnableFlag(flag, experimental):
+                self._flags.enable(flag, timeout_ms, ended, experimental=experimental)
 
     def _is_peer(self, member: NodeId) -> bool:
         return is_member_id(member) and self._place.links.knows(member)

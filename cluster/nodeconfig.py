@@ -9,6 +9,7 @@ from typing import Final
 from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.bugs import M51, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
+from splitbrain.cluster.flags.registry import MAX_PROBES
 from splitbrain.cluster.groupnames import METADATA, named_problem
 from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
@@ -50,6 +51,7 @@ class NodeConfig:
         apply_slice: entries that are applied at once.
         repeat_window: how far the number of a request may be behind the highest of its connection.
         machine_version: the latest version of the state machine that the node supports.
+        flag_probes: feature flags that switch nothing on, for tests; the same on all members.
         functions: those that transactions, procedures and projections may name; the same on all members.
 
     Raises:
@@ -73,6 +75,7 @@ class NodeConfig:
     repeat_window: int = WINDOW
     machine_version: int = NEWEST_VERSION
     functions: Functions = BUILT_IN
+    flag_probes: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
@@ -91,6 +94,8 @@ class NodeConfig:
             )
         if self.checkpoint_interval < 0:
             raise ArgumentError("the checkpoint interval is 0, for none, or more.")
+        if not 0 <= self.flag_probes <= MAX_PROBES:
+            raise ArgumentError(f"there are 0 to {MAX_PROBES} feature flags for tests, not {self.flag_probes}.")
         self._check_names()
 
     def _check_names(self) -> None:

@@ -18,6 +18,8 @@ from typing import Final, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from splitbrain.cluster.dedup import Protected, Ref
+from splitbrain.cluster.flags.effects import Failed
+from splitbrain.cluster.flags.wire import EnableFlag, FlagEnabled, FlagList, FlagsQuery, IsFlagEnabled
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.knownfunctions import KnownFunctions
 from splitbrain.cluster.raft.effects import TransferRefusal
@@ -211,6 +213,9 @@ Body: TypeAlias = (
     | DeleteGroup
     | GroupsQuery
     | AddressQuery
+    | EnableFlag
+    | IsFlagEnabled
+    | FlagsQuery
 )
 
 
@@ -369,6 +374,7 @@ Reason: TypeAlias = (
     ]
     | ChangeRefusal
     | TransferRefusal
+    | Failed
 )
 
 
@@ -398,6 +404,8 @@ Outcome: TypeAlias = (
     | Applied
     | ClientAddress
     | ClientMessage
+    | FlagEnabled
+    | FlagList
     | Failure
 )
 

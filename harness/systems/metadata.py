@@ -27,6 +27,7 @@ from splitbrain.cluster.client import (
 from splitbrain.cluster.embedded import (
     MARKS,
     MARKS_VARIABLE,
+    OF_FLAGS,
     OF_QUEUES,
     Disk,
     Rng,
@@ -106,8 +107,9 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES}
-"""Of all workloads `queue` alone declares queues: faults do not wait for moments that never come with the others."""
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
+"""Of all workloads `queue` alone declares queues, and none enables feature flags: faults do not wait for moments that
+never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):

@@ -85,6 +85,16 @@ def test_ra28_to_ra32_the_life_of_a_cluster_from_up_to_its_logs(call: Call) -> N
         assert read["value"] == {"durable": True}
     assert answer(call("ctl", "children", "/queues", "--mode", "leader"))["names"] == ["orders"]
 
+    # A feature flag, which a node that joins takes over.
+    assert "experimental" in call("ctl", "enable_feature_flag", "khepri_db", code=1).stderr
+    assert "unknown_flag" in call("ctl", "enable_feature_flag", "nothing", code=1).stderr
+    call("ctl", "enable_feature_flag", "khepri_db", "--experimental", "--node", "n2")
+    for node in ("n1", "n2", "n3"):
+        flags = answer(call("ctl", "--node", node, "list_feature_flags", "--json"))
+        assert {flag["name"]: flag["state"] for flag in flags} == dict.fromkeys(
+            ("feature_flags", "khepri_db"), "enabled"
+        )
+
     # A learner that becomes a voter, and leads.
     added = answer(call("ctl", "add", "n4", "--role", "learner", "--json"))
     assert (added["voters"], added["learners"]) == (["n1", "n2", "n3"], ["n4"])
@@ -92,6 +102,8 @@ def test_ra28_to_ra32_the_life_of_a_cluster_from_up_to_its_logs(call: Call) -> N
     assert "already_member" in call("ctl", "add", "n4", code=1).stderr
     call("ctl", "transfer", "n4")
     while leader(call) != "n4":
+        time.sleep(0.05)
+    while "khepri_db      enabled" not in call("ctl", "list_feature_flags", "--node", "n4").stdout:
         time.sleep(0.05)
     assert answer(call("ctl", "status", "--node", "n4", "--json"))["role"] == "leader"
     assert call("ctl", "status", "--node", "n1").stdout.split()[:2] == ["n1", "follower"]

@@ -79,6 +79,7 @@ GIVEN: dict[str, list[str]] = {
     "cluster state": ["history.jsonl"],
     **{f"cluster ctl {each}": ["n1"] for each in ("add", "remove", "transfer", "join")},
     "cluster ctl reset": ["n1", "--yes"],
+    "cluster ctl enable_feature_flag": ["khepri_db"],
     "images build": ["node"],
 }
 """What a command needs beside the option in question, where it needs anything."""
@@ -598,6 +599,13 @@ TABLE: dict[str, Told] = {
     **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("members", "status", "snapshot", "checkpoint")},
     "cluster ctl add": {**_of_ctl("add"), **_NAME, **_JSON, "--role": "each is another part"},
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("remove", "transfer")},
+    "cluster ctl list_feature_flags": {**_of_ctl("list_feature_flags"), **_JSON},
+    "cluster ctl enable_feature_flag": {
+        **_of_ctl("enable_feature_flag"),
+        **_NAME,
+        **_JSON,
+        "--experimental": "without it an experimental flag is refused (test_cluster_ctl)",
+    },
     **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),

@@ -253,6 +253,7 @@ class World:
         functions: those that transactions, procedures and projections may name.
         functions_of: of nodes that know others.
         machine_versions: of nodes that do not support the newest version of the state machine, that which they do.
+        flag_probes: of nodes that have feature flags for tests, how many.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -272,6 +273,7 @@ class World:
         self.functions: Functions = BUILT_IN
         self.functions_of: dict[str, Functions] = {}
         self.machine_versions: dict[str, int] = {}
+        self.flag_probes: dict[str, int] = {}
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -303,6 +305,7 @@ class World:
                 self.learners_first,
                 machine_version=self.machine_versions.get(name, NEWEST_VERSION),
                 functions=self.functions_of.get(name, self.functions),
+                flag_probes=self.flag_probes.get(name, 0),
             )
             node = Node(config, self.runtime(name), self.store)
             await node.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from splitbrain.cluster.client import NodeStatus, SeenNodes, WrittenState
+from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
 from splitbrain.results.nightcomparison import NightComparison
@@ -66,6 +66,8 @@ ANSWERS: Final = (
     Answer("cluster ctl list", SeenNodes),
     Answer("cluster ctl snapshot", WrittenState),
     Answer("cluster ctl checkpoint", WrittenState),
+    Answer("cluster ctl list_feature_flags", list[FeatureFlag]),
+    Answer("cluster ctl enable_feature_flag", clusters.FlagEnabledAnswer),
     Answer("cluster ctl transfer", clusters.TransferAnswer),
     *(
         Answer(f"cluster ctl {each}", clusters.MembersAnswer)

@@ -67,6 +67,16 @@ class TransferAnswer(TypedDict):
     asked: str
 
 
+class FlagEnabledAnswer(TypedDict):
+    """What was enabled.
+
+    Attributes:
+        enabled: the feature flag.
+    """
+
+    enabled: str
+
+
 class LoggedEntry(TypedDict):
     """An entry of the log.
 
