@@ -266,7 +266,9 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
     )
     settings = {"snapshot-interval": 16, "checkpoint-interval": 4, "wal-bytes": 9, "max-batch": 2, "apply-slice": 3}
     settings |= {"max-pipeline": 5, "max-pending": 6, "repeat-window": 7}
-    command = Metadata().command(cast(Test, SimpleNamespace(bugs=("M23", "M17"), settings=settings)), place)
+    needs = SimpleNamespace(needs=frozenset({"key-value"}))
+    test = cast(Test, SimpleNamespace(bugs=("M23", "M17"), settings=settings, workload=needs))
+    command = Metadata().command(test, place)
     assert command.argv[:4] == (sys.executable, "-P", "-m", "splitbrain.cluster")
     config, data = parse(list(command.argv[4:]))
     assert (config.node, config.listen, data) == ("n2", ("::1", 7000), "data")
