@@ -73,6 +73,7 @@ def _of_telemetry(test: Test) -> Sequence[str]:
 
 def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
     """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
+    elections = elections.under(test.settings)
     judged_by: dict[str, Any] = {
         "nodes": list(test.nodes),
         "fs": [f for f in test.workload.fs if f not in elections.local | test.workload.local],

@@ -132,6 +132,11 @@ def _mapping_of(keys: type, values: type) -> Callable[[object], bool]:
     return holds
 
 
+def _names_and_counts(value: object) -> bool:
+    counts = _mapping_of(str, int)(value)
+    return counts and all(each >= 1 and each is not True for each in cast("Mapping[str, int]", value).values())
+
+
 def _kinds_and_reasons(value: object) -> bool:
     texts = _mapping_of(str, str)(value)
     return texts and all(kind in get_args(FaultKind) for kind in cast("Mapping[str, str]", value))
@@ -242,6 +247,7 @@ _ELECTIONS: Final[Mapping[str, _Rule]] = {
     "lease_setting": _Rule(_instance(str), "the name of a setting, or an empty text"),
     "local": _Rule(_texts(frozenset), 'a frozenset of functions of ops, such as frozenset({"read"})'),
     "group": _Rule(_instance(str), "the name of a group, or an empty text"),
+    "scaled_by": _Rule(_names_and_counts, "a mapping from names of settings to whole numbers of 1 or more"),
     "own_groups": _Rule(_mapping_of(str, str), "a mapping from operations to patterns of names of groups"),
 }
 """One rule for each field of `Elections`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -24,6 +25,8 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
         lease_setting: the setting without which (or with 0) there are no leases; empty: there always are.
         local: functions of ops that a node answers by itself, from what it holds.
         group: in telemetry, the name of the group whose members answer; empty: any group that lasts.
+        scaled_by: settings by which the times in seconds grow in proportion, each with the value at which they are as
+            given here; at lower values they stay so.
         own_groups: operations by name (`Workload.needs`) that other groups answer, with a pattern of these groups'
             names, as in `fnmatch`.
     """
@@ -36,13 +39,26 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     lease_setting: str = ""
     local: frozenset[str] = frozenset()
     group: str = ""
+    scaled_by: Mapping[str, int] = {}
     own_groups: Mapping[str, str] = {}
 
     def groups_for(self, needs: Collection[str]) -> tuple[str, ...]:
         """The groups that answer a workload with these needs, as patterns of names; none for any group that lasts."""
         own = tuple(self.own_groups[need] for need in sorted(needs) if need in self.own_groups)
         others = any(need not in self.own_groups for need in needs)
-        return (self.group, *own) if self.group and (others or not own) else own
+        if others and not self.group:
+            return ()
+        return (self.group, *own) if others or (not own and self.group) else own
+
+    def under(self, settings: Mapping[str, int]) -> Elections:
+        """The same with the times of a test with these settings."""
+        factor = math.prod(max(1.0, settings.get(name, at) / at) for name, at in self.scaled_by.items())
+        return msgspec.structs.replace(
+            self,
+            timeout_s=factor * self.timeout_s,
+            recovery_s=None if self.recovery_s is None else factor * self.recovery_s,
+            lease_s=factor * self.lease_s,
+        )
 
     def lease_in_force_s(self, settings: Mapping[str, int]) -> float:
         """The lease of a test with these settings, in seconds."""

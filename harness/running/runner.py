@@ -315,7 +315,8 @@ class _Run:
             waited_ns = self._clock.now_ns() - began_ns
             return not self.stop.requests or (self.stop.requests == 1 and waited_ns < STOPPED_QUIET_S * 1e9)
 
-        limit_s = elections.bound_s if self._test.quiet_s is None else self._test.quiet_s
+        bound_s = elections.under(self._test.settings).bound_s
+        limit_s = bound_s if self._test.quiet_s is None else self._test.quiet_s
         quiet = await until_converged(self._test, self._deployment, self._clock, limit_s, go_on=go_on)
         if quiet.seconds is None:
             reached("replicas did not meet")

@@ -31,6 +31,7 @@ def test_a_lease_counts_where_the_nodes_have_one(setting: str, settings: dict[st
         ("metadata", set[str](), ("metadata",)),
         ("", {"key-value"}, ()),
         ("", {"queues"}, ("queue.*",)),
+        ("", {"key-value", "queues"}, ()),
     ],
 )
 def test_a_workload_is_answered_by_the_groups_of_its_operations(
@@ -38,3 +39,25 @@ def test_a_workload_is_answered_by_the_groups_of_its_operations(
 ) -> None:
     elections = Elections(timeout_s=1.2, group=group, own_groups={"queues": "queue.*"})
     assert elections.groups_for(needs) == groups
+
+
+@pytest.mark.parametrize(
+    ("settings", "factor"),
+    [
+        ({}, 1.0),
+        ({"tick": 500, "limit": 4}, 1.0),
+        ({"tick": 2000}, 4.0),
+        ({"tick": 2000, "limit": 10}, 10.0),
+        ({"tick": 100}, 1.0),
+        ({"tick": 100, "limit": 8}, 2.0),
+        ({"other": 9}, 1.0),
+    ],
+)
+@pytest.mark.parametrize("recovery_s", [None, 15.0])
+def test_times_grow_with_the_settings_that_make_them(
+    settings: dict[str, int], factor: float, recovery_s: float | None
+) -> None:
+    elections = Elections(timeout_s=3.0, recovery_s=recovery_s, lease_s=2.0, scaled_by={"tick": 500, "limit": 4})
+    found = elections.under(settings)
+    assert (found.timeout_s, found.lease_s) == (3.0 * factor, 2.0 * factor)
+    assert found.bound_s == elections.bound_s * factor

@@ -80,6 +80,7 @@ class Zookeeper:
             lease_s=self.election_timeout_s,
             lease_setting=BARRIER,
             local=alone,
+            scaled_by={name: SETTINGS[name].default for name in (TICK, SYNC_LIMIT)},
         )
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "read-modes", "collections", "locks"}),

@@ -305,7 +305,7 @@ def _start_up(run: Run, said: Judgement) -> None:
 
     The run is taken apart at every instant at which anything changes. In a part who may be up is who was not seen down
     at its beginning or, if something changes in it, at the end of what changes. An op that lies in parts without a
-    majority of any configuration was answered by nobody who may. Where a leader is left, it may have a lease.
+    majority of any configuration was answered by no node that may. Where a leader is left, it may have a lease.
     """
     spans = run.unstable()
     told = [(row["time"] - run.offset, row["time"] + run.offset) for row in run.answering if row["voters"]]

@@ -106,3 +106,12 @@ def test_only_sync_lets_a_leader_answer_that_has_not_noticed_yet_that_it_is_alon
     elections = test.system.capabilities.elections
     assert elections is not None
     assert elections.lease_in_force_s(test.settings) == lease_s
+
+
+def test_a_leader_that_hears_nothing_may_answer_for_the_sync_limit_of_the_test() -> None:
+    """A tick of 2 s and a limit of 10 are 20 s in which it may not have noticed; see `zoo.cfg`."""
+    test = composed(settings="tick-time=2000,sync-limit=10,barrier=sync", nemesis="partition")
+    [judged] = [spec.options for spec in test.workload.checkers if spec.name == "quorum-progress"]
+    assert judged["lease_s"] >= 20
+    assert judged["election_timeout_s"] >= 20
+    assert judged["recovery_bound_s"] > judged["election_timeout_s"]
