@@ -237,7 +237,7 @@ class AdminClient(Asking):
             timeout_ms: after so long it is given up, if nothing is decided.
 
         Raises:
-            FlagNotEnabledError: it is enabled on no member; its `reason` says why.
+            FlagNotEnabledError: this request did not enable it; its `reason` says why.
             UnavailableError: another change took too long: try again.
             OutcomeUnknownError: it may be enabled, or will be, on all members; or it is undone on all.
         """
@@ -247,6 +247,7 @@ class AdminClient(Asking):
         """Whether a flag is enabled on this node; waits while it changes (FF-1).
 
         Raises:
+            FlagNotEnabledError: the node does not know the flag.
             OutcomeUnknownError: it still changed after that time.
         """
         answer = await self._about_flags(IsFlagEnabled(flag), timeout_ms)

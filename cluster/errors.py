@@ -157,7 +157,7 @@ class StoreRefusedError(RefusedError):
 
 
 class FlagNotEnabledError(RefusedError):
-    """A feature flag was not enabled, on no member; what it depends on may have been.
+    """This request did not enable a feature flag; what it depends on may be enabled.
 
     Attributes:
         reason: "unknown_flag", "experimental" (say that this is meant), "not_synchronised" (ask again), "missing_nodes"

@@ -48,7 +48,8 @@ class FlagKeeper:
         founder: whether the cluster begins with it.
         runtime: of the node.
         links: to the other members.
-        in_force: gives the configuration that the node has in force.
+        in_force: gives the configuration that the node has in force, committed or not.
+        applied: gives the one where it has applied its log.
 
     Raises:
         StorageError: the file is damaged, or of another version.
@@ -63,6 +64,7 @@ class FlagKeeper:
         runtime: Runtime,
         links: Links,
         in_force: Callable[[], Configuration],
+        applied: Callable[[], Configuration],
     ) -> None:
         record = read_record(runtime.disk)
         self._flags = Flags(member, registry, record, founder, runtime.rng.between)
@@ -75,6 +77,7 @@ class FlagKeeper:
         self._runtime = runtime
         self._links = links
         self._in_force = in_force
+        self._applied = applied
         self._durable = self._flags.record
         self._carries_out = False
         self._timer: Timer | None = None
@@ -101,12 +104,13 @@ class FlagKeeper:
         self._happened()
 
     def listed(self) -> FlagList:
-        """All flags that the node knows, as it has them now."""
-        state = self._flags.state
+        """All flags that the node knows, as its disk has them: no more than it will know after a crash."""
+        state, known = self._flags.state, self._durable
         rows = [
-            FlagRow(each.name, state(each.name), each.stability, each.depends_on, each.line) for each in self._registry
+            FlagRow(each.name, state(each.name, known), each.stability, each.depends_on, each.line)
+            for each in self._registry
         ]
-        return FlagList(tuple(rows), self._flags.record.synchronised)
+        return FlagList(tuple(rows), known.synchronised)
 
     def _new_request(self, answer: Answering) -> int:
         self._last_request += 1
@@ -130,6 +134,8 @@ class FlagKeeper:
         """Have the machine know the time, and who the members are."""
         configuration = self._in_force()
         self._flags.voters, self._flags.members = configuration.voters, configuration.members
+        if not self._flags.record.synchronised:
+            self._flags.belongs = self._member in self._applied().members
         self._flags.now_ms = self._runtime.clock.monotonic_ns() // _MS
 
     def _tick(self) -> None:

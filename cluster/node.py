@@ -101,11 +101,17 @@ class Node:
         self._flags.start()
 
     def _keeper_of_flags(self) -> FlagKeeper:
-        config, in_force = self._config, self._groups[METADATA]
+        config, metadata = self._config, self._groups[METADATA]
         founder = config.member in config.voters
         registry = registry_of(config.flag_probes)
         return FlagKeeper(
-            config.member, registry, founder, self._runtime, self._place.links, lambda: in_force.configuration
+            config.member,
+            registry,
+            founder,
+            self._runtime,
+            self._place.links,
+            lambda: metadata.configuration,
+            lambda: metadata.applied_configuration,
         )
 
     def stopped(self) -> None:

@@ -5,7 +5,7 @@ Everything that it wants done is done once `record` is durable as it was then: a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -39,7 +39,7 @@ from splitbrain.cluster.flags.messages import (
     Refused,
 )
 from splitbrain.cluster.flags.proposal import Proposal
-from splitbrain.cluster.flags.record import Ballot, OpId, Pending, Record
+from splitbrain.cluster.flags.record import Ballot, OpId, Pending, Record, is_changing
 from splitbrain.cluster.flags.registry import FlagState, Registry
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.messages import NodeId
@@ -68,6 +68,7 @@ class Flags:
         record: what is to be durable.
         voters: of the configuration that the node has in force, sorted; kept up to date by the caller.
         members: all of its members, sorted; likewise.
+        belongs: whether this member is one of them by an entry that is committed; likewise.
         now_ms: the time of the node's clock; likewise.
     """
 
@@ -82,6 +83,7 @@ class Flags:
         self.record = record or Record(enabled=registry.required, synchronised=founder)
         self.voters: tuple[NodeId, ...] = ()
         self.members: tuple[NodeId, ...] = ()
+        self.belongs = False
         self._member = member
         self._registry = registry
         self._between = between
@@ -100,12 +102,12 @@ class Flags:
 
     # --- what clients ask for ---------------------------------------------------------------------------------
 
-    def state(self, flag: str) -> FlagState:
-        """What the flag is here, now."""
-        if flag in self.record.enabled:
+    def state(self, flag: str, record: Record | None = None) -> FlagState:
+        """What the flag is here now, or by an earlier record."""
+        by = record or self.record
+        if flag in by.enabled:
             return "enabled"
-        is_marked = any(pending.marked and pending.flag == flag for pending in self.record.pending)
-        return "state_changing" if is_marked else "disabled"
+        return "state_changing" if is_changing(by, flag) else "disabled"
 
     def unknown(self) -> tuple[str, ...]:
         """Flags that are enabled here, and that this program does not know: it must not run."""
@@ -115,6 +117,8 @@ class Flags:
         """A client wants a flag enabled; answered once, by an `Answer`."""
         if flag not in self._registry:
             self._answer(request, "unknown_flag", f"{self._member} knows no feature flag {flag!r}")
+        elif flag in self.record.enabled:
+            self._answer(request)
         elif self._registry[flag].stability == "experimental" and not experimental:
             self._answer(request, "experimental", f"{flag} is experimental: say that this is meant")
         elif not self.record.synchronised or self._member not in self.members:
@@ -155,9 +159,26 @@ class Flags:
             due_ms = self._heard_ms.setdefault(pending.op, now_ms + self._between(TAKEOVER_MS, 2 * TAKEOVER_MS))
             if now_ms >= due_ms and not self._is_mine(pending.op):
                 self._take_over(pending)
+        self._tick_waiting()
         self._answer_awaited()
         self._begin_next()
+        self._decide_alone()
         self._settle()
+
+    def _tick_waiting(self) -> None:
+        """Give up what had no turn in time: nothing of it has begun."""
+        late = [each for each in self._waiting if self.now_ms >= each[2]]
+        self._waiting = [each for each in self._waiting if each not in late]
+        for request, flag, _ in late:
+            self._answer_failed(request, (flag,), "busy", f"{self._member} was busy with another change: try again")
+
+    def _decide_alone(self) -> None:
+        """The only member decides what is left of changes with others, which are gone: it was shrunk by force."""
+        if self.members != (self._member,):
+            return
+        for pending in self.record.pending:
+            if pending.members != self.members:
+                self._close(Decided(pending.op, pending.flag, pending.vote is not None and pending.vote.enable))
 
     def _tick_operation(self) -> None:
         operation = self._operation
@@ -170,6 +191,8 @@ class Flags:
             return
         if operation.request is not None and operation.stage == "deciding" and self.now_ms >= operation.deadline_ms:
             self._end_late(operation)
+        if self._operation is None:
+            return
         op, proposal = operation.op, self._proposal
         if op is not None and self._is_decided(op) and (proposal is None or proposal.op != op):
             self._decided(operation, enable=operation.flag in self.record.enabled)  # another member told all others
@@ -181,6 +204,7 @@ class Flags:
         """The time is up, and the change may have been decided."""
         if operation.op is not None and self._is_decided(operation.op) and len(operation.flags) == 1:
             self._answer_operation(operation)
+            self._operation = None  # those who do not know yet are told, and others have their turn
         else:
             self._answer_operation(operation, "timeout", f"it is not known yet how {operation.flag} was decided")
 
@@ -213,7 +237,7 @@ class Flags:
     # --- joining ----------------------------------------------------------------------------------------------
 
     def _tick_joining(self) -> None:
-        if self.record.synchronised or self._adopting is not None or self._member not in self.members:
+        if self.record.synchronised or self._adopting is not None or not self.belongs:
             return
         if self._joining is None:
             self._token += 1
@@ -275,8 +299,8 @@ class Flags:
             else:
                 del self._ready[effect.op]
             self._send(effect.op.controller, answer)
-        elif error is None and effect.flag not in self.record.enabled:
-            self._effects.append(UndoCallback(effect.flag))  # it was undone meanwhile
+        elif error is None:
+            self._undo(effect.flag)  # its change was undone meanwhile
         self._settle()
 
     def _receive(self, sender: NodeId, message: Message) -> None:
@@ -358,9 +382,15 @@ class Flags:
     # --- changes ----------------------------------------------------------------------------------------------
 
     def _begin_next(self) -> None:
-        """Begin with the next request, if no other one is under way, nor what is left of it."""
-        while self._waiting and self._operation is None and self._proposal is None:
+        """Begin with the next request, if no other one is under way, nor a decision.
+
+        A decision that is only announced yet may be replaced: who has not heard of it asks, as soon as it runs.
+        """
+        while self._waiting and self._operation is None and self._is_free:
             request, flag, deadline_ms = self._waiting.pop(0)
+            if self._member not in self.members:
+                self._answer_failed(request, (flag,), "not_synchronised", f"{self._member} is no member any more")
+                continue
             todo = [each for each in self._registry.in_order(flag) if each not in self.record.enabled]
             if not todo:
                 self._answer(request)
@@ -369,6 +399,10 @@ class Flags:
             self._operation = Operation(request, todo, self.members, self.now_ms, deadline_ms, self._token)
             for member, message in self._operation.asks():
                 self._send(member, message)
+
+    @property
+    def _is_free(self) -> bool:
+        return self._proposal is None or self._proposal.phase == "announcing"
 
     def _begin_change(self, operation: Operation) -> None:
         """The next flag of an operation; one that was enabled meanwhile is done."""
@@ -403,8 +437,13 @@ class Flags:
         self._ask_all(self._proposal)
 
     def _fail(self, operation: Operation, problem: ProblemError) -> None:
-        """The flag is not enabled. This controller has proposed nothing, so nothing but to undo it can be decided."""
-        self._answer_operation(operation, problem.reason, problem.detail)
+        """This controller has proposed nothing, so nothing but to undo its change can be decided.
+
+        The flag may be enabled nevertheless: by the change of another controller.
+        """
+        if operation.request is not None:
+            self._answer_failed(operation.request, operation.flags, problem.reason, problem.detail)
+            operation.request = None
         self._operation = None
         if operation.op is None:
             return
@@ -427,10 +466,15 @@ class Flags:
         self._ready.pop(op, None)
         if pending is not None and pending.marked and not decided.enable:
             reached("flag change undone")
-            self._effects.append(UndoCallback(decided.flag))
+            self._undo(decided.flag)
         if self._proposal is not None and self._proposal.op == op and self._proposal.phase != "announcing":
             self._proposal.announce(decided.enable)
         self._answer_awaited()
+
+    def _undo(self, flag: str) -> None:
+        """Undo what a flag takes, unless it is enabled, or another change may enable it."""
+        if self.state(flag) == "disabled":
+            self._effects.append(UndoCallback(flag))
 
     def _heard_closed(self, proposal: Proposal, sender: NodeId) -> None:
         if not proposal.closed(sender):
@@ -455,6 +499,13 @@ class Flags:
 
     def _answer(self, request: int, failed: Failed | None = None, detail: str = "", *, enabled: bool = True) -> None:
         self._effects.append(Answer(request, failed, detail, enabled))
+
+    def _answer_failed(self, request: int, flags: Sequence[str], failed: Failed, detail: str) -> None:
+        """A request did not enable flags; that is no failure if another one has."""
+        if all(flag in self.record.enabled for flag in flags):
+            self._answer(request)
+        else:
+            self._answer(request, failed, detail)
 
     def _answer_operation(self, operation: Operation, failed: Failed | None = None, detail: str = "") -> None:
         if operation.request is not None:

@@ -88,6 +88,11 @@ class Record(msgspec.Struct, frozen=True):
         return next((each for each in self.pending if each.op == op), None)
 
 
+def is_changing(record: Record, flag: str) -> bool:
+    """Whether a member has agreed to a change of the flag that is not decided, as far as it knows."""
+    return any(pending.marked and pending.flag == flag for pending in record.pending)
+
+
 def encode_record(record: Record) -> bytes:
     """The content of the file."""
     return _FORM.encode(record)

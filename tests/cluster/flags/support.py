@@ -33,6 +33,7 @@ class Member:
 
     Attributes:
         done: the flags for which its callback has run.
+        belongs: whether the entry that made it a member is committed, as it knows.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Member:
     record: Record | None = None
     flags: Flags | None = None
     done: list[str] = field(default_factory=list[str])
+    belongs: bool = True
     stopped_with: str | None = None
 
 
@@ -63,9 +65,10 @@ class World:
         for number in range(1, founders + 1):
             self.add(f"n{number}", founder=True)
 
-    def add(self, name: str, *, founder: bool = False, probes: int | None = None) -> None:
+    def add(self, name: str, *, founder: bool = False, probes: int | None = None, belongs: bool = True) -> None:
         """A member that all know at once."""
-        self.members[name] = Member(name, registry_of(self.probes if probes is None else probes), founder)
+        registry = registry_of(self.probes if probes is None else probes)
+        self.members[name] = Member(name, registry, founder, belongs=belongs)
         self.configuration = tuple(sorted([*self.configuration, name]))
         self.start(name)
         self._configure()
@@ -74,6 +77,17 @@ class World:
         for member in self.members.values():
             if member.flags is not None:
                 member.flags.members = member.flags.voters = self.configuration
+                member.flags.belongs = member.belongs
+
+    def belong(self, name: str) -> None:
+        """A member learns that the entry that made it one is committed."""
+        self.members[name].belongs = True
+        self._configure()
+
+    def shrink(self, name: str) -> None:
+        """Make this the only member, by force."""
+        self.configuration = (name,)
+        self._configure()
 
     def start(self, name: str) -> None:
         """Start a member with what it has on disk."""
