@@ -269,8 +269,29 @@ def test_a_consumer_that_a_fault_may_have_hidden_is_not_convicted_but_counted() 
     fault(script, "heal", "stop")
     consumed(script, 1, 3)
     verdict = judge(script, settle_s=0)
-    assert verdict.valid == "true"
+    assert (verdict.valid, verdict.inconclusive[0].code) == ("unknown", Code.NO_OCCASION)
+    assert "while no fault was in force" in verdict.sentence
     assert verdict.figures["unexplained"] == 1
+    put(script, 0, 4, 5)
+    consumed(script, 1, 4)
+    script.call(1, "leave", key="q")
+    consumed(script, 3, 5)
+    verdict = judge(script, settle_s=0)
+    assert verdict.valid == "true"
+    assert verdict.figures["compared_handovers"] == 1
+    assert "1 delivery is unexplained" in verdict.sentence
+
+
+@pytest.mark.parametrize(("f", "how", "key"), [("leave", "ok", "q"), ("enqueue", "fail", "other")])
+def test_a_single_consumer_that_comes_again_hands_nothing_over(f: str, how: OpType, key: str) -> None:
+    script = Script()
+    put(script, 0, *range(4))
+    consumed(script, 1, 0, 1)
+    script.call(1, f, 99 if f == "enqueue" else None, how=how, key=key)
+    consumed(script, 1, 2, 3)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.inconclusive[0].code) == ("unknown", Code.NO_OCCASION)
+    assert verdict.figures["handovers"] == 0
 
 
 def test_after_a_fault_the_time_to_settle_decides() -> None:
