@@ -8,7 +8,6 @@ again. In the end each node is asked until it finds each queue empty; see `Drain
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.generator import bits
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import QUEUES, DefiniteError, Delivery, IndefiniteError, Queues
+from splitbrain.harness.contract.sessions import QUEUES, Delivery, Queues
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,
@@ -59,10 +58,9 @@ class QueueClient(SessionClient[Queues]):
     operations = QUEUES
 
     async def setup(self, test: Test) -> None:
-        """Make the queues; where a system cannot yet, ops fail until its sessions have made them."""
-        with suppress(DefiniteError, IndefiniteError):
-            for name in NAMES:
-                await self.session.declare_queue(name)
+        """Make the queues."""
+        for name in NAMES:
+            await self.session.declare_queue(name)
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -19,6 +19,7 @@ redelivered. One that is not so marked may not. Nothing is said about loss: that
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +168,7 @@ class _Judge:
                 yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
 
     def _shared(self) -> Iterator[Finding]:
-        told: set[tuple[int, tuple[int, int], tuple[int, int]]] = set()
+        reported: set[tuple[int, tuple[int, int], tuple[int, int]]] = set()
         for line in self._lines():
             last: dict[tuple[int, int], tuple[int, Given]] = {}
             first = [self._clean(item) for item in line]
@@ -182,9 +183,9 @@ class _Judge:
                     self.counts["unexplained"] += 1
                     continue
                 queue = int(self.items.queue[each.item])
-                if (queue, each.consumer, other.consumer) in told:
+                if (queue, each.consumer, other.consumer) in reported:
                     continue
-                told.add((queue, each.consumer, other.consumer))
+                reported.add((queue, each.consumer, other.consumer))
                 yield Finding("shared", self._shared_words(earlier, other, each), (earlier.by, other.by, each.by))
 
     def _order(self) -> Iterator[Finding]:
@@ -244,14 +245,13 @@ class _Judge:
 
     def _figures(self) -> dict[str, Any]:
         puts = self.reading.puts
-        last: dict[int, tuple[int, int]] = {}
+        last: dict[int, int] = {}
         handovers = calm = 0
         for each in self.given:
-            queue = int(self.items.queue[each.item])
-            if last.setdefault(queue, each.consumer) != each.consumer:
-                handovers += 1
-                last[queue] = each.consumer
-            calm += self.calm.covers(int(self.time[max(0, each.after)]), int(self.time[each.by]))
+            queue, process = int(self.items.queue[each.item]), each.consumer[0]
+            handovers += last.get(queue, process) != process
+            last[queue] = process
+            calm += self._in_calm(each)
         return {
             "acknowledged": int(np.count_nonzero(puts & self.reading.calls.ended("ok"))),
             "delivered": len(self.by_item),
@@ -259,10 +259,27 @@ class _Judge:
             "calm": calm,
             "consumers": len({(int(self.items.queue[each.item]), each.consumer) for each in self.given}),
             "handovers": handovers,
+            "compared_handovers": self._compared_handovers(),
             "compared": sum(max(0, sum(self._clean(item) is not None for item in line) - 1) for line in self._lines()),
             "unexplained": self.counts["unexplained"],
             **{name: self.counts[name] for name in _MOST_SEVERE_FIRST},
         }
+
+    def _compared_handovers(self) -> int:
+        """How often another process was given the next value of a publisher, both within one span without a fault."""
+        compared = 0
+        for line in self._lines():
+            came = [each for each in map(self._clean, line) if each is not None]
+            compared += sum(
+                one.consumer[0] != other.consumer[0] and self._in_calm(one, other)
+                for one, other in itertools.pairwise(came)
+            )
+        return compared
+
+    def _in_calm(self, *given: Given) -> bool:
+        """Whether all of these deliveries were within one span without a fault."""
+        begin, end = max(0, min(each.after for each in given)), max(each.by for each in given)
+        return self.calm.covers(int(self.time[begin]), int(self.time[end]))
 
     def _too_little(self, figures: Mapping[str, Any]) -> list[Reason]:
         """What was not tested."""
@@ -281,12 +298,27 @@ class _Judge:
                     "No value came out while no fault was in force: whether one consumer was active was not tested.",
                 )
             ]
+        if not figures["compared_handovers"]:
+            return [
+                Reason(
+                    Code.NO_OCCASION,
+                    "No two processes were given values of one publisher, one after the other, while no fault was in "
+                    "force: whether one consumer was active was not tested.",
+                )
+            ]
         return []
 
     def _praise(self, figures: Mapping[str, Any]) -> str:
+        unexplained = figures["unexplained"]
+        rest = (
+            f" {counted(unexplained, 'delivery', 'deliveries')} {'is' if unexplained == 1 else 'are'} unexplained: a "
+            "consumer came again, which a fault may have caused."
+        )
         return (
             f"One consumer at a time: {counted(figures['delivered'], 'value')} came out over "
-            f"{counted(figures['handovers'], 'handover')}, and none overtook an earlier one of its publisher."
+            f"{counted(figures['handovers'], 'handover')}, and none overtook an earlier one of its publisher. "
+            f"{counted(figures['compared_handovers'], 'pair')} of values without a fault went to two processes."
+            f"{rest if unexplained else ''}"
         )
 
     def _evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -41,16 +41,19 @@ class MetadataQueues:
         self._declares_until: float | None = None
 
     async def declare(self, queue: str) -> Answer:
-        """Make a queue; tried for a while, since to declare a queue twice is to declare it once."""
+        """Make a queue; tried for a while, since to declare a queue twice is to declare it once.
+
+        No error if it could not be made by then: the first operation that finds no queue makes it (`_with_queue`).
+        """
         loop = asyncio.get_running_loop()
         if self._declares_until is None:
             self._declares_until = loop.time() + DECLARE_S
         while True:
             try:
                 return await self._declare(queue)
-            except ClientError:
+            except (ClientError, DefiniteError):
                 if loop.time() > self._declares_until:
-                    raise
+                    return Answer()
             await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
 
     async def publish(self, queue: str, value: int) -> Answer:

@@ -15,7 +15,7 @@ from splitbrain.checkers.registry import checker
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
-from splitbrain.results.history import NEMESIS, Op, OpType, pairs
+from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType, pairs
 from splitbrain.results.reasons import Code
 from tests.checkers.support import Script
 
@@ -216,6 +216,50 @@ def fault(script: Script, f: str, action: str) -> None:
     script.event(NEMESIS, "info" if f == "never" else "ok", f, {**value, "down": [], "paused": []})
 
 
+@pytest.mark.parametrize(
+    ("ends", "left", "anomalies"),
+    [
+        ("ok", [], ("shared",)),
+        ("info", [["n1", "n2"]], ()),
+        ("info", [], ()),
+        ("ok", [["n1", "n2"]], ()),
+        (None, [], ()),
+    ],
+)
+def test_a_fault_lasts_until_a_stop_is_verified_and_nothing_is_cut(
+    ends: OpType | None, left: list[list[str]], anomalies: tuple[str, ...]
+) -> None:
+    script = Script()
+    fault(script, "partition", "start")
+    heal = {"fault": "partition", "action": "stop", "target": "n1"}
+    script.event(NEMESIS, "invoke", "heal", heal)
+    if ends is not None:
+        script.event(NEMESIS, ends, "heal", {**heal, "cut": left, "down": [], "paused": []})
+    put(script, 0, 1, 2, 3)
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        consumed(script, consumer, value)
+    verdict = judge(script, settle_s=0)
+    assert verdict.anomalies == anomalies
+    assert verdict.figures["unexplained"] == (0 if anomalies else 1)
+
+
+@pytest.mark.parametrize("how", ["another stop", "note"])
+def test_calm_begins_once_a_later_stop_is_verified_or_the_harness_has_healed_all(how: str) -> None:
+    script = Script()
+    fault(script, "partition", "start")
+    heal = {"fault": "partition", "action": "stop", "target": "n1"}
+    script.event(NEMESIS, "invoke", "heal", heal)
+    script.event(NEMESIS, "info", "heal", {**heal, "cut": [["n1", "n2"]]})
+    if how == "note":
+        script.event(HARNESS, "info", "healed", {})
+    else:
+        fault(script, "heal", "stop")
+    put(script, 0, 1, 2, 3)
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        consumed(script, consumer, value)
+    assert judge(script, settle_s=0).anomalies == ("shared",)
+
+
 def test_a_consumer_that_a_fault_may_have_hidden_is_not_convicted_but_counted() -> None:
     script = Script()
     put(script, 0, 1, 2, 3)
@@ -225,8 +269,29 @@ def test_a_consumer_that_a_fault_may_have_hidden_is_not_convicted_but_counted() 
     fault(script, "heal", "stop")
     consumed(script, 1, 3)
     verdict = judge(script, settle_s=0)
-    assert verdict.valid == "true"
+    assert (verdict.valid, verdict.inconclusive[0].code) == ("unknown", Code.NO_OCCASION)
+    assert "while no fault was in force" in verdict.sentence
     assert verdict.figures["unexplained"] == 1
+    put(script, 0, 4, 5)
+    consumed(script, 1, 4)
+    script.call(1, "leave", key="q")
+    consumed(script, 3, 5)
+    verdict = judge(script, settle_s=0)
+    assert verdict.valid == "true"
+    assert verdict.figures["compared_handovers"] == 1
+    assert "1 delivery is unexplained" in verdict.sentence
+
+
+@pytest.mark.parametrize(("f", "how", "key"), [("leave", "ok", "q"), ("enqueue", "fail", "other")])
+def test_a_single_consumer_that_comes_again_hands_nothing_over(f: str, how: OpType, key: str) -> None:
+    script = Script()
+    put(script, 0, *range(4))
+    consumed(script, 1, 0, 1)
+    script.call(1, f, 99 if f == "enqueue" else None, how=how, key=key)
+    consumed(script, 1, 2, 3)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.inconclusive[0].code) == ("unknown", Code.NO_OCCASION)
+    assert verdict.figures["handovers"] == 0
 
 
 def test_after_a_fault_the_time_to_settle_decides() -> None:

@@ -124,6 +124,17 @@ def test_a_session_with_these_methods_has_the_operations() -> None:
     assert lacking(object(), QUEUES) == ["ack", "declare_queue", "publish", "purge", "reject", "take"]
 
 
+@pytest.mark.parametrize("error", [DefiniteError, IndefiniteError])
+def test_a_system_that_cannot_make_the_queues_is_not_prepared(error: type[Exception]) -> None:
+    class RefusingSession(BrokerSession):
+        async def declare_queue(self, queue: str) -> Answer:
+            raise error("no such right.")
+
+    client = QueueClient(RefusingSession(Broker()))
+    with pytest.raises(error, match="no such right"):
+        run(client.setup(cast(Test, None)))
+
+
 def test_a_client_makes_the_queues_and_reports_what_it_put_in_and_took_out() -> None:
     broker = Broker()
     client = opened(broker)

@@ -181,24 +181,38 @@ class Connection:
             IndefiniteError: as `error_of` says.
         """
         if queue not in self._consumers:
-            consumer = self._consumers[queue] = _Consumer()
-
-            def given(_: Any, method: Any, __: Any, body: bytes) -> None:
-                consumer.held.append((method.delivery_tag, body, method.redelivered))
-
-            await self._ask(
-                "set the prefetch", lambda answer: self._channel.basic_qos(prefetch_count=1, callback=answer)
-            )
-            frame = await self._ask(
-                "consume", lambda answer: self._channel.basic_consume(queue, given, callback=answer)
-            )
-            consumer.tag = str(frame.method.consumer_tag)
+            await self._begin(queue)
         consumer = self._consumers[queue]
         lost = f"the node closed the connection ({self._lost.result()})" if self._lost.done() else consumer.gone
         if lost:
             del self._consumers[queue]
+            self._give_back(consumer)
             raise DefiniteError(f"consume: {lost}")
         return consumer.held.popleft() if consumer.held else None
+
+    async def _begin(self, queue: str) -> None:
+        """Make a consumer of a queue: it is one once the node says so."""
+        consumer = _Consumer()
+
+        def given(_: Any, method: Any, __: Any, body: bytes) -> None:
+            consumer.held.append((method.delivery_tag, body, method.redelivered))
+
+        def send(answer: Callable[[Any], None]) -> None:
+            def begun(frame: Any) -> None:  # at once: the node may end the consumer in its next frame
+                consumer.tag = str(frame.method.consumer_tag)
+                self._consumers[queue] = consumer
+                answer(frame)
+
+            self._channel.basic_consume(queue, given, callback=begun)
+
+        await self._ask("set the prefetch", lambda answer: self._channel.basic_qos(prefetch_count=1, callback=answer))
+        await self._ask("consume", send)
+
+    def _give_back(self, consumer: _Consumer) -> None:
+        """Give back what came and was not asked for: the node does that itself only where the channel ends."""
+        while consumer.held:
+            tag, _, _ = consumer.held.popleft()
+            self.reject(tag, requeue=True)
 
     async def cancel(self, queue: str) -> None:
         """End the consumer of a queue, if there is one, and give back what it was given and not asked for.
@@ -207,11 +221,11 @@ class Connection:
             DefiniteError, IndefiniteError: as `error_of` says.
         """
         consumer = self._consumers.pop(queue, None)
-        if consumer is None or consumer.gone:
+        if consumer is None:
             return
-        await self._ask("cancel", lambda answer: self._channel.basic_cancel(consumer.tag, callback=answer))
-        for tag, _, _ in consumer.held:
-            self.reject(tag, requeue=True)
+        if not consumer.gone:
+            await self._ask("cancel", lambda answer: self._channel.basic_cancel(consumer.tag, callback=answer))
+        self._give_back(consumer)
 
     async def declare(self, queue: str, arguments: Mapping[str, Any], *, exclusive: bool = False) -> int:
         """Declare a queue, durable unless it is exclusive; how many messages it has.
@@ -334,6 +348,7 @@ class Connection:
         """The channel ended: that answers what was asked for. The reason is a result, so that none is left unread."""
         for consumer in self._consumers.values():
             consumer.gone = f"the node closed the channel ({error})"
+            consumer.held.clear()  # they went back, and their tags mean other messages on the next channel
         self._answer(error)
 
     def _cancelled(self, frame: Any) -> None:

@@ -231,6 +231,49 @@ def test_a_consumer_that_the_node_ended_is_a_definite_error_and_no_other_one_is_
     assert brokers[0].methods.count("Basic.Consume") == 1
 
 
+@pytest.mark.parametrize("then", ["consume", "leave"])
+@pytest.mark.parametrize("how", ["cancel", "channel"])
+def test_what_a_consumer_holds_that_the_node_ended_is_given_back_on_its_own_channel_only(
+    brokers: list[FakeBroker], how: str, then: str
+) -> None:
+    def act(broker: FakeBroker, connection: socket.socket) -> None:
+        if broker.methods.count("Queue.Purge") > 1:
+            return
+        broker.give(connection, 1, b"41")
+        ended = {"cancel": Spec.Basic.Cancel(broker.consumer, True), "channel": Spec.Channel.Close(541, "why", 0, 0)}
+        broker.send(connection, 1, ended[how])
+
+    brokers.append(FakeBroker(when_asked(Purge=act)))
+
+    async def main() -> None:
+        session = await connected(brokers[0])
+        assert (await session.consume("q")).value is None
+        with suppress(IndefiniteError):  # a purge that the end of the channel answers
+            await session.purge("q")
+        await session.purge("q")  # on another channel, where the first one has ended
+        if then == "leave":
+            await session.leave("q")
+        else:
+            with pytest.raises(DefiniteError, match=r"consume: the node"):
+                await session.consume("q")
+        await session.purge("q")
+        await session.close()
+
+    asyncio.run(main())
+    brokers[0].close()
+    methods = brokers.pop().methods
+    assert methods.count("Basic.Reject") == (1 if how == "cancel" else 0)  # the end of a channel gives back by itself
+    assert "Basic.Cancel" not in methods
+
+
+def test_a_consumer_that_was_refused_is_asked_for_again(brokers: list[FakeBroker]) -> None:
+    brokers.append(FakeBroker(closes("Basic.Consume", 404)))
+    refused, found = used(brokers[0], lambda session: session.consume("q"), lambda session: session.consume("q"))
+    assert isinstance(refused, DefiniteError)
+    assert found is None
+    assert brokers[0].methods.count("Basic.Consume") == 2
+
+
 def test_a_publish_without_a_confirm_is_unknown_whatever_ends_it(brokers: list[FakeBroker]) -> None:
     def nack(broker: FakeBroker, connection: socket.socket, name: str) -> bool:
         if name == "Basic.Publish body":
