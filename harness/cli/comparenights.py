@@ -109,7 +109,7 @@ def _figures(found: NightComparison) -> None:
     if not found.figures:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("median (quartiles) of all cells", overflow="fold")
+    table.add_column("median, of counts the mean (quartiles), of all cells", overflow="fold")
     for name in ("A", "B", "B/A"):
         table.add_column(name, justify="right", overflow="fold")
     table.add_column("")

@@ -139,8 +139,8 @@ def run_or_night(ctx: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def matrix(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Complete the matrix file of a night: a TOML file of the current folder, or any file."""
-    files = [(name, "") for name in _names_in(Path(), ".toml") if name != "pyproject.toml"]
+    """Complete the matrix file of a night: a TOML file of the current folder with axes, or any file."""
+    files = [(name, "") for name in _names_in(Path(), ".toml") if _has_axes(Path(name))]
     return _or_file(files, ctx, parameter, incomplete)
 
 
@@ -190,6 +190,13 @@ def _folders(folder: Path, prefix: str) -> list[str]:
 
 def _names_in(folder: Path, suffix: str) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+
+
+def _has_axes(path: Path) -> bool:
+    try:
+        return b"[axes]" in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _is_plan(path: Path) -> bool:

@@ -41,7 +41,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "store" / "nights" / "20260104T000000.000Z").mkdir(parents=True)
     (tmp_path / "stale.json").write_text('{"format": 1, "ops": []}')
     (tmp_path / "package.json").write_text("{}")
-    (tmp_path / "night.toml").write_text("")
+    (tmp_path / "night.toml").write_text("[axes]\n")
+    (tmp_path / "known.toml").write_text("format = 1\n")
     (tmp_path / "pyproject.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     return tmp_path
