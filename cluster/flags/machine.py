@@ -6,7 +6,7 @@ Everything that it wants done is done once `record` is durable as it was then: a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from msgspec import structs
 
@@ -203,7 +203,9 @@ class Flags:
     def _end_late(self, operation: Operation) -> None:
         """The time is up, and the change may have been decided."""
         if operation.op is not None and self._is_decided(operation.op) and len(operation.flags) == 1:
-            self._answer_operation(operation)
+            problem = f"another member undid the change of {operation.flag}"
+            self._answer_failed(cast("int", operation.request), operation.flags, "undone", problem)
+            operation.request = None
             self._operation = None  # those who do not know yet are told, and others have their turn
         else:
             self._answer_operation(operation, "timeout", f"it is not known yet how {operation.flag} was decided")

@@ -71,9 +71,10 @@ class World:
         self.members[name] = Member(name, registry, founder, belongs=belongs)
         self.configuration = tuple(sorted([*self.configuration, name]))
         self.start(name)
-        self._configure()
+        self.configure()
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
+        """Have all running members know who the members are."""
         for member in self.members.values():
             if member.flags is not None:
                 member.flags.members = member.flags.voters = self.configuration
@@ -82,12 +83,12 @@ class World:
     def belong(self, name: str) -> None:
         """A member learns that the entry that made it one is committed."""
         self.members[name].belongs = True
-        self._configure()
+        self.configure()
 
     def shrink(self, name: str) -> None:
         """Make this the only member, by force."""
         self.configuration = (name,)
-        self._configure()
+        self.configure()
 
     def start(self, name: str) -> None:
         """Start a member with what it has on disk."""
@@ -95,7 +96,7 @@ class World:
         if member.flags is None and member.stopped_with is None:
             between = self.rng.randint
             member.flags = Flags(name, member.registry, member.record, member.founder, between)
-            self._configure()
+            self.configure()
             self.tick(name)
 
     def kill(self, name: str) -> None:
