@@ -66,7 +66,7 @@ class Judge(msgspec.Struct, frozen=True):
             sentence=findings[0].sentence if findings else praise,
             inconclusive=(Reason(Code.READS_SAW_NOTHING, praise),) if valid == "unknown" else (),
             anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
-            evidence=_evidence(table, findings),
+            evidence=evidence_of(table, findings),
             figures=figures,
         )
 
@@ -129,7 +129,7 @@ def answer(table: pa.Table, row: int) -> str:
     return f"{node} at {moment(table, row)}"
 
 
-def _evidence(table: pa.Table, findings: Sequence[Finding]) -> dict[str, Any]:
+def evidence_of(table: pa.Table, findings: Sequence[Finding]) -> dict[str, Any]:
     """The ops of the first finding; sentences and ops of some more."""
     if not findings:
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from splitbrain.cluster import wire
 from splitbrain.cluster.errors import FeatureFlagError
 from splitbrain.cluster.flags.effects import Answer, Effect, RunCallback, Say, Send, StopNode, UndoCallback
 from splitbrain.cluster.flags.joining import refusal
@@ -20,10 +21,6 @@ from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Disk, Runtime, Timer
 
 _MS: Final = 1_000_000
-
-FRAME: Final = b"f"
-"""The first byte of a frame between nodes that is about feature flags."""
-
 
 Answering: TypeAlias = Callable[[Answer], None]
 """Takes the answer to a request, once."""
@@ -169,7 +166,7 @@ class FlagKeeper:
         for effect in effects:
             match effect:
                 case Send(to, message):
-                    frame = FRAME + encode_flags(message)
+                    frame = wire.ABOUT_FLAGS + encode_flags(message)
                     if isinstance(message, AskInventory | Inventory):
                         self._links.send(to, frame)  # the first word between two members may be this one
                     else:

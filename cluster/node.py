@@ -20,7 +20,7 @@ from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
-from splitbrain.cluster.flagkeeper import FRAME, FlagKeeper
+from splitbrain.cluster.flagkeeper import FlagKeeper
 from splitbrain.cluster.flags.effects import Answer
 from splitbrain.cluster.flags.registry import registry_of
 from splitbrain.cluster.flags.wire import EnableFlag, FlagBody, FlagEnabled, FlagsQuery, IsFlagEnabled
@@ -352,7 +352,7 @@ class Node:
 
     def _is_of_flags(self, peer: str, frame: bytes) -> bool:
         """Whether a frame is about feature flags, which have it then."""
-        if not frame.startswith(FRAME):
+        if not frame.startswith(wire.ABOUT_FLAGS):
             return False
         self._flags.received(peer, frame[1:])
         return True

@@ -511,6 +511,8 @@ ALIVE: Final = b""
 _CONSENSUS: Final = b"c"
 _CONSENSUS_OF_GROUP: Final = b"g"
 _REQUEST: Final = b"r"
+ABOUT_FLAGS: Final = b"f"
+"""The first byte of a frame that is about feature flags (`splitbrain.cluster.flags.messages`)."""
 
 _encoder = msgspec.msgpack.Encoder()
 _hello_decoder: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)

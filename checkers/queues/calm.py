@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import pyarrow as pa
 from splitbrain.checkers.coverage.outages import calm
 from splitbrain.checkers.quorum.windows import DIED_WITHIN_NS
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import RunEvents, Window, run_events
+from splitbrain.results.faults import run_events
 from splitbrain.results.notes import NodeEnded
 
 
@@ -28,8 +28,6 @@ class Calm(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, checker: str, history: pa.Table, options: Mapping[str, Any], settle_s: float) -> Calm:
         """Those of a run: no fault is in force, and none was in the `settle_s` before; none after a node crashed.
-
-        A fault is over once its stop is verified, or the harness notes that all is healed.
 
         Args:
             checker: for the error.
@@ -47,10 +45,9 @@ class Calm(msgspec.Struct, frozen=True):
         settle_ns = round(chosen * 1e9)
         deaths = [*events.notes("crash", NodeEnded), *events.notes("halt", NodeEnded)]
         end_ns = min((op.time - DIED_WITHIN_NS for op, _ in deaths), default=events.end_ns)
-        lasting = msgspec.structs.replace(events, windows=(*events.windows, *_not_healed(events)))
         found = [
             (begin + settle_ns if after_fault else begin, end)
-            for begin, end, after_fault in calm(lasting, 0, end_ns + 1)
+            for begin, end, after_fault in calm(events, 0, end_ns + 1)
         ]
         return cls(tuple(span for span in found if span[0] < span[1]))
 
@@ -58,34 +55,3 @@ class Calm(msgspec.Struct, frozen=True):
         """Whether a time lies within one span, both ends included."""
         at = bisect_right(self.spans, (begin_ns, 2**63)) - 1
         return at >= 0 and end_ns <= self.spans[at][1]
-
-
-def _not_healed(events: RunEvents) -> Iterator[Window]:
-    """Spans in which a fault may be in force after its stop: the stop was not verified, or links or nodes are hit yet.
-
-    A window of `RunEvents` ends at the invocation of the stop, as a fault is certainly in force only until then.
-    """
-    unverified: set[str] = set()
-    hit: dict[str, bool] = {}
-    begun: Window | None = None
-    moments = [((op.completion or op.invoke).time, op) for op in events.fault_ops]
-    for at_ns, op in sorted([*moments, *((op.time, None) for op in events.of_harness("healed"))], key=lambda at: at[0]):
-        if op is None:
-            unverified.clear()
-            hit.clear()
-        else:
-            said = op.said
-            if said.action == "stop":
-                (unverified.discard if op.verified else unverified.add)(op.fault)
-            hit.update(
-                (name, bool(found))
-                for name, found in (("cut", said.cut), ("down", said.down), ("paused", said.paused))
-                if found is not None
-            )
-        if op is not None and begun is None and (unverified or any(hit.values())):
-            begun = Window(op.fault, op, None, at_ns, events.end_ns + 1)
-        elif begun is not None and not unverified and not any(hit.values()):
-            yield msgspec.structs.replace(begun, end_ns=at_ns)
-            begun = None
-    if begun is not None:
-        yield begun

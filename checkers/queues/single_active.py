@@ -34,7 +34,7 @@ from splitbrain.checkers.by_key import Finding, answer
 from splitbrain.checkers.queues.calm import Calm
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import Calls, client_calls, ints, is_equal, place
+from splitbrain.results.calls import Calls, client_calls, ints, is_equal
 from splitbrain.results.columns import array
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -153,7 +153,7 @@ class _Judge:
             sentence=sentence,
             anomalies=tuple(name for name in _MOST_SEVERE_FIRST if self.counts[name]),
             inconclusive=tuple(reasons),
-            evidence=self._evidence(findings),
+            evidence=by_key.evidence_of(self.table, findings),
             figures=figures,
         )
 
@@ -320,20 +320,3 @@ class _Judge:
             f"{counted(figures['compared_handovers'], 'pair')} of values without a fault went to two processes."
             f"{rest if unexplained else ''}"
         )
-
-    def _evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:
-        """The ops of the leading finding; sentences and ops of some more."""
-        if not findings:
-            return {}
-        index = self.table["index"]
-
-        def ops(finding: Finding) -> list[int]:
-            return [index[row].as_py() for row in finding.rows]
-
-        return {
-            "ops": ops(findings[0]),
-            "witness": [place(self.table, row) for row in findings[0].rows],
-            "findings": [
-                {"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[: by_key.LISTED]
-            ],
-        }

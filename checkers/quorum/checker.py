@@ -374,7 +374,7 @@ def _sentence(found: Sequence[Finding], run: _Run) -> str:
 
 
 def _of_several(groups: Sequence[str]) -> str:
-    """What is not told apart where several groups answer."""
+    """The sentence that says that answers of several groups were judged together."""
     if len(groups) < 2:
         return ""
     return f" (An answer of one of the {len(groups)} groups {', '.join(groups)} was wrong only if none could give it.)"

@@ -6,7 +6,7 @@ Everything that it wants done is done once `record` is durable as it was then: a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from msgspec import structs
 
@@ -195,7 +195,9 @@ class Flags:
             return
         op, proposal = operation.op, self._proposal
         if op is not None and self._is_decided(op) and (proposal is None or proposal.op != op):
-            self._decided(operation, enable=operation.flag in self.record.enabled)  # another member told all others
+            self._decided(
+                operation, enable=operation.flag in self.record.enabled
+            )  # a member that took over has announced it
             return
         for member, message in operation.asks():
             self._send(member, message)
@@ -203,10 +205,8 @@ class Flags:
     def _end_late(self, operation: Operation) -> None:
         """The time is up, and the change may have been decided."""
         if operation.op is not None and self._is_decided(operation.op) and len(operation.flags) == 1:
-            problem = f"another member undid the change of {operation.flag}"
-            self._answer_failed(cast("int", operation.request), operation.flags, "undone", problem)
-            operation.request = None
-            self._operation = None  # those who do not know yet are told, and others have their turn
+            self._answer_operation(operation, "undone", f"another member undid the change of {operation.flag}")
+            self._operation = None  # the proposal goes on to announce it, and the next request has its turn
         else:
             self._answer_operation(operation, "timeout", f"it is not known yet how {operation.flag} was decided")
 
@@ -443,9 +443,7 @@ class Flags:
 
         The flag may be enabled nevertheless: by the change of another controller.
         """
-        if operation.request is not None:
-            self._answer_failed(operation.request, operation.flags, problem.reason, problem.detail)
-            operation.request = None
+        self._answer_operation(operation, problem.reason, problem.detail)
         self._operation = None
         if operation.op is None:
             return
@@ -487,7 +485,7 @@ class Flags:
             self._decided(operation, enable=bool(proposal.enable))
 
     def _decided(self, operation: Operation, *, enable: bool) -> None:
-        """The change of an operation was decided, and all members know, or another member tells them."""
+        """The change of an operation was decided, and every member knows, or a member that took over announces it."""
         if not enable:
             self._answer_operation(operation, "undone", f"another member undid the change of {operation.flag}")
         elif operation.next_flag():
@@ -510,9 +508,14 @@ class Flags:
             self._answer(request, failed, detail)
 
     def _answer_operation(self, operation: Operation, failed: Failed | None = None, detail: str = "") -> None:
-        if operation.request is not None:
-            self._answer(operation.request, failed, detail)
-            operation.request = None
+        """Answer once; a failure only if the flags that are left are not enabled."""
+        request, operation.request = operation.request, None
+        if request is None:
+            return
+        if failed is None or failed == "timeout":
+            self._answer(request, failed, detail)
+        else:
+            self._answer_failed(request, operation.flags, failed, detail)
 
     def _answer_awaited(self) -> None:
         for request, (flag, until_ms) in list(self._awaited.items()):

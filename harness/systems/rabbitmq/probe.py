@@ -120,7 +120,7 @@ class RabbitmqObserver:
     async def look(self) -> Observed:
         """Whether the node leads the first queue, as `view_of` has it, and else who does.
 
-        Queues have no term that a node tells without asking others: a row has none.
+        A row has no term: no node knows the terms of queues without asking others.
 
         Raises:
             DefiniteError: the node does not say, or the process has ended.

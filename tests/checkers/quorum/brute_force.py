@@ -308,15 +308,15 @@ def _start_up(run: Run, said: Judgement) -> None:
     majority of any configuration was answered by no node that may. Where a leader is left, it may have a lease.
     """
     spans = run.unstable()
-    told = [(row["time"] - run.offset, row["time"] + run.offset) for row in run.answering if row["voters"]]
-    instants = {run.begin, run.end} | {instant for span in (*spans, *told) for instant in span}
+    reports = [(row["time"] - run.offset, row["time"] + run.offset) for row in run.answering if row["voters"]]
+    instants = {run.begin, run.end} | {instant for span in (*spans, *reports) for instant in span}
     within = sorted(instant for instant in instants if run.begin <= instant <= run.end)
     dark: list[list[int]] = []
     for a, b in pairwise(within):
         states = [run.state_at(a)]
         states += [change.state for change, (x, y) in zip(run.changes, spans, strict=True) if x <= a and b <= y]
         configs = {*run.configs_at(a)}
-        for x, y in told:
+        for x, y in reports:
             if x <= a and b <= y:
                 configs |= run.configs_at(x + run.offset) | run.configs_at(x + run.offset - 1)
         up = {n for n in run.nodes if any(state.up(n, possibly=True) for state in states)}
