@@ -46,6 +46,18 @@ def test_who_waits_for_a_member_that_is_down_is_answered_in_time_and_nothing_of_
     assert set(world.states(OTHER).values()) == {"disabled"}
 
 
+def test_a_request_behind_a_change_that_cannot_be_decided_is_answered_in_time() -> None:
+    world = three()
+    first = world.enable("n1", FLAG, 60_000)
+    world.until(lambda: any(each.sender == "n1" and isinstance(each.message, Accept) for each in world.network))
+    world.network.clear()
+    world.cut.add("n1")
+    second = world.enable("n1", OTHER, 1_000)
+    world.run(3_000)
+    assert first not in world.answers
+    assert world.answers[second].failed == "busy"
+
+
 def test_a_request_that_did_not_enable_a_flag_does_not_fail_if_another_did() -> None:
     world = three()
     second = world.enable("n2", FLAG, 5_000)
