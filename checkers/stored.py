@@ -7,6 +7,7 @@ folder, and the workers of Spark get paths.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -46,9 +47,12 @@ class Unjudged(msgspec.Struct, frozen=True):
 
     Attributes:
         why: the file, and what is wrong with it, in one line.
+        lasting: whether it is the run that is the reason, so that nobody else can judge it as it is; and not the
+            version of this program, what the run is doing, or this machine.
     """
 
     why: str
+    lasting: bool = True
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -78,15 +82,21 @@ def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
     try:
         return work()
     except SplitbrainError as error:
-        said = str(error)
+        said, lasting = str(error), isinstance(error, HistoryFormatError)
     except MemoryError:
         raise
     except OSError as error:
-        said = f"{error.filename or path}: {error.strerror or error}"
+        said, lasting = f"{error.filename or path}: {error.strerror or error}", error.errno not in _OF_MACHINE
     except Exception as error:
-        said = f"{path}: cannot be read: {type(error).__name__}: {error}"
+        said, lasting = f"{path}: cannot be read: {type(error).__name__}: {error}", True
     line = " ".join(said.split())
-    return Unjudged(line if str(path) in line else f"{path}: {line}")
+    return Unjudged(line if str(path) in line else f"{path}: {line}", lasting)
+
+
+_OF_MACHINE: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
+)
+"""What goes wrong with files that are as they should be: no room, no right, no memory."""
 
 
 def unread(path: Path, ended: Stopped) -> Unjudged:

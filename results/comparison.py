@@ -15,7 +15,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
+from splitbrain.results.damage import noted_damage
+from splitbrain.results.errors import DamagedRunError, HistoryFormatError, RunNotFoundError
 from splitbrain.results.figures import Figures, figures_of
 from splitbrain.results.store import RunDir
 from splitbrain.results.values import canonical_json
@@ -154,9 +155,13 @@ def subject_of(run: RunDir) -> Subject:
     Raises:
         RunNotFoundError: this is not the folder of a run.
         HistoryFormatError: test.json or verdict.json is damaged.
+        DamagedRunError: it was found that it cannot be judged as it is.
         StoreVersionError: a newer splitbrain wrote it.
     """
     document, judgement, status = run.read_test(), run.read_verdicts(), run.status()
+    noted = noted_damage(run.path)
+    if noted is not None:
+        raise DamagedRunError(f"run {run.name} of test {run.test_name} {noted}")
     try:
         figures = figures_of(run)
         problem = ""

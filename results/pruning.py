@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 
+from splitbrain.results.damage import noted_damage
 from splitbrain.results.errors import HarnessError, SplitbrainError
 from splitbrain.results.store import RunDir, Store
 
@@ -154,7 +155,17 @@ def _outcome(run: RunDir) -> str | None:
     except (SplitbrainError, OSError):  # a newer version wrote it, or it is damaged
         return None
     outcome = UNJUDGED if judgement is None else judgement.outcome.replace(" ", "-")
-    return outcome if outcome in OUTCOMES else None
+    return standing(outcome, damaged=noted_damage(run.path) is not None)
+
+
+def standing(outcome: str, *, damaged: bool) -> str | None:
+    """As what a run stands that was judged so, one of `OUTCOMES`; None if that is none of them.
+
+    A run that was damaged since counts as not judged, for it may be a violation; one that was a violation stays one.
+    """
+    if outcome not in OUTCOMES:
+        return None
+    return UNJUDGED if damaged and outcome != VIOLATION else outcome
 
 
 def _began_s(run: RunDir) -> float:

@@ -9,6 +9,7 @@
         marks.json          how often the run reached each coverage mark, zeros included; where marks are counted
         checksums.json      digests of what was recorded, once the run is finished (`splitbrain.results.checksums`)
         figures.json        figures for trends (`splitbrain.results.figures`), written with the verdict
+        damage.json         that the run cannot be judged as it is (`splitbrain.results.damage`)
         telemetry.parquet, verdict.json, report.html, plots/, nodes/<node>/, splitbrain.log
 
 The names of the folders are Hive partitions. Every file is written aside and renamed: it is whole or absent. The
@@ -34,6 +35,7 @@ import pyarrow as pa
 from splitbrain.results import arrow, wal
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.checksums import read_checksums, renewing, verify, write_checksums
+from splitbrain.results.damage import forget_damage
 from splitbrain.results.errors import (
     HarnessError,
     HistoryFormatError,
@@ -419,6 +421,7 @@ class RunDir:
             made = {**msgspec.to_builtins(basis), "judged": now, "seal": seal(read_again), "format": MADE_FROM}
             judged = msgspec.structs.replace(judged, made_from=made)
         _write_json(path, judged)
+        forget_damage(self.path)
         return judged
 
     def _signatures(self, plain: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -254,7 +254,7 @@ def _judge(
     for row in sorted(rows, key=lambda row: row["position"]):
         place = dealt[int(row["place"])]
         if row["position"] == _UNJUDGED:
-            found[place] = Unjudged(row["text"])
+            found[place] = msgspec.json.decode(row["text"], type=Unjudged)
         elif row["position"] == _LARGE:
             found[place] = msgspec.json.decode(row["text"], type=Large)
         elif row["position"] == _BESIDE:
@@ -477,7 +477,9 @@ def _as_spark_reads_it(each: Ready) -> bool:
 
 def _rows(place: int, found: Found) -> list[_Row]:
     if isinstance(found, Unjudged):
-        return [(place, _UNJUDGED, found.why.encode(errors="backslashreplace").decode(), None, None)]
+        why = found.why.encode(errors="backslashreplace").decode()
+        text = msgspec.json.encode(msgspec.structs.replace(found, why=why)).decode()
+        return [(place, _UNJUDGED, text, None, None)]
     if isinstance(found, Large):
         return [(place, _LARGE, msgspec.json.encode(found).decode(), found.rows, found.telemetry)]
     rows: list[_Row] = [

@@ -41,8 +41,10 @@ from splitbrain.harness.campaigns.many import (
     with_pages,
 )
 from splitbrain.results.arrow import read_parquet_head
+from splitbrain.results.damage import DAMAGE, note_damage, noted_damage
 from splitbrain.results.errors import (
     EngineError,
+    HistoryFormatError,
     RemoteConnectionError,
     RunNotFoundError,
     SplitbrainError,
@@ -114,8 +116,36 @@ def judge_there(
     except RemoteConnectionError:
         raise
     except SplitbrainError as error:
-        found = damaged(copies.of(run), Unjudged(str(error)))
+        found = _damaged_there(copies, run, error)
+    _publish_damage(copies, run, found)
     return _with_addresses(copies, found)
+
+
+def _damaged_there(copies: Copies, run: RemoteRun, error: SplitbrainError) -> Judged:
+    """What is remembered of a run that cannot be copied, or whose verdict cannot be put beside it."""
+    copy = copies.of(run)
+    if isinstance(error, HistoryFormatError):
+        copy.path.mkdir(parents=True, exist_ok=True)
+        note_damage(copy.path, str(error))
+    return damaged(copy, Unjudged(str(error)))
+
+
+def _publish_damage(copies: Copies, run: RemoteRun, found: Judged) -> None:
+    """Put beside a run what its copy says of damage, with addresses in place of the copy; or remove what was said."""
+    copy = copies.of(run).path
+    noted = noted_damage(copy)
+    if noted is not None:
+        note_damage(copy, copies.said(noted.why))
+        copies.publish(run, (DAMAGE,))
+    elif not found.damaged:
+        _forget_damage_there(copies, run)
+
+
+def _forget_damage_there(copies: Copies, run: RemoteRun) -> None:
+    """Remove the note beside a run that is sound again."""
+    where = f"{run.folder}/{DAMAGE}"
+    if copies.store.objects.found(where) is not None:
+        copies.store.objects.remove(where)
 
 
 def _published(copies: Copies, run: RemoteRun, found: Judged, paged: Paged, *, again: bool) -> None:
@@ -223,7 +253,10 @@ def _unchanged(copies: Copies, run: RemoteRun, limits: Limits) -> Judged | None:
         inputs = partial(copies.store.digests, run, tuple(made.inputs))
         return stored.is_basis_of(where, document, made, limits, inputs)
 
-    return judged_before(copies.of(run), is_same)
+    found = judged_before(copies.of(run), is_same)
+    if found is not None:
+        _forget_damage_there(copies, run)
+    return found
 
 
 # --- one by one -------------------------------------------------------------------------------------------------------
@@ -433,7 +466,8 @@ def _large(copies: Copies, run: RemoteRun, spark: Spark, warn: Warn, limits: Lim
     except (RemoteConnectionError, LackingPackagesError):
         raise
     except SplitbrainError as error:
-        found = damaged(copies.of(run), Unjudged(str(error)))
+        found = _damaged_there(copies, run, error)
+    _publish_damage(copies, run, found)
     copies.drop(run)
     return _with_addresses(copies, found)
 

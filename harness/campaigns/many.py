@@ -32,6 +32,7 @@ from splitbrain.harness.campaigns.judging import keep_verdicts, verdicts_of, wri
 from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
+from splitbrain.results.damage import forget_damage, note_damage
 from splitbrain.results.errors import EngineError
 from splitbrain.results.figures import keep_figures, write_figures
 from splitbrain.results.loaded import LoadedRun
@@ -87,7 +88,8 @@ class Judged(msgspec.Struct, frozen=True):
         outcome: what the verdicts add up to.
         said: the first sentence that is worth saying of it, "" if none is.
         hot_keys: how its hot keys were judged.
-        damaged: whether no checker could judge it; `said` has the file and the cause, and its folder is as it was.
+        damaged: whether no checker could judge it; `said` has the file and the cause. In its folder a note says so
+            (`splitbrain.results.damage`) if that is because of the run; all else there is as it was.
         since: when it was judged, if that was before and nothing has changed; None if it was judged now.
         seal: of its verdict (`splitbrain.results.madefrom.seal`).
         problem: why what is made from its verdict, such as its page, could not be written; None if it was.
@@ -142,8 +144,7 @@ def judge_in_batches(
         try:
             for batch, found in in_batches(runs, spark, partial(_judge_batch, spark, limits)):
                 for run in batch:
-                    kept = _keep_spark(run, found[run.path], limits, paged, warn)
-                    done.append(_warned(kept, warn) if kept.damaged else kept)
+                    done.append(_keep_spark(run, found[run.path], limits, paged, warn))
                     on_judged(done[-1])
                 show(len(done))
         except EngineError as error:
@@ -264,10 +265,10 @@ def judge_one(
     if isinstance(found, Stopped):
         found = stored.unread(run.path, found)
     if isinstance(found, Unjudged):
-        return _warned(damaged(run, found), warn)
+        return _noted(run, found, warn)
     keeping = kept[0] if kept else _kept(run, found.verdicts, engine_name, None)
     if isinstance(keeping, Unjudged):
-        return _warned(damaged(run, keeping), warn)
+        return _noted(run, keeping, warn)
     remembered = _judged(run, found.verdicts, keeping)
     return (
         remembered
@@ -276,9 +277,17 @@ def judge_one(
     )
 
 
-def _warned(judged: Judged, warn: Warn) -> Judged:
-    warn(judged.said)
-    return judged
+def _noted(run: RunDir, found: Unjudged, warn: Warn) -> Judged:
+    """What is remembered of a run that cannot be judged; a note in its folder says so if that is because of the run."""
+    remembered = damaged(run, found)
+    warn(remembered.said)
+    try:
+        if found.lasting and run.path.is_dir():
+            note_damage(run.path, found.why)
+    except OSError as error:
+        said = f"that {run.path} is damaged could not be noted there: {error.strerror}"
+        return _with_problem(remembered, said, warn)
+    return remembered
 
 
 _opened_last: Final[list[LoadedRun]] = []
@@ -343,11 +352,11 @@ def _kept(
 def _keep_spark(run: RunDir, found: OfSpark, limits: Limits, paged: Paged, warn: Warn) -> Judged:
     """Put what a worker found into the folder of its run."""
     if isinstance(found, Unjudged):
-        return damaged(run, found)
+        return _noted(run, found, warn)
     basis = _basis(run, limits) if found.beside is None else found.beside.basis
     kept = _kept(run, found.verdicts, "spark", basis)
     if isinstance(kept, Unjudged):
-        return damaged(run, kept)
+        return _noted(run, kept, warn)
     remembered = _judged(run, found.verdicts, kept)
     if has_page(kept.outcome, paged):
         return remembered
@@ -415,7 +424,10 @@ def unchanged(run: RunDir, limits: Limits) -> Judged | None:
 
 
 def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
-    return judged_before(run, lambda made: stored.is_basis(run, run.read_test(), made, limits))
+    found = judged_before(run, lambda made: stored.is_basis(run, run.read_test(), made, limits))
+    if found is not None:
+        forget_damage(run.path)  # it is again what its verdict was made from
+    return found
 
 
 def judged_before(run: RunDir, is_same: Callable[[MadeFrom], bool]) -> Judged | None:

@@ -118,10 +118,11 @@ def sketched(address: str) -> Generator[Copies]:
     Raises:
         RemoteStoreError: the store cannot be read.
     """
+    from splitbrain.results.damage import DAMAGE
     from splitbrain.results.remote.copies import VERDICT, sketches
 
     with opened(address) as copies:
-        sketches(copies, copies.store.runs(), (VERDICT, "figures.json"), lambda: None)
+        sketches(copies, copies.store.runs(), (VERDICT, DAMAGE, "figures.json"), lambda: None)
         yield copies
 
 

@@ -40,7 +40,8 @@ FOREVER: Final = "forever"
     default="pass,inconclusive,harness-error",
     show_default=True,
     metavar="NAME[,...]",
-    help="Only runs with these outcomes; violation and unjudged (a run without a verdict) only if named here.",
+    help="Only runs with these outcomes; violation and unjudged (a run without a verdict, or damaged since) only if "
+    "named here.",
 )
 @click.option(
     "--rule",

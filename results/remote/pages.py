@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from splitbrain.results.damage import DAMAGE
 from splitbrain.results.remote.copies import VERDICT, Copies, sketches
 from splitbrain.results.remote.runs import RemoteRun
 from splitbrain.results.report import REPORT, write_report
@@ -36,7 +37,7 @@ def fetch_for_page(copies: Copies, run: RemoteRun, everyone: Sequence[RemoteRun]
         RemoteStoreError: the store cannot be read.
     """
     lacking = [each for each in _neighbours(everyone, run) if not (copies.of(each).path / "test.json").exists()]
-    sketches(copies, lacking, (VERDICT,), lambda: None)
+    sketches(copies, lacking, (VERDICT, DAMAGE), lambda: None)
     copies.fetch(run, whole=True)
 
 

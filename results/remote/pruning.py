@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
+from splitbrain.results.damage import DAMAGE
 from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
 from splitbrain.results.places import PUSHED
-from splitbrain.results.pruning import OUTCOMES, UNJUDGED, Candidate, began_s
+from splitbrain.results.pruning import UNJUDGED, Candidate, began_s, standing
 from splitbrain.results.references import kept, names_in
 from splitbrain.results.remote.copies import VERDICT
 from splitbrain.results.remote.runs import Manifest, RemoteRun, RemoteStore, of_all
@@ -63,8 +64,8 @@ def _outcome(store: RemoteStore, run: RemoteRun) -> str | None:
         return UNJUDGED
     except NOT_JSON:
         return None
-    outcome = found.outcome.replace(" ", "-")
-    return outcome if outcome in OUTCOMES else None
+    damaged = store.objects.found(f"{run.folder}/{DAMAGE}") is not None
+    return standing(found.outcome.replace(" ", "-"), damaged=damaged)
 
 
 def referred_by_others(store: RemoteStore, runs: Mapping[str, RemoteRun], going: Collection[str]) -> dict[str, str]:

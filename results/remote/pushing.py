@@ -19,7 +19,8 @@ import msgspec
 
 from splitbrain.results import madefrom
 from splitbrain.results.atomic import alone_in
-from splitbrain.results.errors import HarnessError, HistoryFormatError, UsageError
+from splitbrain.results.damage import noted_damage
+from splitbrain.results.errors import DamagedRunError, HarnessError, HistoryFormatError, UsageError
 from splitbrain.results.figures import FIGURES
 from splitbrain.results.remote.copies import VERDICT, copies_of, is_page, is_transient
 from splitbrain.results.remote.objects import Found
@@ -87,6 +88,9 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
         document = run.read_test()
         run.verify(*RECORDED)
         run.read_verdicts()  # a damaged one is named, not sent
+        noted = noted_damage(run.path)
+        if noted is not None:
+            raise DamagedRunError(f"{run.path} {noted}. Restore it and analyze it again: nothing was sent.")
         files = _files_of(run.path)
         identity = identity_of({name: kept.digest for name, kept in files.recorded.items()})
         there = RemoteRun(run.test_name, remote_name(run.name, identity))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from splitbrain.results.damage import DAMAGE
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
@@ -240,7 +242,7 @@ _RUNS_KEPT: Final = 4_096
 def _look(path: Path) -> Other | None:
     """A run at a glance, None if its files are damaged or of a newer version."""
     test, verdict = _stamp(path / "test.json"), _stamp(path / "verdict.json")
-    if test is None:
+    if test is None or os.path.lexists(path / DAMAGE):
         return None
     found = _glance(path, (test, verdict))
     return None if found is None else found._replace(has_report=(path / "report.html").exists())

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from splitbrain.results.damage import DAMAGE, noted_damage
 from splitbrain.results.errors import RunNotFoundError, SplitbrainError
 from splitbrain.results.figures import FIGURES, Figures
 from splitbrain.results.madefrom import is_other
@@ -54,8 +55,12 @@ _WATCHED: Final = (
     "history.wal",
     "telemetry.parquet",
     "marks.json",
+    DAMAGE,
     "controller.lock",
 )
+_SAYING: Final = (*_WATCHED[:5], DAMAGE)
+"""Those from which a row is made; a write-ahead file by being there."""
+
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Time, size and number of each file that says something of a run."""
 
@@ -209,7 +214,7 @@ def _named(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
 def stamp_of(path: str) -> Stamp:
     """What changes when a file that says something of a run changes; the growth of its write-ahead file does not."""
     found: list[tuple[int, int, int] | None] = []
-    for name in _WATCHED[:5]:
+    for name in _SAYING:
         try:
             seen = os.lstat(f"{path}/{name}")
         except OSError:
@@ -233,7 +238,9 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         state = judged.outcome if judged is not None else RunDir(path).status()
         figures = _figures(root, parts) if judged is not None else None
     except Exception as error:  # of any kind: a damaged run costs its own row, not the table
-        return Row(test=test, run=run, state="damaged", says=f"It cannot be read: {error}")
+        noted = noted_damage(path)
+        says = f"It cannot be read: {error}" if noted is None else f"It {noted}"
+        return Row(test=test, run=run, state="damaged", says=says[:SAYS_MAX])
     row = Row(
         test=test,
         run=run,
@@ -249,6 +256,9 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         backend=_text(document.options.get("backend")),
         bug=_text(document.options.get("bug")),
     )
+    noted = noted_damage(path)
+    if noted is not None:  # its verdict, and its figures, are not those of what is there
+        return msgspec.structs.replace(row, state="damaged", says=f"It {noted}"[:SAYS_MAX])
     return row if figures is None else _with_figures(row, figures)
 
 

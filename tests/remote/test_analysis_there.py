@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 
 from splitbrain.checkers.isolation.limits import DEFAULT
 from splitbrain.checkers.spark.jobs import LackingPackagesError
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import afar, many
 from splitbrain.harness.campaigns.many import Judged
+from splitbrain.harness.cli.main import splitbrain as command
+from splitbrain.results.damage import DAMAGE
 from splitbrain.results.errors import EngineError, RemoteConnectionError
 from splitbrain.results.remote import objects
 from splitbrain.results.remote.copies import copies_of
+from splitbrain.results.remote.pruning import candidate
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore
 from splitbrain.results.store import Store
 from tests.cli.test_lines_of_analyze import lay as lay_waiting
@@ -166,3 +170,31 @@ def test_executors_without_packages_are_no_reason_to_judge_without_them(
     store = RemoteStore(there)
     with copies_of(store) as copies, pytest.raises(LackingPackagesError):
         afar.judge_there_with_spark(copies, store.runs(), cast(Any, None), lambda _: None, print, DEFAULT, None)
+
+
+@pytest.mark.parametrize("engine", ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
+def test_a_pushed_run_that_is_damaged_is_no_pass_until_it_is_restored(tmp_path: Path, there: str, engine: str) -> None:
+    names = {stored(Store(tmp_path), "set", number, set_history(20), SET).name: number for number in (1, 2)}
+    push(tmp_path, there)
+    analyze(there)
+    run_there, other = sorted(listed(there), key=lambda each: names[each.name.partition("_")[0]])
+    store = RemoteStore(there)
+    where = f"{run_there.folder}/history.parquet"
+    sound = store.objects.read(where)
+    store.objects.write(where, sound[:-9])
+    assert outcomes(there, engine) == {"pass": 1, "harness error": 1}
+    assert store.place.below(where) in json.loads(store.objects.read(f"{run_there.folder}/{DAMAGE}"))["why"]
+    assert [candidate(store, each).outcome for each in (run_there, other)] == ["unjudged", "pass"]
+    beside = CliRunner().invoke(command, ["compare", "--store", there, run_there.name, other.name])
+    assert "cannot be judged as it is" in str(beside.exception)
+
+    store.objects.write(where, sound)
+    assert outcomes(there, engine) == {"pass": 2}
+    assert DAMAGE not in files(there, run_there)
+    assert [candidate(RemoteStore(there), each).outcome for each in listed(there)] == ["pass", "pass"]
+
+
+def outcomes(there: str, engine: str) -> dict[str, int]:
+    given = ("--engine", engine, *(("--master", "local[1]") if engine == "spark" else ()))
+    done = run("analyze", *given, "--json", "--store", there)
+    return json.loads(done.stdout.splitlines()[-1])["outcomes"]

@@ -1,0 +1,80 @@
+"""A note beside a run that cannot be judged as it is: its older verdict is not one of what is there now.
+
+A run that was judged and damaged afterwards keeps its verdict: what was found of it then is not lost. The note says
+that the verdict stands no more. `splitbrain analyze` writes it, and removes it once the run can be judged again, or is
+again what its verdict was made from. All that sums up runs by their verdicts asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.values import NOT_JSON
+
+DAMAGE: Final = "damage.json"
+"""Its name in the folder of the run."""
+
+FORMAT: Final = 1
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """The note.
+
+    Attributes:
+        why: the file, and what is wrong with it, in one line.
+        found: when it was first found, as an ISO date and time in UTC; empty if that is not known.
+        format: the version of this shape.
+    """
+
+    why: str
+    found: str = ""
+    format: int = FORMAT
+
+    def __str__(self) -> str:
+        when = f" (found {self.found.replace('T', ' ').replace('+00:00', ' UTC')})" if self.found else ""
+        return f"cannot be judged as it is: {self.why}{when}"
+
+
+def note_damage(run: Path, why: str) -> None:
+    """Write the note of a run. One that says the same already stays.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    before = noted_damage(run)
+    if before is not None and before.why == why:
+        return
+    note = Damage(why, datetime.now(UTC).isoformat(timespec="seconds"))
+    text = msgspec.json.format(msgspec.json.encode(note), indent=2) + b"\n"
+    replace_file(run / DAMAGE, lambda aside: aside.write_bytes(text))
+
+
+def noted_damage(run: Path) -> Damage | None:
+    """The note of a run; None if there is none. One that cannot be read is a note all the same."""
+    path = run / DAMAGE
+    if not os.path.lexists(path):
+        return None
+    try:
+        refuse_others(path)
+        return msgspec.json.decode(path.read_bytes(), type=Damage)
+    except (OSError, HistoryFormatError, *NOT_JSON):
+        return Damage(f"{path} says so, and cannot be read itself")
+
+
+def forget_damage(run: Path) -> None:
+    """Remove the note of a run that is sound again.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        (run / DAMAGE).unlink()
