@@ -6,7 +6,8 @@ with this nemesis begins with the earlier version on all nodes (`Upgrades.begin`
 
 An upgrade (`upgrade`) restarts some nodes (`count`), in the order of the op, each once the one before it answers again.
 Its stop (`stop-upgrade`) upgrades the others. So there are times at which nodes differ, and other faults strike then. A
-node that is down, or has another fault, is not restarted: it has the latest version from its next start on.
+node that is down, or has another fault, is not restarted: it has the latest version from its next start on. If it does
+not start anew (a paused node goes on as it was), it is restarted by the next stop, or when everything is healed.
 
 A rollback (`roll-back`) is an operator's mistake. All nodes are upgraded, but while one of those that have been is
 down, the latest version comes into force; and this node is then started with the earlier one. It must answer nothing
@@ -78,6 +79,7 @@ class Upgrade:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
         self._restarts = Restarting("upgrade", self._ledger)
+        self._replacing = _Replacing(self._restarts)
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Upgrade nodes in the op's order, or those that are left; reports how long each was away."""
@@ -101,18 +103,17 @@ class Upgrade:
             NemesisError: one does not start.
         """
         await self._restarts.start_all(context)
-        await _upgrade_all(context, self._restarts)
+        await self._replacing.all(context)
         self._restarts.check_back()
 
     async def _upgrade(
         self, context: NemesisContext, order: Sequence[NodeId], count: int | None, effect: Effect
     ) -> None:
-        upgrades = _upgrades(context)
-        due = [node for node in order if upgrades.version(node) < upgrades.newest]
+        due = await self._replacing.due(context, order)
         for node in due[:count]:
-            effect.evidence[node] = await upgraded(context, self._restarts, node)
+            effect.evidence[node] = await self._replacing.upgraded(context, node)
         effect.hits(effect.evidence, otherwise="every node is upgraded")
-        if due and all(upgrades.version(node) == upgrades.newest for node in context.deployment.nodes):
+        if due and not await self._replacing.due(context, context.deployment.nodes):
             reached("every node upgraded")
         elif due:
             reached("some nodes upgraded")
@@ -131,6 +132,7 @@ class Rollback:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
         self._restarts = Restarting("rollback", self._ledger)
+        self._replacing = _Replacing(self._restarts)
         self._rolled_back: dict[NodeId, None] = {}
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
@@ -157,7 +159,7 @@ class Rollback:
             NemesisError: one does not start.
         """
         await self._upgrade_again(context, Effect())
-        await _upgrade_all(context, self._restarts)
+        await self._replacing.all(context)
         self._restarts.check_back()
 
     async def _roll_back(self, context: NemesisContext, order: Sequence[NodeId], effect: Effect) -> None:
@@ -174,13 +176,13 @@ class Rollback:
         while len(remaining) > 1:
             boss = await self._leader(context)
             remaining.sort(key=lambda node, boss=boss: node != boss)
-            effect.evidence[remaining[0]] = await upgraded(context, self._restarts, remaining.pop(0))
+            effect.evidence[remaining[0]] = await self._replacing.upgraded(context, remaining.pop(0))
         boss = await self._leader(context)
         node = next(node for node in order if node != boss and node not in remaining)
         began_ns = context.runtime.clock.now_ns()
         life = await self._restarts.kill(context, node)
         (last,) = remaining
-        effect.evidence[last] = await upgraded(context, self._restarts, last)
+        effect.evidence[last] = await self._replacing.upgraded(context, last)
         raised = await self._is_raised(context, last)
         effect.target = node
         effect.evidence[node] = await self._start_old(context, node, life, began_ns)
@@ -224,30 +226,49 @@ class Rollback:
     async def _upgrade_again(self, context: NemesisContext, effect: Effect) -> None:
         await self._restarts.start_all(context)
         for node in list(self._rolled_back):
-            effect.evidence[node] = await upgraded(context, self._restarts, node)
+            effect.evidence[node] = await self._replacing.upgraded(context, node)
             del self._rolled_back[node]
 
 
-async def _upgrade_all(context: NemesisContext, restarts: Restarting) -> None:
-    """Upgrade the nodes that are left."""
-    upgrades = context.test.system.capabilities.upgrades
-    if upgrades is None:
-        return
-    for node in context.deployment.nodes:
-        if upgrades.version(node) < upgrades.newest:
-            await upgraded(context, restarts, node)
+class _Replacing:
+    """Starts nodes with the latest version, and knows those that have it only from their next start on.
 
+    Args:
+        restarts: of the fault.
+    """
 
-async def upgraded(context: NemesisContext, restarts: Restarting, node: NodeId) -> dict[str, Any]:
-    """Restart a node with the latest version, or have it from its next start on; what was seen of it."""
-    upgrades = _upgrades(context)
+    def __init__(self, restarts: Restarting) -> None:
+        self._restarts = restarts
+        self._lives: dict[NodeId, int] = {}
 
-    def replace() -> None:
-        upgrades.choose(node, upgrades.newest)
+    async def all(self, context: NemesisContext) -> None:
+        """Upgrade the nodes that are left."""
+        if context.test.system.capabilities.upgrades is None:
+            return
+        for node in await self.due(context, context.deployment.nodes):
+            await self.upgraded(context, node)
 
-    seen = await restarts.restart(context, node, replace)
-    replace()
-    return {"version": upgrades.newest, "bit": seen is not None and "problem" not in seen, **(seen or {})}
+    async def due(self, context: NemesisContext, order: Sequence[NodeId]) -> list[NodeId]:
+        """Those of the nodes that do not have the latest version, or are still in a life that began without it."""
+        upgrades = _upgrades(context)
+        for node in list(self._lives):
+            if (await context.deployment.status(node)).life != self._lives[node]:
+                del self._lives[node]
+        return [node for node in order if upgrades.version(node) < upgrades.newest or node in self._lives]
+
+    async def upgraded(self, context: NemesisContext, node: NodeId) -> dict[str, Any]:
+        """Restart a node with the latest version, or have it from its next start on; what was seen of it."""
+        upgrades = _upgrades(context)
+
+        def replace() -> None:
+            upgrades.choose(node, upgrades.newest)
+
+        before = await context.deployment.status(node)
+        seen = await self._restarts.restart(context, node, replace)
+        replace()
+        if seen is None and before.state != "stopped":
+            self._lives[node] = before.life
+        return {"version": upgrades.newest, "bit": seen is not None and "problem" not in seen, **(seen or {})}
 
 
 def _order(context: NemesisContext, order: Sequence[NodeId]) -> Sequence[NodeId]:

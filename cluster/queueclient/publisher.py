@@ -17,7 +17,9 @@ from splitbrain.cluster.queues.replies import Accepted, NotEnqueued
 from splitbrain.cluster.retry import GRACE_MS
 
 ATTEMPT_MS: Final = 500
-"""After so long without a confirm a message is sent again, under its number: the queue takes it once (QQ-2)."""
+"""After so long without a confirm a message is sent again, under its number: the queue takes it once (QQ-2). Each next
+time is twice as long: where every answer takes longer than this, one comes in time all the same.
+"""
 
 
 class Confirmed(msgspec.Struct, frozen=True):
@@ -56,17 +58,19 @@ class Publisher:
             OutcomeUnknownError: it may be there, or come to be.
         """
         async with self._turn:
-            number, ends = self._number + 1, Ends(timeout_ms)
+            number, ends, attempt_ms = self._number + 1, Ends(timeout_ms), ATTEMPT_MS
+            await self._connection.record(self._name, ends.left_ms)  # once; it may take longer than an attempt
             unknown: ClientError | None = None
             while True:
                 try:
-                    confirmed = await self._once(number, body, min(ATTEMPT_MS, ends.left_ms))
+                    confirmed = await self._once(number, body, min(attempt_ms, ends.left_ms))
                 except ClientError as error:
                     unknown = unknown if error.definite else error
                     if self._heard_of < number:
                         if self._is_last(error, unknown, ends):
                             raise self._given_up(error, unknown) from error
                         await self._pause()
+                        attempt_ms *= 2
                         continue
                     confirmed = Confirmed(number, 0)
                 self._number = number

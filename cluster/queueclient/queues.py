@@ -120,6 +120,14 @@ class Queues:
             raise unexpected(name, said)
         return said.what.count
 
+    async def find(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Ask where a queue is, if this connection does not know it yet: whatever is done first with it begins so.
+
+        Raises:
+            QueueNotFoundError: there is none of that name.
+        """
+        await self._connection.record(name, timeout_ms)
+
     async def _candidates(self) -> list[str]:
         """The members of the metadata store, that of this node first (QQ-8: the leader locator "client-local")."""
         here = self._connection.node

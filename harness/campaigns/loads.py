@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE
 from splitbrain.harness.campaigns.compose import client_count
-from splitbrain.harness.campaigns.overlaps import SILENCING
+from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER
 from splitbrain.harness.campaigns.themes import (
     BURSTS,
     INTERVALS_S,
@@ -42,9 +42,9 @@ INTERVAL_IS_LONG_S: Final = 4.0
 TIMES_EACH: Final = 2.0
 """How many faults of a kind there is time for: an op may be refused, and take its time nevertheless."""
 
-MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 2}
+MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 2, "power": 2}
 """By kind of fault, how many more turns it needs: a large share of a CPU is enough for most nodes, many moments do not
-come, and a transfer may be refused.
+come, a transfer may be refused, and a power cut loses nothing where everything was synced.
 """
 
 MESSAGES: Final = 4
@@ -67,8 +67,9 @@ and nodes pass few marks while a fault waits for one.
 OPS_MIN: Final = 400.0
 """The least number of ops that are possible in a run, if the workload has enough clients for them."""
 
-OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "topology": 3.0, "register": 1.5}
-"""By workload, how many times as many it needs: of some functions few ops are ok, or there are many functions."""
+OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "topology": 3.0, "queue": 3.0, "register": 1.5}
+"""By workload, how many times as many it needs: of some functions few ops are ok, or there are many functions; each
+queue has a leader of its own, and without it no op on the queue is ok."""
 
 OPS_EACH: Final = 4.0
 """So many ops a client can do at least, if every op runs into its timeout."""
@@ -96,10 +97,16 @@ SILENCED_INTERVALS: Final = 20.0
 SILENCED_HZ: Final = 100.0
 """The lowest rate with one of these: of the ops that are seldom some must be answered in the other half."""
 
+SILENCED_OP_TIMEOUT_S: Final = 2.0
+"""The longest op timeout with one of these, if ops are not slower: clients that wait longer for a silent system still
+do so when it answers again.
+"""
+
 JUDGED_NODE_HZ: Final = 8.0
 """The lowest rate at a node where the checker quorum-progress judges whether nodes answer after a fault's begin or end:
 it looks at what is left of a window after the time to recover and an op timeout, often less than a second, in which
-each node must be asked.
+each node must be asked. Clients that wait for each other ask too seldom: their intervals are so short that it looks at
+the end of the run only.
 """
 
 PASSES_S: Final = 0.2
@@ -167,15 +174,18 @@ def drawn(
         limit_s = time_limit_s
     slowest_s = max(LEAST_OP_TIMEOUTS_S.get(workload, 0.0), PACES * pace_s)
     op_timeout_s = max(
-        op_timeout_s, min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1])
+        min(op_timeout_s, SILENCED_OP_TIMEOUT_S) if silenced else op_timeout_s,
+        min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1]),
     )
     op_timeout_s = max(
         [each for each in OP_TIMEOUTS_S if each <= min(op_timeout_s, limit_s / OPS_EACH)], default=OP_TIMEOUTS_S[0]
     )
     needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / max(TIME_LIMITS_S[0], limit_s)
     prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
-    interval_s = _interval_s(rng, theme, least_s, (limit_s - takes_s) / turns)
-    judged_hz = JUDGED_NODE_HZ * nodes if LONGEST * interval_s > recovery_s + op_timeout_s else 0.0
+    unjudged_s = (recovery_s + op_timeout_s) / LONGEST
+    longest_s = min((limit_s - takes_s) / turns, unjudged_s if workload in TOGETHER else math.inf)
+    interval_s = _interval_s(rng, theme, least_s, longest_s)
+    judged_hz = JUDGED_NODE_HZ * nodes if interval_s > unjudged_s else 0.0
     return Figures(
         concurrency=_clients(workload, concurrency, max(needed_hz * prompt_s, judged_hz * pace_s), nodes),
         rate_hz=_enough(

@@ -41,6 +41,9 @@ MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topo
 GROWING: Final = frozenset({"counter"})
 """Workloads that ask for more where the system has it."""
 
+OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues"}
+"""Operations that a cluster has none of until all its nodes are upgraded."""
+
 MORE_SHARE: Final = 1 / 3
 """The share of tests whose workload needs such operations. There are as many of these workloads as of all others, and
 most bugs of a consensus show in single values, of which a test can do more.
@@ -316,7 +319,7 @@ def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
 def _bearable(nemeses: Sequence[str], workload: str) -> Sequence[str]:
     """Without the upgrade, until whose end a cluster has none of what the workload asks, if something else is left."""
     others = [name for name in nemeses if name == "none" or entry(name).kind.name != "upgrade"]
-    return others if others and (needs(workload) & MORE_OPERATIONS or workload in GROWING) else nemeses
+    return others if others and (needs(workload) & OF_THE_LATEST or workload in GROWING) else nemeses
 
 
 def _workload(rng: Rng, able: Sequence[str]) -> str:

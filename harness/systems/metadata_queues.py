@@ -96,6 +96,8 @@ class MetadataQueues:
             DefiniteError: there is no such queue, and it could not be made yet.
         """
         try:
+            # With a time of its own: in a slow world both together take longer than one request may.
+            await (await self._opened()).find(queue, timeout_ms=self._timeout_ms)
             return await call()
         except QueueNotFoundError as error:
             try:

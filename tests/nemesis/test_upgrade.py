@@ -73,6 +73,37 @@ def test_ra43_a_node_that_is_down_or_has_another_fault_is_upgraded_by_its_next_s
     assert set(versions.chosen.values()) == {2}
 
 
+@pytest.mark.parametrize("by", ["stop-upgrade", "heal"])
+def test_ra43_a_node_that_goes_on_as_it_was_is_restarted_by_the_stop_or_the_heal(by: str) -> None:
+    nodes, roles, _ = cluster()
+    nodes.states["n3"] = "paused"
+    nemesis = Upgrade()
+    with counted() as marks:
+        done = started(nodes, roles, nemesis, "upgrade", order=ORDER)
+    assert done.value["evidence"]["n3"]["bit"] is False
+    assert marks["every node upgraded"] == 0
+    nodes.states["n3"] = "running"
+    if by == "heal":
+        run(nemesis.heal(context(nodes, roles)))
+    else:
+        assert started(nodes, roles, nemesis, by).value["target"] == "n3"
+    assert nodes.started[-1] == ("n3", 2)
+    assert len(nodes.started) == 5
+    run(nemesis.heal(context(nodes, roles)))
+    assert len(nodes.started) == 5, "once is enough"
+
+
+def test_ra43_a_node_that_another_fault_starts_anew_is_upgraded_by_that() -> None:
+    nodes, roles, _ = cluster()
+    nodes.states["n3"] = "paused"
+    nemesis = Upgrade()
+    started(nodes, roles, nemesis, "upgrade", order=ORDER)
+    run(nodes.kill("n3"))
+    run(nodes.start("n3"))
+    assert started(nodes, roles, nemesis, "stop-upgrade").value["target"] == "none: every node is upgraded"
+    assert len(nodes.started) == 5
+
+
 def test_ra43_what_was_not_upgraded_is_so_when_everything_is_healed() -> None:
     nodes, roles, _ = cluster()
     nemesis = Upgrade()

@@ -28,6 +28,8 @@ from splitbrain.harness.campaigns.loads import (
     PATIENT_LIMIT_S,
     PATIENT_OP_TIMEOUT_S,
     SILENCED_HZ,
+    SILENCED_OP_TIMEOUT_S,
+    TURN_INTERVALS,
     kinds_at_most,
     least_interval_s,
     pace_s_of,
@@ -322,6 +324,8 @@ def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int
         assert drawn.burst == 1, "a burst would pass by the fault"
     if SILENCING & set(names("--nemesis", drawn.nemesis)):
         assert drawn.rate >= SILENCED_HZ
+        pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+        assert drawn.op_timeout <= SILENCED_OP_TIMEOUT_S or PACES * pace_s > SILENCED_OP_TIMEOUT_S
     assert drawn.op_timeout in OP_TIMEOUTS_S
     shortest_s = min([drawn.interval / 4, *(PASSES_S for kind in chosen if KINDS[kind].over)])
     assert drawn.burst == 1 or drawn.burst / drawn.rate <= shortest_s, "each fault meets a burst"
@@ -383,6 +387,7 @@ def test_where_answers_after_a_fault_are_judged_each_node_is_asked_often(seed: i
     judged = LONGEST * drawn.interval > elections.bound_s + drawn.op_timeout
     if judged and drawn.time_limit != PATIENT_LIMIT_S:
         assert drawn.rate >= JUDGED_NODE_HZ * int(drawn.nodes)
+        assert drawn.workload not in TOGETHER, "its clients wait for each other"
 
 
 @given(SEEDS)
@@ -391,6 +396,14 @@ def test_a_short_test_that_was_asked_for_has_short_intervals(seed: int) -> None:
     assert drawn.time_limit == 3.0
     assert drawn.interval is not None
     assert drawn.interval <= 1.5
+
+
+@given(SEEDS)
+def test_there_are_turns_for_power_cuts_that_lose_nothing(seed: int) -> None:
+    drawn = draw(seed, EVERYTHING)
+    assert drawn.interval is not None
+    if drawn.nemesis.startswith("power") and "," not in drawn.nemesis and drawn.interval > INTERVALS_S[0]:
+        assert drawn.time_limit >= 3 * TURN_INTERVALS * drawn.interval
 
 
 @pytest.mark.slow

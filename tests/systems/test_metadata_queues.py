@@ -33,6 +33,9 @@ class NoQueues:
         await asyncio.sleep(timeout_ms / 1000)
         raise UnavailableError("not yet.", 1)
 
+    async def find(self, name: str, *, timeout_ms: int) -> None:
+        """Whether it is there is found out by what is done with it."""
+
     async def purge(self, name: str, *, timeout_ms: int) -> int:
         raise QueueNotFoundError(f"there is no queue {name}.", 1)
 
