@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -27,7 +27,7 @@ from splitbrain.results import madefrom
 from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head, recovered_note
 from splitbrain.results.atomic import alone_in
 from splitbrain.results.collecting import collect_telemetry
-from splitbrain.results.errors import HistoryFormatError, SplitbrainError
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, SplitbrainError
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.loaded import finish as load_finished
 from splitbrain.results.loaded import finish_by_summary as load_by_summary
@@ -42,17 +42,21 @@ T = TypeVar("T")
 Specs: TypeAlias = tuple[CheckerSpec, ...]
 
 
+Because: TypeAlias = Literal["files", "unknown", "elsewhere"]
+
+
 class Unjudged(msgspec.Struct, frozen=True):
     """A run that no checker could judge.
 
     Attributes:
         why: the file, and what is wrong with it, in one line.
-        lasting: whether it is the run that is the reason, so that nobody else can judge it as it is; and not the
-            version of this program, what the run is doing, or this machine.
+        because: the reason is "files" of the run, so that nothing can judge it as it is; "unknown", where the process
+            that read it ended, or what was recorded is gone; or "elsewhere": the version of this program, what the run
+            is doing, or this machine.
     """
 
     why: str
-    lasting: bool = True
+    because: Because = "files"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -81,16 +85,25 @@ def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
     """
     try:
         return work()
-    except SplitbrainError as error:
-        said, lasting = str(error), isinstance(error, HistoryFormatError)
     except MemoryError:
         raise
+    except SplitbrainError as error:
+        said, because = str(error), _because(error)
     except OSError as error:
-        said, lasting = f"{error.filename or path}: {error.strerror or error}", error.errno not in _OF_MACHINE
+        said, because = f"{error.filename or path}: {error.strerror or error}", _because(error)
     except Exception as error:
-        said, lasting = f"{path}: cannot be read: {type(error).__name__}: {error}", True
+        said, because = f"{path}: cannot be read: {type(error).__name__}: {error}", _because(error)
     line = " ".join(said.split())
-    return Unjudged(line if str(path) in line else f"{path}: {line}", lasting)
+    return Unjudged(line if str(path) in line else f"{path}: {line}", because)
+
+
+def _because(error: Exception) -> Because:
+    causes = [cause for cause in (error, error.__cause__) if isinstance(cause, OSError)]
+    if any(cause.errno in _OF_MACHINE for cause in causes):
+        return "elsewhere"
+    if isinstance(error, RunNotFoundError):
+        return "unknown"
+    return "files" if isinstance(error, HistoryFormatError) or not isinstance(error, SplitbrainError) else "elsewhere"
 
 
 _OF_MACHINE: Final = frozenset(
@@ -102,7 +115,25 @@ _OF_MACHINE: Final = frozenset(
 def unread(path: Path, ended: Stopped) -> Unjudged:
     """Why a run cannot be judged whose files, or what is done with them, ended the process that opened it."""
     what = f"the process that was {ended.step or 'beginning'} {ended.why}"
-    return Unjudged(what if str(path) in what else f"{path}: {what}")
+    return Unjudged(what if str(path) in what else f"{path}: {what}", "unknown")
+
+
+def is_of_others(run: RunDir, found: Unjudged) -> bool:
+    """Whether the verdict of a run that cannot be judged, if it has one, was made from other files than those there.
+
+    If it is unknown why the run cannot be judged, a run without a verdict is not said to be damaged.
+    """
+    try:
+        judgement = run.read_verdicts()
+        made = None if judgement is None else madefrom.record_of(judgement)
+        if judgement is None and found.because == "unknown":
+            return False
+        if made is None or madefrom.inputs(run.path, tuple(made.inputs)) != made.inputs:
+            return True
+        # The same files may be refused by code that is stricter than the one that judged them.
+        return found.because == "files" and made.code != code_of(engine.specs_of(run.read_test(), str(run.path)))
+    except Exception:  # what cannot even be compared is no longer what was judged
+        return found.because == "files" or run.recorded()
 
 
 def loaded(

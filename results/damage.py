@@ -25,6 +25,9 @@ DAMAGE: Final = "damage.json"
 
 FORMAT: Final = 1
 
+_BYTES_MAX: Final = 1 << 20
+"""A note is never as large: what is, is no note, and to read it could take all memory."""
+
 
 class Damage(msgspec.Struct, frozen=True):
     """The note.
@@ -64,7 +67,7 @@ def noted_damage(run: Path) -> Damage | None:
     if not os.path.lexists(path):
         return None
     try:
-        refuse_others(path)
+        refuse_others(path, _BYTES_MAX)
         return msgspec.json.decode(path.read_bytes(), type=Damage)
     except (OSError, HistoryFormatError, *NOT_JSON):
         return Damage(f"{path} says so, and cannot be read itself")
@@ -76,5 +79,7 @@ def forget_damage(run: Path) -> None:
     Raises:
         OSError: it cannot be removed.
     """
+    if not os.path.lexists(run / DAMAGE):  # to unlink nothing is an error too where nothing may be written
+        return
     with contextlib.suppress(FileNotFoundError):
         (run / DAMAGE).unlink()

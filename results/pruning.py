@@ -151,11 +151,13 @@ def _outcome(run: RunDir) -> str | None:
     try:
         if run.is_running():
             return None
-        judgement = run.read_verdicts()
+        judgement, noted = run.read_verdicts(), noted_damage(run.path)
+        if noted is None:
+            run.read_test()
     except (SplitbrainError, OSError):  # a newer version wrote it, or it is damaged
         return None
     outcome = UNJUDGED if judgement is None else judgement.outcome.replace(" ", "-")
-    return standing(outcome, damaged=noted_damage(run.path) is not None)
+    return standing(outcome, damaged=noted is not None)
 
 
 def standing(outcome: str, *, damaged: bool) -> str | None:

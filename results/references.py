@@ -3,6 +3,8 @@
 A run refers to the one that it was derived from (`derived_from` in its test.json: a replay, a shrunk plan, the run of a
 hunt), and its page to the runs that it links to. Text files in the folder of the store itself refer to every run whose
 name stands in them: a list of baselines, a comparison that was saved there, a note.
+
+A run whose test.json cannot be read may be derived from any earlier run of its test, and so refers to all of them.
 """
 
 from __future__ import annotations
@@ -39,8 +41,11 @@ def references(store: Path, runs: Iterable[Path]) -> dict[str, list[str]]:
         runs: the folders of its runs.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for run in runs:
-        for name in _of_run(run) - {run.name.removeprefix("run=")}:
+    folders = list(runs)
+    for run in folders:
+        of_run = _of_run(run)
+        names = of_run if of_run is not None else {_name(each) for each in folders if _may_be_source(each, run)}
+        for name in names - {_name(run)}:
             found[name].append(str(run))
     for path in sorted(store.iterdir()):
         if path.suffix in _TEXTS:
@@ -49,12 +54,20 @@ def references(store: Path, runs: Iterable[Path]) -> dict[str, list[str]]:
     return dict(found)
 
 
-def _of_run(run: Path) -> set[str]:
-    """The names of the runs that a run refers to."""
+def _name(run: Path) -> str:
+    return run.name.removeprefix("run=")
+
+
+def _may_be_source(run: Path, of: Path) -> bool:
+    return run.parent == of.parent and run.name < of.name
+
+
+def _of_run(run: Path) -> set[str] | None:
+    """The names of the runs that a run refers to; None if that cannot be read."""
     try:
         derived = msgspec.json.decode(_content(run / "test.json"), type=_Document).derived_from
     except NOT_JSON:
-        derived = ""
+        return None
     return names_in(derived) | _names(_LINK, _content(run / "report.html"))
 
 

@@ -228,7 +228,7 @@ def apart(
 
 def not_judged(path: Path, error: EngineError) -> Found:
     """A run that ended the job that judged it."""
-    return Unjudged(f"{path}: {error}")
+    return Unjudged(f"{path}: {error}", "unknown")
 
 
 def _works(spark: SparkSession) -> bool:
@@ -321,7 +321,7 @@ def look(by: Judge, path: Path, sizes: Sizes, limits: Limits = PER_CORE) -> Foun
     if not isinstance(survey, OfJob):
         return _in_order(path, survey)
     if survey.problem is not None:
-        return Unjudged(f"{path}: the process that was reading its files {survey.problem}")
+        return Unjudged(f"{path}: the process that was reading its files {survey.problem}", "unknown")
     if survey.concluded is None:  # one group, and so one worker's, in any case
         return _in_order(path, judged(by, _Run(path, None, limits)))
     if isinstance(survey.concluded, Unjudged):

@@ -10,6 +10,7 @@ test came to.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.jobs import LackingPackagesError
 from splitbrain.checkers.stored import Unjudged, or_unjudged
-from splitbrain.checkers.verdict import Outcome
+from splitbrain.checkers.verdict import Outcome, worst
 from splitbrain.harness.campaigns.many import (
     Judged,
     Paged,
@@ -117,16 +118,29 @@ def judge_there(
         raise
     except SplitbrainError as error:
         found = _damaged_there(copies, run, error)
-    _publish_damage(copies, run, found)
-    return _with_addresses(copies, found)
+    return _with_addresses(copies, _noted_there(copies, run, found))
+
+
+def _noted_there(copies: Copies, run: RemoteRun, found: Judged) -> Judged:
+    """What is remembered of a run, beside which a note says what its copy says of damage."""
+    try:
+        _publish_damage(copies, run, found)
+    except (SplitbrainError, OSError) as error:
+        where = copies.store.place.below(f"{run.folder}/{DAMAGE}")
+        said = f"the note {where} could not be written or removed: {error}"
+        return msgspec.structs.replace(
+            found, outcome=worst([found.outcome, Outcome.HARNESS_ERROR]), said=found.said or said, problem=said
+        )
+    return found
 
 
 def _damaged_there(copies: Copies, run: RemoteRun, error: SplitbrainError) -> Judged:
     """What is remembered of a run that cannot be copied, or whose verdict cannot be put beside it."""
     copy = copies.of(run)
     if isinstance(error, HistoryFormatError):
-        copy.path.mkdir(parents=True, exist_ok=True)
-        note_damage(copy.path, str(error))
+        with contextlib.suppress(OSError):  # no room for copies: the error says so
+            copy.path.mkdir(parents=True, exist_ok=True)
+            note_damage(copy.path, str(error))
     return damaged(copy, Unjudged(str(error)))
 
 
@@ -135,8 +149,12 @@ def _publish_damage(copies: Copies, run: RemoteRun, found: Judged) -> None:
     copy = copies.of(run).path
     noted = noted_damage(copy)
     if noted is not None:
-        note_damage(copy, copies.said(noted.why))
-        copies.publish(run, (DAMAGE,))
+        why = copies.said(noted.why)
+        copies.fetch_made(run, (DAMAGE,))
+        before = noted_damage(copy)
+        if before is None or before.why != why:
+            note_damage(copy, why)
+            copies.publish(run, (DAMAGE,))
     elif not found.damaged:
         _forget_damage_there(copies, run)
 
@@ -254,8 +272,8 @@ def _unchanged(copies: Copies, run: RemoteRun, limits: Limits) -> Judged | None:
         return stored.is_basis_of(where, document, made, limits, inputs)
 
     found = judged_before(copies.of(run), is_same)
-    if found is not None:
-        _forget_damage_there(copies, run)
+    if found is not None and copies.store.objects.found(f"{run.folder}/{DAMAGE}") is not None:
+        return None  # listings do not show every damage: the run is copied, and compared, before the note goes
     return found
 
 
@@ -467,7 +485,7 @@ def _large(copies: Copies, run: RemoteRun, spark: Spark, warn: Warn, limits: Lim
         raise
     except SplitbrainError as error:
         found = _damaged_there(copies, run, error)
-    _publish_damage(copies, run, found)
+    found = _noted_there(copies, run, found)
     copies.drop(run)
     return _with_addresses(copies, found)
 

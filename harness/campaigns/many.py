@@ -32,6 +32,9 @@ from splitbrain.harness.campaigns.judging import keep_verdicts, verdicts_of, wri
 from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
+from splitbrain.results.atomic import alone_in
+from splitbrain.results.checksums import FILES as RECORDED
+from splitbrain.results.checksums import read_checksums
 from splitbrain.results.damage import forget_damage, note_damage
 from splitbrain.results.errors import EngineError
 from splitbrain.results.figures import keep_figures, write_figures
@@ -282,8 +285,10 @@ def _noted(run: RunDir, found: Unjudged, warn: Warn) -> Judged:
     remembered = damaged(run, found)
     warn(remembered.said)
     try:
-        if found.lasting and run.path.is_dir():
-            note_damage(run.path, found.why)
+        if found.because != "elsewhere" and run.path.is_dir():
+            with alone_in(run.path):  # another process may have judged meanwhile what was restored
+                if stored.is_of_others(run, found):
+                    note_damage(run.path, found.why)
     except OSError as error:
         said = f"that {run.path} is damaged could not be noted there: {error.strerror}"
         return _with_problem(remembered, said, warn)
@@ -367,8 +372,16 @@ def _keep_spark(run: RunDir, found: OfSpark, limits: Limits, paged: Paged, warn:
 
 
 def _basis(run: RunDir, limits: Limits) -> Basis | None:
-    """What verdicts on a large run were made from."""
-    found = or_unjudged(run.path, lambda: stored.basis_of(run, limits, run.read_test()))
+    """What verdicts on a large run were made from; None if its files may have changed since they were read."""
+
+    def same() -> Basis | None:
+        found = stored.basis_of(run, limits, run.read_test())
+        if read_checksums(run.path) is None:
+            return None
+        run.verify(*RECORDED)
+        return found
+
+    found = or_unjudged(run.path, same)
     return None if isinstance(found, Unjudged) else found
 
 
@@ -425,8 +438,15 @@ def unchanged(run: RunDir, limits: Limits) -> Judged | None:
 
 def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
     found = judged_before(run, lambda made: stored.is_basis(run, run.read_test(), made, limits))
-    if found is not None:
+    if found is None:
+        return None
+    try:
         forget_damage(run.path)  # it is again what its verdict was made from
+    except OSError as error:
+        said = f"that {run.path} is sound again could not be noted there: {error.strerror} ({error.filename})"
+        return msgspec.structs.replace(
+            found, outcome=worst([found.outcome, Outcome.HARNESS_ERROR]), said=said, problem=said
+        )
     return found
 
 
@@ -469,7 +489,8 @@ def with_pages(done: Sequence[Judged], jobs: int, by: Judge, warn: Warn, paged: 
         warn: called with the reason why a run has no page.
         paged: which runs get pages.
     """
-    tasks = _outdated([each for each in done if not each.damaged and has_page(each.outcome.value, paged)])
+    able = [each for each in done if not each.damaged and each.problem is None]
+    tasks = _outdated([each for each in able if has_page(each.outcome.value, paged)])
     with page_writers(len(tasks), jobs) as pages:
         problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
     return [_without_page(each, problems.get(each.run.path), warn) for each in done]

@@ -103,7 +103,7 @@ def command(
     for name in sorted(limits.tests - known):
         raise UnknownNameError("test", name, known, f"in the store {where.root}")
     chosen = pruning.choose(runs, limits, time.time())
-    referred = kept([run.path for run in chosen], references(where.root, [run.path for run in where.runs()]))
+    referred = kept([run.path for run in chosen], references(where.root, [run.path for run in where.folders()]))
     chosen = [run for run in chosen if run.path not in referred]
     problems: list[str] = []
     removed: list[Candidate] = []

@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from splitbrain.results.damage import DAMAGE
 from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
+from splitbrain.results.madefrom import is_other
 from splitbrain.results.places import PUSHED
 from splitbrain.results.pruning import UNJUDGED, Candidate, began_s, standing
 from splitbrain.results.references import kept, names_in
 from splitbrain.results.remote.copies import VERDICT
 from splitbrain.results.remote.runs import Manifest, RemoteRun, RemoteStore, of_all
+from splitbrain.results.store import FORMAT, Judgement
 from splitbrain.results.values import NOT_JSON
 
 _LEFT_FOR: Final = timedelta(days=1)
 """Files without a manifest may be those of a push that is under way, but not for that long."""
-
-
-class _Brief(msgspec.Struct):
-    outcome: str
 
 
 def by_address(store: RemoteStore) -> dict[str, RemoteRun]:
@@ -59,10 +57,13 @@ def candidate(store: RemoteStore, run: RemoteRun) -> Candidate:
 
 def _outcome(store: RemoteStore, run: RemoteRun) -> str | None:
     try:
-        found = msgspec.json.decode(store.objects.read(f"{run.folder}/{VERDICT}"), type=_Brief)
+        document = msgspec.json.decode(store.objects.read(f"{run.folder}/{VERDICT}"), type=dict[str, Any])
+        found = msgspec.convert(document, Judgement)
     except FileNotFoundError:
         return UNJUDGED
     except NOT_JSON:
+        return None
+    if found.format > FORMAT or is_other(document):
         return None
     damaged = store.objects.found(f"{run.folder}/{DAMAGE}") is not None
     return standing(found.outcome.replace(" ", "-"), damaged=damaged)

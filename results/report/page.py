@@ -16,6 +16,7 @@ from markupsafe import Markup
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_of
 from splitbrain.results.counts import ENDS, run_counts, window_counts
+from splitbrain.results.damage import noted_damage
 from splitbrain.results.figures import leader_changes
 from splitbrain.results.findings import Finding
 from splitbrain.results.history import Op
@@ -110,7 +111,7 @@ def render(view: RunView, past: Past | None = None) -> Page:
     written_now = {f"plots/{name}.svg": len(text.encode()) for name, text in pictures.items()}
     artefacts, more_artefacts = artefacts_of(view.run.path, written_now)
     html = environment.get_template("report.html.j2").render(
-        mark=mark_of(None if view.judgement is None else seal(view.judgement), past),
+        mark=mark_of(_verdict_shown(view), past),
         run=_identity(view),
         headline=_headline(view),
         notes=view.notes,
@@ -213,6 +214,13 @@ def _guilty(judgement: Judgement) -> list[dict[str, Any]]:
 def _begun(words: str) -> str:
     """A reason as a sentence of its own."""
     return words[:1].upper() + words[1:]
+
+
+def _verdict_shown(view: RunView) -> str | None:
+    """The seal of the verdict that the page shows as one of what is there; None if it shows none."""
+    if view.judgement is None or noted_damage(view.run.path) is not None:
+        return None
+    return seal(view.judgement)
 
 
 def _identity(view: RunView) -> list[tuple[str, str]]:

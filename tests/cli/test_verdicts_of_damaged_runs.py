@@ -11,12 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from splitbrain.checkers.stored import or_unjudged
+from splitbrain.checkers.stored import Unjudged, is_of_others, or_unjudged
 from splitbrain.harness.cli.main import splitbrain
-from splitbrain.results.damage import DAMAGE, noted_damage
-from splitbrain.results.errors import DamagedRunError, HistoryFormatError, SplitbrainError
+from splitbrain.results.compacting import compact
+from splitbrain.results.damage import DAMAGE, note_damage, noted_damage
+from splitbrain.results.errors import DamagedRunError, HistoryFormatError, RunNotFoundError, SplitbrainError
 from splitbrain.results.manifest import MANIFEST, write_manifest
 from splitbrain.results.pruning import Limits, candidates, choose
+from splitbrain.results.references import references
+from splitbrain.results.report import write_report
 from splitbrain.results.report.past import Siblings
 from splitbrain.results.report.run_view import load
 from splitbrain.results.store import RunDir, Store
@@ -186,22 +189,130 @@ def test_a_note_that_cannot_be_written_is_a_problem_that_is_named(
     assert f"that {run.path} is damaged could not be noted there: No space left on device" in done.stderr
 
 
+def denied(path: str) -> HistoryFormatError:
+    error = HistoryFormatError(path, "cannot be read: Permission denied")
+    error.__cause__ = PermissionError(errno.EACCES, "Permission denied", path)
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "lasting"),
+    ("error", "because"),
     [
-        (HistoryFormatError("a", "b"), True),
-        (DamagedRunError("a"), False),
-        (OSError(errno.EIO, "Input/output error"), True),
-        (OSError(errno.ENOSPC, "No space left on device"), False),
-        (ValueError("a"), True),
+        (HistoryFormatError("a", "b"), "files"),
+        (OSError(errno.EIO, "Input/output error"), "files"),
+        (ValueError("a"), "files"),
+        (RunNotFoundError("a"), "unknown"),
+        (denied("a"), "elsewhere"),
+        (DamagedRunError("a"), "elsewhere"),
+        (OSError(errno.ENOSPC, "No space left on device"), "elsewhere"),
     ],
     ids=repr,
 )
-def test_only_what_is_because_of_the_run_is_noted(error: Exception, lasting: bool) -> None:
+def test_what_is_because_of_this_machine_is_known_as_that(error: Exception, because: str) -> None:
     def fail() -> None:
         raise error
 
     found = or_unjudged(Path("/run"), fail)
     assert found is not None
-    assert found.lasting is lasting
-    assert noted_damage(Path("/run")) is None
+    assert found.because == because
+
+
+def test_a_sound_run_that_needs_more_memory_than_its_limit_stays_what_it_was_judged_to_be(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    found = Unjudged(f"{run.path}: the process that read it needed more memory", "unknown")
+    assert not is_of_others(run, found)
+    cut(run)
+    assert is_of_others(run, found)
+    (run.path / "verdict.json").unlink()
+    assert not is_of_others(run, found), "it was not judged: nothing is taken for what it is not"
+
+
+def test_a_run_that_was_restored_and_judged_meanwhile_gets_no_note(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    assert not is_of_others(run, Unjudged(f"{run.history_path}: it was damaged when another process read it"))
+
+
+def test_a_judged_run_without_checksums_that_lost_its_history_is_damaged(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    (run.path / "checksums.json").unlink(missing_ok=True)
+    gone(run)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 255
+    assert rows(tmp_path)[f"t/{run.name}"]["state"] == "damaged"
+    [found] = candidates(Store(tmp_path))
+    assert found.outcome == "unjudged"
+
+
+def test_where_nothing_may_be_written_unchanged_runs_are_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+
+    def read_only(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    (run.path / DAMAGE).write_text("{}")
+    done = analyze(tmp_path, "--engine", "inline")
+    [found] = analyzed(done.stdout)
+    assert (found["judged"], found["outcome"], done.exit_code) == (False, "pass", 255)
+    assert "sound again could not be noted" in done.stdout
+
+
+def test_a_note_of_any_size_takes_no_memory(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    with (run.path / DAMAGE).open("wb") as file:
+        file.truncate(20 << 30)
+    noted = noted_damage(run.path)
+    assert noted is not None
+    assert "cannot be read itself" in str(noted)
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_what_is_left_of_a_damaged_run_is_not_made_smaller(tmp_path: Path, is_noted: bool) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline", "--pages", "all").exit_code == 0
+    content = bytearray(run.history_path.read_bytes())
+    content[60] ^= 1
+    run.history_path.write_bytes(content)
+    if is_noted:
+        assert analyze(tmp_path, "--engine", "inline").exit_code == 255
+        assert compact(run) is None
+    else:
+        with pytest.raises(HistoryFormatError, match="its checksum is another"):
+            compact(run)
+    assert (run.path / "report.html").exists()
+
+
+def test_a_page_that_says_that_its_run_is_damaged_goes_once_it_is_not(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    before = copied(run)
+    note_damage(run.path, "a disk")
+    write_report(run.path)
+    assert "cannot be judged as it is" in (run.path / "report.html").read_text()
+    restored(run, before)
+    assert analyze(tmp_path, "--engine", "inline", "--pages", "all").exit_code == 0
+    assert "cannot be judged as it is" not in (run.path / "report.html").read_text()
+
+
+def test_what_a_run_without_a_readable_test_may_be_derived_from_stays(tmp_path: Path) -> None:
+    first, second = (stored(Store(tmp_path), "t", number, set_history(20), SET) for number in (1, 2))
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    paths = [first.path, second.path]
+    assert references(tmp_path, paths) == {}
+    no_json(second)
+    assert references(tmp_path, paths) == {first.name: [str(second.path)]}
+
+
+def test_a_run_whose_test_a_newer_version_wrote_never_goes(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    test = run.path / "test.json"
+    test.write_text(test.read_text().replace('"format": 1', '"format": 99'))
+    [found] = candidates(Store(tmp_path))
+    assert found.outcome is None

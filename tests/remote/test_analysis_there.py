@@ -18,7 +18,7 @@ from splitbrain.harness.campaigns import afar, many
 from splitbrain.harness.campaigns.many import Judged
 from splitbrain.harness.cli.main import splitbrain as command
 from splitbrain.results.damage import DAMAGE
-from splitbrain.results.errors import EngineError, RemoteConnectionError
+from splitbrain.results.errors import EngineError, RemoteConnectionError, RemoteStoreError
 from splitbrain.results.remote import objects
 from splitbrain.results.remote.copies import copies_of
 from splitbrain.results.remote.pruning import candidate
@@ -198,3 +198,62 @@ def outcomes(there: str, engine: str) -> dict[str, int]:
     given = ("--engine", engine, *(("--master", "local[1]") if engine == "spark" else ()))
     done = run("analyze", *given, "--json", "--store", there)
     return json.loads(done.stdout.splitlines()[-1])["outcomes"]
+
+
+def test_a_note_that_cannot_be_written_there_is_a_problem_of_that_run_alone(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3):
+        stored(Store(tmp_path), "set", number, set_history(20), SET)
+    push(tmp_path, there)
+    first = listed(there)[0]
+    store = RemoteStore(there)
+    where = f"{first.folder}/history.parquet"
+    store.objects.write(where, store.objects.read(where)[:-9])
+    send = objects.Objects.send
+
+    def no_space(self: objects.Objects, path: str, source: Path) -> None:
+        if path.endswith(DAMAGE):
+            raise RemoteStoreError(f"{path} cannot be written: no space.")
+        send(self, path, source)
+
+    monkeypatch.setattr(objects.Objects, "send", no_space)
+    assert outcomes(there, "inline") == {"pass": 2, "harness error": 1}
+    assert [candidate(RemoteStore(there), each).outcome for each in listed(there)] == ["unjudged", "pass", "pass"]
+
+
+def test_damage_that_no_listing_shows_stays_noted_until_the_run_is_compared(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    push(tmp_path, there)
+    analyze(there)
+    (run_there,) = listed(there)
+    store = RemoteStore(there)
+    where = f"{run_there.folder}/history.parquet"
+    content = bytearray(store.objects.read(where))
+    content[len(content) // 2] ^= 1
+    store.objects.write(where, bytes(content))
+    monkeypatch.setattr(RemoteStore, "_is_as_pushed", lambda *_: True)  # a disk changes no times
+    assert analyze(there)[0]["outcome"] == "pass", "nothing shows it"
+    assert analyze(there, "--again")[0]["outcome"] == "harness error"
+    for _ in range(2):
+        assert analyze(there)[0]["outcome"] == "harness error"
+    assert DAMAGE in files(there, run_there)
+
+
+@pytest.mark.parametrize("change", ['"format": 1', '"outcome": "pass"'])
+def test_a_verdict_there_of_a_newer_version_or_that_was_changed_never_goes(
+    tmp_path: Path, there: str, change: str
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    push(tmp_path, there)
+    analyze(there)
+    (run_there,) = listed(there)
+    store = RemoteStore(there)
+    where = f"{run_there.folder}/verdict.json"
+    text = store.objects.read(where).decode()
+    other = {'"format": 1': '"format": 99', '"outcome": "pass"': '"outcome": "inconclusive"'}[change]
+    assert change in text
+    store.objects.write(where, text.replace(change, other).encode())
+    assert candidate(RemoteStore(there), run_there).outcome is None

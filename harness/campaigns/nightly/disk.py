@@ -26,7 +26,7 @@ def bound(store: Path, most_bytes: int) -> int:
         for run in pruning.candidates(where)
         if str(Path(run.path).resolve()) in ours and run.outcome not in (None, *pruning.KEPT_BY_DEFAULT)
     ]
-    stay = kept([run.path for run in going], references(where.root, [run.path for run in where.runs()]))
+    stay = kept([run.path for run in going], references(where.root, [run.path for run in where.folders()]))
     for run in going:
         if size <= most_bytes:
             break
