@@ -234,7 +234,11 @@ def test_damage_that_no_listing_shows_stays_noted_until_the_run_is_compared(
     content = bytearray(store.objects.read(where))
     content[len(content) // 2] ^= 1
     store.objects.write(where, bytes(content))
-    monkeypatch.setattr(RemoteStore, "_is_as_pushed", lambda *_: True)  # a disk changes no times
+
+    def unchanged(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(RemoteStore, "_is_as_pushed", unchanged)  # a disk changes no times
     assert analyze(there)[0]["outcome"] == "pass", "nothing shows it"
     assert analyze(there, "--again")[0]["outcome"] == "harness error"
     for _ in range(2):
