@@ -6,11 +6,10 @@ the other node: sessions go on behind it. One that is refused says that the othe
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -31,10 +30,10 @@ from splitbrain.cluster.tables.effects import (
     SendFrame,
 )
 from splitbrain.cluster.tables.journal import Active, Committed, Journal, open_journal
+from splitbrain.cluster.tables.known import problem_of
 from splitbrain.cluster.tables.machine import POLL_MS, TableNode
 from splitbrain.cluster.tables.messages import decode_frame, encode_frame
 from splitbrain.cluster.tables.observed import Observed, line
-from splitbrain.cluster.tables.procedures import PROCEDURES
 from splitbrain.cluster.tables.records import Item
 from splitbrain.cluster.tables.strategies import strategy_named
 from splitbrain.cluster.tables.wire import (
@@ -292,12 +291,4 @@ def _problem(request: Request, size: int) -> str | None:
     """Why a request cannot be carried out, None if it can."""
     if size > MAX_REQUEST_BYTES:
         return f"a request has at most {MAX_REQUEST_BYTES} bytes, not {size}"
-    if request.procedure not in PROCEDURES:
-        return f"there is no procedure {request.procedure!r}: it is one of {', '.join(PROCEDURES)}"
-    try:
-        bound: Any = inspect.signature(PROCEDURES[request.procedure]).bind(*request.arguments)
-    except TypeError as error:
-        return f"procedure {request.procedure}: {error}"
-    if not all(isinstance(bound.arguments[name], str) for name in ("table", "key")):
-        return f"procedure {request.procedure}: table and key are texts"
-    return None
+    return problem_of(request.procedure, request.arguments)
