@@ -2,8 +2,8 @@
 
 A migration closes the tables to changes, so that nothing changes behind what it has copied, and then to reads, so that
 the tree alone answers (M2K-2). Who sets it locks the record on all replicas, and so waits for operations that are under
-way; those that come later see it. Each setting has the generation of its migration: one of a former generation, whose
-process was taken for dead and is not, is refused.
+way; those that come later see it. Settings are numbered. One that was overtaken is refused: it comes late, or from a
+migration whose process was taken for dead and is not.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any, Final, Literal, TypeAlias
 
 from splitbrain.cluster.errors import UnavailableError
-from splitbrain.cluster.tables.procedures import Read, Steps
-from splitbrain.cluster.tables.records import Item, Put
+from splitbrain.cluster.tables.entities.layout import ENTITY_TABLES
+from splitbrain.cluster.tables.procedures import Look, Read, Steps
+from splitbrain.cluster.tables.records import Delete, Item, Put
 
 Access: TypeAlias = Literal["read_write", "read_only", "retired"]
 """`retired`: kept for a rollback; they answer nothing."""
@@ -42,10 +43,22 @@ def access_of(values: Any) -> Access:
     return values[0]["access"] if values else "read_write"
 
 
-def set_access(access: Access, generation: int) -> Steps:
-    """Open or close the tables; False, and no change, if a later generation has set it."""
+def set_access(access: Access, number: int) -> Steps:
+    """Open or close the tables; False, and no change, if a setting of a higher number has come before."""
     values = yield Read(RECORD, "write")
-    if values and values[0]["generation"] > generation:
+    if values and values[0]["number"] > number:
         return False
-    yield Put(RECORD, {"access": access, "generation": generation})
+    yield Put(RECORD, {"access": access, "number": number})
+    return True
+
+
+def drop(number: int) -> Steps:
+    """Remove all records of tables that are retired; False, and no change, if they are not, under this number."""
+    values = yield Read(RECORD, "write")
+    if access_of(values) != "retired" or values[0]["number"] != number:
+        return False
+    tables = yield Look()
+    for table in ENTITY_TABLES:
+        for found in tables.keys(table):
+            yield Delete(Item(table, found))
     return True

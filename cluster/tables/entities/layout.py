@@ -47,6 +47,8 @@ OF_VHOSTS: Final = (
 )
 """The tables whose keys begin with a virtual host, but for parameters of the cluster."""
 
+ENTITY_TABLES: Final = (VHOST, USER, *OF_VHOSTS, MAINTENANCE)
+
 POLICY: Final = symbol("policy")
 OPERATOR_POLICY: Final = symbol("operator_policy")
 """Components that no parameter can have: theirs are names of texts."""

@@ -1,4 +1,4 @@
-"""Entities as procedures of the table store: `entity_change`, `entity_ask`, `entity_records`, `set_access`.
+"""Entities as procedures of the table store, under the names in `PROCEDURES`.
 
 What they return is a list that begins with what became of it: `value` and what it gives, `aborted` and the reason,
 `closed` and the access that is left, `unknown` or `invalid` and what is.
@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from splitbrain.cluster.entities.store import Operation
-from splitbrain.cluster.tables.entities.access import RECORD, Access, access_of, allows, set_access
+from splitbrain.cluster.tables.entities.access import RECORD, Access, access_of, allows, drop, set_access
 from splitbrain.cluster.tables.entities.locks import LOCKS
 from splitbrain.cluster.tables.entities.operations import OPERATIONS
 from splitbrain.cluster.tables.entities.projected import PROJECTED, records_of
@@ -66,6 +66,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "entity_ask": ask,
     "entity_records": records,
     "set_access": set_access,
+    "drop_entities": drop,
 }
 """By the names that requests use."""
 
@@ -76,7 +77,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "table": (str,),
     "key": (bytes, type(None)),
     "access": (str,),
-    "generation": (int,),
+    "number": (int,),
 }
 
 

@@ -11,7 +11,7 @@ from splitbrain.cluster.errors import InvalidRequestError, OutcomeUnknownError, 
 from splitbrain.cluster.tables.alone import carried_out
 from splitbrain.cluster.tables.entities.access import TablesClosedError
 from splitbrain.cluster.tables.entities.procedures import PROCEDURES
-from splitbrain.cluster.tables.records import Change, Tables
+from splitbrain.cluster.tables.records import Change, Contents, Tables
 from splitbrain.cluster.tables.wire import MAX_REQUEST_BYTES
 
 MAX_DATA_BYTES: Final = MAX_REQUEST_BYTES - 4 * 1024
@@ -49,6 +49,10 @@ class LocalTables:
             for subscriber in list(self._subscribers):
                 subscriber(changes)
         return result
+
+    def contents(self) -> Contents:
+        """A copy of all records."""
+        return self.tables.contents()
 
     def subscribe(self, subscriber: Callable[[Sequence[Change]], None]) -> Callable[[], None]:
         """Have the changes of each transaction from now on; what ends it."""

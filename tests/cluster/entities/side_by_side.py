@@ -9,15 +9,17 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from splitbrain.cluster.entities import parameters, permissions, policies, queues, users, vhosts
+from splitbrain.cluster.entities import bindings, parameters, permissions, policies, queues, users, vhosts
 from splitbrain.cluster.entities.store import LocalStore, MetadataStore, Operation
 from splitbrain.cluster.errors import ClusterError
 from splitbrain.cluster.tables.entities.projected import PROJECTED
 from splitbrain.cluster.tables.entities.store import LocalTables, TablesStore
 from splitbrain.cluster.tree import Tree
 from tests.cluster.entities.entities_modelled import (
+    ARGUMENTS,
     EXCHANGES,
     KEYS,
+    TYPES,
     USERS,
     VHOSTS,
     EntitiesBesideModel,
@@ -129,6 +131,45 @@ class TreeBesideTables(EntitiesBesideModel):
     def look_up(self, v: str, q: str, x: str, key: str) -> None:
         outcome(queues.find(self.store, v, q))
         outcome(self.store.records("topic_edges_v1", [v.replace("/", "%2F"), x, "", key.partition(".")[0]]))  # pyright: ignore[reportArgumentType]
+
+    @rule(v=VHOSTS, kind=TYPES, keys=st.lists(KEYS, min_size=1, max_size=3), arguments=ARGUMENTS, by_end=st.booleans())
+    def an_exchange_deletes_itself(self, v: str, kind: Any, keys: list[str], arguments: Any, by_end: bool) -> None:
+        self.declare_vhost(v)
+        self.declare_exchange(v, "y", kind, True)
+        self.declare_exchange(v, "x", "fanout", True)
+        self.declare_queue(v, "r.s", True, None, "n1", ())
+        self.bind(v, "x", "exchange", "", "y", "", (), None)
+        for key in keys:
+            self.bind(v, "y", "queue", "r.s", "", key, arguments, None)
+        self.every_table_is_the_same()
+        if by_end:
+            self.delete_queue(v, "r.s", None)
+        else:
+            self.delete_exchange(v, "y", False)
+
+    @rule(v=VHOSTS, x=EXCHANGES, keys=st.lists(KEYS, min_size=2, max_size=4))
+    def bindings_come_and_go(self, v: str, x: str, keys: list[str]) -> None:
+        for key in keys:
+            self.bind(v, x, "queue", "q", "", key, (), None)
+            self.bind(v, x, "queue", "q", "", key, (("h", 1),), None)
+        for key in keys[1:]:
+            self.both(
+                bindings.remove(self.store, v, x, "queue", "q", key), self.broker.unbind(v, x, "queue", "q", key, ())
+            )
+
+    @rule(v=VHOSTS, u=USERS, is_user=st.booleans())
+    def a_user_or_a_vhost_ends(self, v: str, u: str, is_user: bool) -> None:
+        self.add_user(u)
+        for x in ("x", "y"):
+            self.grant(v, u)
+            self.grant_topic(v, u, x)
+        if is_user:
+            self.delete_user(u, True)
+        else:
+            self.delete_vhost(v, True)
+
+    def projections_are_those_of_the_tree(self) -> None:
+        """Is checked beside the model alone."""
 
     @invariant()
     def every_table_is_the_same(self) -> None:

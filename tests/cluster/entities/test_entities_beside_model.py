@@ -11,4 +11,4 @@ def test_db_1_to_db_9_entities_projections_and_routes_are_as_the_model_says_afte
 
 
 def test_db_7_tables_give_the_answers_errors_and_records_of_the_tree() -> None:
-    run(600, same=True, machine=TreeBesideTables)
+    run(1200, same=True, machine=TreeBesideTables)
