@@ -1,8 +1,8 @@
 """What a record of a table becomes in the tree (M2K-3). Each table has one converter; who adds tables registers theirs.
 
-A converter is pure: it is given a change of its table, and says what the tree is to be written. A record of a checkpoint
-is the change that makes it. What a node needs is written before it: copies come in the order of converters, and events
-behind them as they were committed. A write whose needs are not there is left out.
+A converter is pure: it is given a change of its table, and says what the tree is to be written. A record of a
+checkpoint is the change that makes it. What a node needs is written before it: copies come in the order of converters,
+and events behind them as they were committed. A write whose needs are not there is left out.
 """
 
 from __future__ import annotations

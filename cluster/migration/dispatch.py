@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
+from splitbrain.cluster.entities.errors import EntityError
 from splitbrain.cluster.entities.store import MetadataStore, Operation
 from splitbrain.cluster.errors import OutcomeUnknownError, UnavailableError
 from splitbrain.cluster.migration.marker import Marker
@@ -97,9 +98,16 @@ class FallbackStore:
                 return await asked(self._tree)
             if not marker.tree_is_in_force:
                 return await asked(self._tables)
-            answer = await asked(self._tree)
+            answer, refused = None, None
+            try:
+                answer = await asked(self._tree)
+            except EntityError as error:
+                refused = error
+            # Neither an answer nor a refusal counts of a tree that was taken out of force meanwhile.
             if not _is_same(marker, await self._marker()):
                 raise _Again
+            if refused is not None:
+                raise refused
             return answer
 
         return await self._repeated(once, name, may_repeat=True)
@@ -139,8 +147,8 @@ class FallbackStore:
         if unknown is not None:
             raise OutcomeUnknownError(f"{name}: no answer after {ATTEMPTS + 1} attempts: {unknown}") from unknown
         raise UnavailableError(
-            f"no_exists: {name}: neither tables nor tree were in force, {ATTEMPTS + 1} times: nothing was done. See why "
-            "the migration does not go on, then ask again."
+            f"no_exists: {name}: nothing was done: neither tables nor tree answered, {ATTEMPTS + 1} times. See why the "
+            "migration does not go on, then ask again."
         )
 
 

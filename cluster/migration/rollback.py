@@ -42,7 +42,7 @@ def _wanted(there: Marker) -> Marker | Ended:
     if there.tree_is_in_force and there.written:
         return Ended(
             "refused",
-            "the tree has taken changes since the migration, and they are not in the tables: there is no way back. Go on "
+            "the tree has taken changes since the migration, and the tables lack them: there is no way back. Go on "
             "with the tree.",
         )
     if there.tree_is_in_force and not there.keeps_tables:

@@ -133,7 +133,7 @@ class Shell:
             case AskOwner(owner):
                 return await self._surroundings.is_alive(owner)
             case Wait():
-                await self._surroundings.progress()
+                return await self._surroundings.progress()
             case ReadClock():
                 return self._surroundings.wall_ms()
             case ReadMarker() | SwapMarker() | ClearTree() | WriteTree():
@@ -160,11 +160,6 @@ class Shell:
                 return await self._tables.run("set_access", (access, number))
             case DropTables(number):
                 return await self._tables.run("drop_entities", (number,))
-            case Subscribe():
-                self._end_subscription()
-                self._unsubscribe = self._tables.subscribe(self._queued.append)
-            case Unsubscribe():
-                self._end_subscription()
             case TakeCheckpoint():
                 # What is queued is in it already: what follows is what the checkpoint lacks.
                 self._queued.clear()
@@ -173,6 +168,16 @@ class Shell:
                 taken = [list(changes) for changes in self._queued]
                 self._queued.clear()
                 return taken
+            case _:
+                return self._subscription(effect)
+
+    def _subscription(self, effect: Effect) -> None:
+        match effect:
+            case Subscribe():
+                self._end_subscription()
+                self._unsubscribe = self._tables.subscribe(self._queued.append)
+            case Unsubscribe():
+                self._end_subscription()
             case _:
                 raise AssertionError(f"no effect on tables: {effect}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitbrain.cluster.entities import queues, users
+from splitbrain.cluster.entities import bindings, exchanges, queues, users
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.entities.records import Queue
 from splitbrain.cluster.entities.store import MetadataStore, Operation
@@ -198,6 +198,18 @@ def test_m2k_5_what_the_tree_answers_does_not_count_if_a_rollback_took_it_out_of
 
     world.tree.after = roll_back
     assert now(queues.find(world.store, "/", "late")) is not None
+
+
+def test_m2k_5_nor_does_what_the_tree_refuses_then() -> None:
+    """A rollback clears the tree between the look at the marker and the look at the ends of a binding."""
+    world = World(FINISHED)
+    now(exchanges.declare(world.tables.store, "/", "x", "direct"))
+
+    async def roll_back() -> None:
+        world.switch.marker = Marker("idle", "m2", 2)
+
+    world.tree.before = roll_back
+    assert now(bindings.add(world.store, "/", "x", "queue", "q"))
 
 
 def test_a_tree_that_is_written_stays_in_force_and_is_not_looked_at_again() -> None:
