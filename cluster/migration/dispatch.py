@@ -104,7 +104,7 @@ class FallbackStore:
             except EntityError as error:
                 refused = error
             # Neither an answer nor a refusal counts of a tree that was taken out of force meanwhile.
-            if not _is_same(marker, await self._marker()):
+            if not _is_same(marker, await self._switch.look()):
                 raise _Again
             if refused is not None:
                 raise refused
@@ -152,6 +152,6 @@ class FallbackStore:
         )
 
 
-def _is_same(before: Marker, after: Marker | None) -> bool:
-    # That it is written from now on is irreversible, and no other migration.
-    return after is None or (after.tree_is_in_force and after.generation == before.generation)
+def _is_same(before: Marker, after: Marker) -> bool:
+    """Whether the tree was in force all the time: nothing brings it back under a generation that it had."""
+    return after.tree_is_in_force and after.generation == before.generation

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from splitbrain.cluster.entities.store import MetadataStore
-from splitbrain.cluster.errors import ClientError
+from splitbrain.cluster.errors import ClientError, UnavailableError
 from splitbrain.cluster.migration import treewrites
 from splitbrain.cluster.migration.marker import Marker, marker_of
 from splitbrain.cluster.migration.procedure import Machine, Run
@@ -49,6 +49,10 @@ class MigratedTables(RunsProcedures, Protocol):
 
     def subscribe(self, subscriber: Callable[[Sequence[Change]], None]) -> Callable[[], None]:
         """Have the changes of each transaction from now on, as it is applied here; what ends it."""
+        ...
+
+    def problem(self) -> str | None:
+        """Why changes may be missing since the subscription began, or other replicas may have some; None if not."""
         ...
 
 
@@ -165,6 +169,9 @@ class Shell:
                 self._queued.clear()
                 return self._tables.contents()
             case TakeEvents():
+                problem = self._tables.problem()
+                if problem is not None:
+                    raise UnavailableError(f"the tables cannot be migrated: {problem}.")
                 taken = [list(changes) for changes in self._queued]
                 self._queued.clear()
                 return taken

@@ -54,6 +54,10 @@ class LocalTables:
         """A copy of all records."""
         return self.tables.contents()
 
+    def problem(self) -> str | None:
+        """Nothing: there is no other replica, and this one stays."""
+        return None
+
     def subscribe(self, subscriber: Callable[[Sequence[Change]], None]) -> Callable[[], None]:
         """Have the changes of each transaction from now on; what ends it."""
         self._subscribers.append(subscriber)

@@ -200,6 +200,19 @@ def test_m2k_5_what_the_tree_answers_does_not_count_if_a_rollback_took_it_out_of
     assert now(queues.find(world.store, "/", "late")) is not None
 
 
+def test_m2k_5_nor_if_a_later_migration_brought_it_into_force_again() -> None:
+    world = World(FINISHED)
+    now(queues.delete(world.tree.store, "/", "q"))  # the tree as a rollback had cleared it
+
+    async def roll_back_migrate_and_write() -> None:
+        if world.tree.asked == 1:
+            now(queues.declare(world.tree.store, "/", "q"))
+            world.switch.marker = Marker("finished", "m3", 3, written=True)
+
+    world.tree.after = roll_back_migrate_and_write
+    assert now(queues.find(world.store, "/", "q")) is not None
+
+
 def test_m2k_5_nor_does_what_the_tree_refuses_then() -> None:
     """A rollback clears the tree between the look at the marker and the look at the ends of a binding."""
     world = World(FINISHED)

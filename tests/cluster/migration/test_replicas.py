@@ -53,6 +53,9 @@ class Replica(OfNode):
     def contents(self) -> Contents:
         return self.of.node(self.node).database.tables.contents()
 
+    def problem(self) -> str | None:
+        return None  # a replica that is killed copies the tables of the others, closed, when it starts
+
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         self.of.subscribers[self.node].append(subscriber)
         return lambda: self.of.subscribers[self.node].remove(subscriber)
