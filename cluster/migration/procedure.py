@@ -6,7 +6,7 @@ event that answers it, and returns how it ended. It has no clock and no other in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -34,6 +34,9 @@ Machine: TypeAlias = Generator[Effect, Event, Ended]
 
 TRIES: Final = 5
 """So often a step is tried that was not carried out, or whose outcome is unknown and that may come twice."""
+
+BYTES_AT_ONCE: Final = 48 * 1024
+"""Of writes in one command: what a request to the tree may carry is about twice as much."""
 
 WAITS: Final = 1_000
 """So often another process is waited for; it is at work all the time."""
@@ -198,6 +201,15 @@ class Run:
             self.effect, self.ended = None, stopped.value
 
 
-def in_batches(writes: Sequence[Write], size: int) -> list[list[Write]]:
-    """Writes in lists of at most so many."""
-    return [list(writes[at : at + size]) for at in range(0, len(writes), size)]
+def in_batches(writes: Iterable[Write], size: int) -> list[list[Write]]:
+    """Writes in lists of at most so many, and of `BYTES_AT_ONCE`, unless a single one is larger."""
+    batches: list[list[Write]] = []
+    left, bytes_left = 0, 0
+    for write in writes:
+        taken = len(msgspec.msgpack.encode(write))
+        if not left or taken > bytes_left:
+            batches.append([])
+            left, bytes_left = size, BYTES_AT_ONCE
+        batches[-1].append(write)
+        left, bytes_left = left - 1, bytes_left - taken
+    return batches

@@ -11,12 +11,12 @@ from splitbrain.cluster.entities import bindings, exchanges, parameters, permiss
 from splitbrain.cluster.entities.store import LocalStore
 from splitbrain.cluster.entities.tables import REGISTER
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, of_entities
+from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, of_entities, put
 from splitbrain.cluster.migration.dispatch import FallbackStore
 from splitbrain.cluster.migration.expiry import Expiry
 from splitbrain.cluster.migration.machine import Migration
 from splitbrain.cluster.migration.marker import Marker
-from splitbrain.cluster.migration.procedure import Machine, Run
+from splitbrain.cluster.migration.procedure import BYTES_AT_ONCE, Machine, Run, in_batches
 from splitbrain.cluster.migration.rollback import Rollback
 from splitbrain.cluster.migration.shell import Shell, TreeSwitch
 from splitbrain.cluster.migration.steps import (
@@ -312,6 +312,15 @@ def test_m2k_3_a_plugin_has_its_own_table_migrated_after_what_it_needs() -> None
     assert ":rabbit/:recent_history/%2F/x" in world.nodes()
     world.run(Rollback("p2", world.converters).steps())
     assert world.nodes() == []
+
+
+def test_m2k_3_what_one_command_writes_is_limited_in_number_and_in_bytes() -> None:
+    small = [put((f"n{at}",), "", ()) for at in range(5)]
+    assert [len(batch) for batch in in_batches(small, 2)] == [2, 2, 1]
+    assert in_batches([], 2) == []
+    large = [put(("n",), "x" * (BYTES_AT_ONCE // 2 - 500), ()) for _ in range(3)]
+    assert [len(batch) for batch in in_batches(large, 100)] == [2, 1]
+    assert [len(batch) for batch in in_batches([put(("n",), "x" * BYTES_AT_ONCE, ())] * 2, 100)] == [1, 1]
 
 
 def test_a_machine_is_told_of_an_effect_that_was_carried_out() -> None:

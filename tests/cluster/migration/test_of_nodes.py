@@ -102,5 +102,11 @@ def test_m2k_2_tables_of_which_a_replica_is_missing_are_not_migrated_and_stay_in
         ended = await Shell(tree, replica, Around()).run(Migration("n1", of_entities()).steps())
         assert (ended.how, "replicas are missing: n4" in ended.why) == ("undone", True)
         await queues.declare(store, "/", "still")
+        whole = ReplicaTables(tables.nodes["n1"], THREE)
+        end = whole.subscribe(lambda _: None)
+        assert whole.problem() is None
+        tables.nodes["n1"].on_replaced()
+        assert "took over the tables" in str(whole.problem())
+        end()
 
     on_nodes(THREE, check)
