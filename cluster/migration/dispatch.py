@@ -12,7 +12,7 @@ Calls race with a migration on any node, so each is fenced where it is carried o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from splitbrain.cluster.entities.errors import EntityError
 from splitbrain.cluster.entities.store import MetadataStore, Operation
@@ -20,6 +20,8 @@ from splitbrain.cluster.errors import OutcomeUnknownError, UnavailableError
 from splitbrain.cluster.migration.marker import Marker
 from splitbrain.cluster.migration.repeating import IDEMPOTENT
 from splitbrain.cluster.tables.entities.access import TablesClosedError
+
+T = TypeVar("T")
 
 ATTEMPTS: Final = 100
 """So often a call is repeated, and once more at the end."""
@@ -104,7 +106,7 @@ class FallbackStore:
             except EntityError as error:
                 refused = error
             # Neither an answer nor a refusal counts of a tree that was taken out of force meanwhile.
-            if not _is_same(marker, await self._switch.look()):
+            if not _is_same(marker, await _of_marker(self._switch.look())):
                 raise _Again
             if refused is not None:
                 raise refused
@@ -116,7 +118,7 @@ class FallbackStore:
         """The marker; None once the tree is in force for ever."""
         if self._tree_for_ever:
             return None
-        marker = await self._switch.look()
+        marker = await _of_marker(self._switch.look())
         if marker.tree_is_in_force and marker.written:
             self._tree_for_ever = True
             return None
@@ -125,7 +127,7 @@ class FallbackStore:
     async def _tree_takes_changes(self) -> bool:
         marker = await self._marker()
         if marker is not None and marker.tree_is_in_force:
-            if not await self._switch.note_written(marker):
+            if not await _of_marker(self._switch.note_written(marker)):
                 raise _Again
             self._tree_for_ever = True
         return self._tree_for_ever
@@ -150,6 +152,14 @@ class FallbackStore:
             f"no_exists: {name}: nothing was done: neither tables nor tree answered, {ATTEMPTS + 1} times. See why the "
             "migration does not go on, then ask again."
         )
+
+
+async def _of_marker(asked: Awaitable[T]) -> T:
+    """What is asked of the marker. Without an answer nothing was done that matters: to note twice is to note once."""
+    try:
+        return await asked
+    except OutcomeUnknownError as error:
+        raise _Again from error
 
 
 def _is_same(before: Marker, after: Marker) -> bool:

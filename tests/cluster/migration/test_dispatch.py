@@ -189,6 +189,22 @@ def test_m2k_5_before_its_first_change_the_tree_is_noted_as_written_and_no_rollb
     assert written.switch.marker == msgspec.structs.replace(FINISHED, written=True)
 
 
+@pytest.mark.parametrize("lost_at", ["look", "note_written"])
+def test_m2k_1_if_only_the_marker_gave_no_answer_nothing_was_done_and_the_call_is_repeated(lost_at: str) -> None:
+    world = World(FINISHED)
+    answering = getattr(world.switch, lost_at)
+
+    async def lost_once(*given: Any) -> Any:
+        setattr(world.switch, lost_at, answering)
+        await answering(*given)
+        await lost()
+
+    setattr(world.switch, lost_at, lost_once)
+    now(users.add(world.store, "new"))
+    assert world.tree.asked == 1
+    assert now(users.find(world.tree.store, "new")) is not None
+
+
 def test_m2k_5_what_the_tree_answers_does_not_count_if_a_rollback_took_it_out_of_force_meanwhile() -> None:
     world = World(FINISHED)
     now(queues.declare(world.tables.store, "/", "late"))

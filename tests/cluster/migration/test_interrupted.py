@@ -20,7 +20,7 @@ def effects_of(seed: int) -> int:
 
 
 def test_m2k_4_random_schedules_end_whole_on_one_store_with_all_that_was_acknowledged() -> None:
-    counts, died_at = run(150)
+    counts, died_at = run(100)
     ends = ("migration finished", "migration undone", "migration superseded", "rollback finished", "rollback refused")
     assert all(counts[end] for end in (*ends, "ends on the tree", "ends on the tables")), counts
     assert len(died_at) > 15, died_at
@@ -41,6 +41,19 @@ def test_m2k_4_a_migration_that_is_interrupted_at_each_of_its_effects(seed: int,
         assert {"looking", "claiming", "clearing", "copying", "closing", "draining", "retiring", "finishing"} <= steps
     else:
         assert "migration undone" in ends
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_m2k_5_a_rollback_that_is_interrupted_at_each_of_its_effects(how: str) -> None:
+    """Nobody changes the tree: it ends whole on the tables, or on the tree again."""
+    interrupted = 0
+    for at in range(8):
+        for seed in range(4):
+            planned = Planned([("migration", Interruption()), ("rollback", Interruption(at, how))], 2, operations=0)
+            wrong, world = wrong_in(seed, planned)
+            assert wrong == [], f"seed {seed}, effect {at} {how}: {wrong[0]}"
+            interrupted += not world.counts["rollback finished"] or world.processes[1].effects > 5
+    assert interrupted, how
 
 
 @pytest.mark.parametrize("switch", ["M64", "M65"])
