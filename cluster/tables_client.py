@@ -11,6 +11,7 @@ whether it certainly did not happen.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -102,6 +103,13 @@ class TablesClient:
     async def insert(self, table: str, key: str, value: Any, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> bool:
         """Give a key one more value; whether it did not have it yet."""
         return bool(await self._run("insert", (table, key, value), timeout_ms))
+
+    async def run(self, procedure: str, arguments: Sequence[Any], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Any:
+        """What a procedure returns (`splitbrain.cluster.tables.known`), such as one of entities.
+
+        So a client is what `splitbrain.cluster.tables.entities.store.TablesStore` takes.
+        """
+        return await self._run(procedure, tuple(arguments), timeout_ms)
 
     async def state(self) -> TablesState:
         """What the node says of itself; answered at once."""

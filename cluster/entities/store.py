@@ -1,4 +1,4 @@
-"""What entities need of a store, so that a second one can take the place of the tree later.
+"""What entities need of a store, so that a second one can take the place of the tree: tables (DB-7).
 
 An entity's module has two parts. Functions that read and write within one transaction are registered with the store,
 and named by clients: `Operation`. Functions with a `MetadataStore` as their first argument are what callers use; they

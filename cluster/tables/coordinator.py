@@ -18,8 +18,8 @@ import msgspec
 
 from splitbrain.cluster.tables.locks import Mode, Tid
 from splitbrain.cluster.tables.messages import AskLock, Commit, LockAnswer, Message, Prepare, Release, Vote
-from splitbrain.cluster.tables.procedures import Read, Steps
-from splitbrain.cluster.tables.records import Change, Delete, Insert, Item, Put
+from splitbrain.cluster.tables.procedures import Look, Read, Step, Steps
+from splitbrain.cluster.tables.records import Change, Delete, Insert, Item, Put, Remove, Tables
 
 MEMBERS: Final = Item("", "members")
 """A lock without records: on who the replicas are."""
@@ -53,6 +53,11 @@ class Replica(Protocol):
 
     def active(self) -> tuple[str, ...]:
         """The replicas that are taken for up, this node included."""
+        ...
+
+    @property
+    def tables(self) -> Tables:
+        """What it holds."""
         ...
 
     def read(self, item: Item) -> tuple[Any, ...]:
@@ -89,7 +94,7 @@ class _Transaction:
 
     def reset(self) -> None:
         self.steps = self.begin()
-        self.step: Read | Change | None = None
+        self.step: Step | None = None
         self.outstanding: dict[tuple[Item, str], None] = {}
         self.asked: dict[str, None] = {}
         self.locked: dict[Item, Mode] = {}
@@ -213,8 +218,10 @@ class Coordinator:
                 return
             value = self._carry_out(transaction, step)
 
-    def _locks_of(self, transaction: _Transaction, step: Read | Change) -> list[tuple[Item, Mode]]:
+    def _locks_of(self, transaction: _Transaction, step: Step) -> list[tuple[Item, Mode]]:
         """The locks that a step needs and the transaction lacks."""
+        if isinstance(step, Look):
+            return []
         mode: Mode = step.mode if isinstance(step, Read) else "write"
         wanted: list[tuple[Item, Mode]] = [(step.item, mode)]
         if mode == "write" and transaction.joins is None:
@@ -241,7 +248,9 @@ class Coordinator:
         else:
             self._advance(transaction, self._carry_out(transaction, step))
 
-    def _carry_out(self, transaction: _Transaction, step: Read | Change) -> Any:
+    def _carry_out(self, transaction: _Transaction, step: Step) -> Any:
+        if isinstance(step, Look):
+            return self._replica.tables
         if not isinstance(step, Read):
             transaction.changes.append(step)
             return None
@@ -298,5 +307,7 @@ def _changed(values: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
             return (value,)
         case Insert(value=value):
             return values if value in values else (*values, value)
+        case Remove(value=value):
+            return tuple(each for each in values if each != value)
         case Delete():
             return ()

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from splitbrain.cluster.tables.coordinator import MEMBERS, Coordinator, Done, End, GivenUp
 from splitbrain.cluster.tables.effects import Effect, LogActive, LogChanges, ReplaceAll, Reply, Say
+from splitbrain.cluster.tables.known import KNOWN
 from splitbrain.cluster.tables.locks import Tid
 from splitbrain.cluster.tables.messages import (
     Announce,
@@ -38,7 +39,7 @@ from splitbrain.cluster.tables.messages import (
     Vote,
 )
 from splitbrain.cluster.tables.participant import Participant
-from splitbrain.cluster.tables.procedures import PROCEDURES, Read, Steps
+from splitbrain.cluster.tables.procedures import Read, Steps
 from splitbrain.cluster.tables.records import Contents, Item, Tables
 
 GRACE_MS: Final = 2000
@@ -213,7 +214,7 @@ class Database:
             return
 
         def steps() -> Steps:
-            return PROCEDURES[procedure](*arguments)
+            return KNOWN[procedure](*arguments)
 
         self._coordinator.begin(steps, deadline_ms, lambda end: self._emit(Reply(request, end)))
         self._deliver_to_self()

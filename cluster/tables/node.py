@@ -6,7 +6,6 @@ the other node: sessions go on behind it. One that is refused says that the othe
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.peers import PeerLink
 from splitbrain.cluster.runtime import Address, Connection, Runtime
 from splitbrain.cluster.tables.coordinator import Done, End
+from splitbrain.cluster.tables.database import Database
 from splitbrain.cluster.tables.effects import (
     Effect,
     Listen,
@@ -31,11 +31,11 @@ from splitbrain.cluster.tables.effects import (
     SendFrame,
 )
 from splitbrain.cluster.tables.journal import Active, Committed, Journal, open_journal
+from splitbrain.cluster.tables.known import problem_of
 from splitbrain.cluster.tables.machine import POLL_MS, TableNode
 from splitbrain.cluster.tables.messages import decode_frame, encode_frame
 from splitbrain.cluster.tables.observed import Observed, line
-from splitbrain.cluster.tables.procedures import PROCEDURES
-from splitbrain.cluster.tables.records import Item
+from splitbrain.cluster.tables.records import Change, Item
 from splitbrain.cluster.tables.strategies import strategy_named
 from splitbrain.cluster.tables.wire import (
     MAX_REQUEST_BYTES,
@@ -95,7 +95,12 @@ class TablesConfig:
 
 
 class TablesNode:
-    """A process of the table store."""
+    """A process of the table store.
+
+    Attributes:
+        on_changes: is given the changes of each transaction, once this replica has applied them.
+        on_replaced: is called when the replica has taken over all tables of another one.
+    """
 
     def __init__(self, config: TablesConfig, runtime: Runtime) -> None:
         self._config = config
@@ -109,6 +114,8 @@ class TablesNode:
         self._listens = False
         self._last_request = 0
         self._answers: dict[int, Callable[[End], None]] = {}
+        self.on_changes: Callable[[Sequence[Change]], None] = lambda _: None
+        self.on_replaced: Callable[[], None] = lambda: None
         self._machine: TableNode
         self._journal: Journal
 
@@ -141,6 +148,22 @@ class TablesNode:
             runtime.spawn(link.run(), f"link to {peer}")
         runtime.spawn(self._poll(), "poll")
 
+    @property
+    def database(self) -> Database:
+        """What it holds, and with whom."""
+        return self._machine.database
+
+    def begin(
+        self, procedure: str, arguments: Sequence[Any], timeout_ms: int, answer: Callable[[Result | Refusal], None]
+    ) -> None:
+        """Carry out a procedure, for a client or for code in this process; `answer` is called once."""
+        if not self._listens:
+            answer(Refusal("stopped", f"the database of {self._config.node} is stopped"))
+            return
+        self._last_request += 1
+        self._answers[self._last_request] = lambda end: answer(self._outcome(end))
+        self._carry_out(self._machine.request(self._last_request, procedure, arguments, timeout_ms, self._now_ms()))
+
     def _now_ms(self) -> int:
         return self._runtime.clock.monotonic_ns() // _MS
 
@@ -168,10 +191,12 @@ class TablesNode:
                 case LogChanges(changes):
                     self._journal.append(Committed(changes))
                     self._runtime.applied(1)
+                    self.on_changes(changes)
                 case LogActive(active):
                     self._journal.append(Active(active))
                 case ReplaceAll(contents, active):
                     self._journal.replace(contents, active)
+                    self.on_replaced()
                 case Reply(request, end):
                     self._reply(self._answers.pop(request), end)
                 case Listen(on):
@@ -259,16 +284,8 @@ class TablesNode:
         elif not self._listens and M84D in self._config.bugs and asked.procedure == "read":
             table, key = asked.arguments
             answer(Result(next(iter(self._machine.database.tables.read(Item(table, key))), None)))
-        elif not self._listens:
-            answer(Refusal("stopped", f"the database of {self._config.node} is stopped"))
         else:
-            self._last_request += 1
-            self._answers[self._last_request] = lambda end: answer(self._outcome(end))
-            self._carry_out(
-                self._machine.request(
-                    self._last_request, asked.procedure, asked.arguments, asked.timeout_ms, self._now_ms()
-                )
-            )
+            self.begin(asked.procedure, asked.arguments, asked.timeout_ms, answer)
 
     def _outcome(self, end: End) -> Result | Refusal:
         if isinstance(end, Done):
@@ -292,12 +309,4 @@ def _problem(request: Request, size: int) -> str | None:
     """Why a request cannot be carried out, None if it can."""
     if size > MAX_REQUEST_BYTES:
         return f"a request has at most {MAX_REQUEST_BYTES} bytes, not {size}"
-    if request.procedure not in PROCEDURES:
-        return f"there is no procedure {request.procedure!r}: it is one of {', '.join(PROCEDURES)}"
-    try:
-        bound: Any = inspect.signature(PROCEDURES[request.procedure]).bind(*request.arguments)
-    except TypeError as error:
-        return f"procedure {request.procedure}: {error}"
-    if not all(isinstance(bound.arguments[name], str) for name in ("table", "key")):
-        return f"procedure {request.procedure}: table and key are texts"
-    return None
+    return problem_of(request.procedure, request.arguments)

@@ -25,7 +25,15 @@ class Read(NamedTuple):
     mode: Mode = "read"
 
 
-Step: TypeAlias = Read | Change
+class Look(NamedTuple):
+    """Give all that this replica holds (`splitbrain.cluster.tables.records.Tables`), without a lock.
+
+    What is seen is sure only where locks that the transaction holds exclude those who would change it. What this
+    transaction has changed is not in it.
+    """
+
+
+Step: TypeAlias = Read | Look | Change
 """What a procedure yields; a change takes the write lock on all replicas."""
 
 Steps: TypeAlias = Generator[Step, Any, Any]

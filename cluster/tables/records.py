@@ -35,13 +35,20 @@ class Insert(msgspec.Struct, frozen=True, array_like=True, tag="insert"):
     value: Any
 
 
+class Remove(msgspec.Struct, frozen=True, array_like=True, tag="remove"):
+    """The key does not have this value; no change if it did not have it."""
+
+    item: Item
+    value: Any
+
+
 class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     """The key has no values."""
 
     item: Item
 
 
-Change: TypeAlias = Put | Insert | Delete
+Change: TypeAlias = Put | Insert | Remove | Delete
 
 Contents: TypeAlias = dict[str, dict[str, list[Any]]]
 """All records, for a message or a file: tables, keys, values."""
@@ -64,6 +71,10 @@ class Tables:
         """The values of a key, in the order in which they were inserted; none if there is no such key or table."""
         return tuple(self._tables.get(item.table, {}).get(item.key, {}).values())
 
+    def keys(self, table: str, prefix: str = "") -> list[str]:
+        """The keys of a table that begin so, sorted."""
+        return sorted(key for key in self._tables.get(table, {}) if key.startswith(prefix))
+
     def apply(self, changes: Iterable[Change]) -> None:
         """Carry out changes, in their order."""
         for change in changes:
@@ -73,6 +84,11 @@ class Tables:
                     keys[item.key] = {_encoder.encode(value): value}
                 case Insert(item, value):
                     keys.setdefault(item.key, {}).setdefault(_encoder.encode(value), value)
+                case Remove(item, value):
+                    values = keys.get(item.key, {})
+                    values.pop(_encoder.encode(value), None)
+                    if not values:
+                        keys.pop(item.key, None)
                 case Delete(item):
                     keys.pop(item.key, None)
 

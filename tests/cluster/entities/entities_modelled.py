@@ -24,6 +24,8 @@ from splitbrain.cluster.entities import (
 )
 from splitbrain.cluster.entities.errors import EntityError
 from splitbrain.cluster.entities.routing import route, routed_by
+from splitbrain.cluster.entities.store import MetadataStore
+from splitbrain.cluster.tree import Tree
 from tests.cluster.entities.broker import Broker
 from tests.cluster.entities.support import new_store, now, rebuilt, shape
 
@@ -65,8 +67,11 @@ class EntitiesBesideModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree, self.store = new_store()
+        self.tree, self.store = self.stores()
         self.broker = Broker()
+
+    def stores(self) -> tuple[Tree, MetadataStore]:
+        return new_store()
 
     def both(self, of: Coroutine[Any, Any, Any], expected: Any) -> None:
         got = outcome(of)
@@ -228,7 +233,7 @@ class EntitiesBesideModel(RuleBasedStateMachine):
         assert not any(now(self.store.records(table)) for table in tables)
 
 
-def run(steps: int, *, same: bool) -> None:
+def run(steps: int, *, same: bool, machine: type[EntitiesBesideModel] = EntitiesBesideModel) -> None:
     """Carry out so many steps or more, or about as many that are the same each time."""
     wanted = settings(
         max_examples=max(1, steps // STEPS_OF_A_RUN),
@@ -241,7 +246,7 @@ def run(steps: int, *, same: bool) -> None:
     )
     end = EntitiesBesideModel.taken + steps
     while True:
-        run_state_machine_as_test(EntitiesBesideModel, settings=wanted)
+        run_state_machine_as_test(machine, settings=wanted)
         if same or EntitiesBesideModel.taken >= end:
             return
 

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.entities import queues, topology, users, vhosts
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.entities.names import decoded_arguments
-from splitbrain.cluster.entities.store import LocalStore
+from splitbrain.cluster.entities.store import LocalStore, MetadataStore, Operation
 from splitbrain.cluster.entities.tables import REGISTER
+from splitbrain.cluster.tables.entities.store import LocalTables, TablesStore
 from splitbrain.cluster.tree import NEWEST_VERSION, Tree
 from tests.cluster.entities.broker import typed
 
@@ -37,13 +38,50 @@ def new_store(bugs: Bugs = NO_BUGS) -> tuple[Tree, LocalStore]:
     return tree, LocalStore(tree)
 
 
+KINDS = ("tree", "tables")
+"""Of stores."""
+
+
+def empty(kind: str, bugs: Bugs = NO_BUGS) -> MetadataStore:
+    """An empty store of a kind."""
+    return new_store(bugs)[1] if kind == "tree" else TablesStore(LocalTables())
+
+
 def stocked() -> tuple[Tree, LocalStore]:
     """A store with the vhost "/", the user "u" and the queue "q"."""
     tree, store = new_store()
+    stock(store)
+    return tree, store
+
+
+def stock(store: MetadataStore) -> None:
+    """Put the same into an empty store."""
     now(vhosts.declare(store, "/"))
     now(users.add(store, "u"))
     now(queues.declare(store, "/", "q"))
-    return tree, store
+
+
+class Interposed:
+    """A store before whose changes something else happens.
+
+    Args:
+        store: it.
+        before: is given the operation and its data.
+    """
+
+    def __init__(self, store: MetadataStore, before: Callable[[Operation, Any], Awaitable[None]]) -> None:
+        self._store = store
+        self._before = before
+
+    async def change(self, operation: Operation, data: Any) -> Any:
+        await self._before(operation, data)
+        return await self._store.change(operation, data)
+
+    async def ask(self, operation: Operation, data: Any) -> Any:
+        return await self._store.ask(operation, data)
+
+    async def records(self, table: str, key: Any = None) -> Sequence[Sequence[Any]]:
+        return await self._store.records(table, key)
 
 
 def rebuilt(tree: Tree, bugs: Bugs = NO_BUGS) -> Tree:

@@ -9,33 +9,42 @@ import pytest
 from splitbrain.cluster.bugs import M57, M58, Bugs
 from splitbrain.cluster.entities import bindings, exchanges, queues, topic_trie, topology, vhosts
 from splitbrain.cluster.entities.routing import route, routed, routed_by
-from splitbrain.cluster.entities.store import LocalStore, Operation
+from splitbrain.cluster.entities.store import LocalStore, MetadataStore, Operation
 from splitbrain.cluster.tree import Tree
-from tests.cluster.entities.support import new_store, now, rebuilt
+from tests.cluster.entities.support import KINDS, Interposed, empty, new_store, now, rebuilt
 
 
 def broker(bugs: Bugs = Bugs()) -> tuple[Tree, LocalStore]:  # noqa: B008 - immutable
     tree, store = new_store(bugs)
+    with_exchanges(store)
+    return tree, store
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> MetadataStore:
+    made = empty(request.param)
+    with_exchanges(made)
+    return made
+
+
+def with_exchanges(store: MetadataStore) -> None:
     now(vhosts.declare(store, "/"))
     for kind in ("direct", "fanout", "topic", "headers"):
         now(exchanges.declare(store, "/", kind, kind))
     for name in ("q", "r"):
         now(queues.declare(store, "/", name))
-    return tree, store
 
 
-def routes(store: LocalStore, exchange: str, key: str = "", headers: dict[str, Any] | None = None) -> list[str]:
+def routes(store: MetadataStore, exchange: str, key: str = "", headers: dict[str, Any] | None = None) -> list[str]:
     return now(routed_by(store, route("/", exchange, key, headers)))
 
 
-def test_the_default_exchange_leads_to_the_queue_of_that_name() -> None:
-    _, store = broker()
+def test_the_default_exchange_leads_to_the_queue_of_that_name(store: MetadataStore) -> None:
     assert routes(store, "", "q") == ["q"]
     assert routes(store, "", "nothing") == []
 
 
-def test_direct_and_fanout() -> None:
-    _, store = broker()
+def test_direct_and_fanout(store: MetadataStore) -> None:
     now(bindings.add(store, "/", "direct", "queue", "q", "k"))
     now(bindings.add(store, "/", "fanout", "queue", "q", "k"))
     now(bindings.add(store, "/", "fanout", "queue", "r", "l"))
@@ -53,8 +62,7 @@ def test_direct_and_fanout() -> None:
         ("#.#", "", True), ("#.*", "a", True), ("#.*.#.b", "a.a.b", True), ("#.*.#.b", "b", False),
     ],
 )  # fmt: skip
-def test_topics(bound: str, key: str, leads: bool) -> None:
-    _, store = broker()
+def test_topics(store: MetadataStore, bound: str, key: str, leads: bool) -> None:
     now(bindings.add(store, "/", "topic", "queue", "q", bound))
     assert routes(store, "topic", key) == (["q"] if leads else [])
 
@@ -77,22 +85,19 @@ def test_topics(bound: str, key: str, leads: bool) -> None:
         ({"x-match": "any-with-x", "x-a": 1}, {"x-a": 1}, True),
     ],
 )
-def test_headers(arguments: dict[str, Any], headers: dict[str, Any], leads: bool) -> None:
-    _, store = broker()
+def test_headers(store: MetadataStore, arguments: dict[str, Any], headers: dict[str, Any], leads: bool) -> None:
     now(bindings.add(store, "/", "headers", "queue", "q", arguments=arguments))
     assert routes(store, "headers", "", headers) == (["q"] if leads else [])
 
 
-def test_exchanges_that_are_bound_in_a_circle_route_once_and_end() -> None:
-    _, store = broker()
+def test_exchanges_that_are_bound_in_a_circle_route_once_and_end(store: MetadataStore) -> None:
     now(bindings.add(store, "/", "fanout", "exchange", "topic"))
     now(bindings.add(store, "/", "topic", "exchange", "fanout", "#"))
     now(bindings.add(store, "/", "topic", "queue", "q", "a.*"))
     assert routes(store, "fanout", "a.b") == ["q"]
 
 
-def test_an_alternate_exchange_gets_what_goes_nowhere() -> None:
-    _, store = broker()
+def test_an_alternate_exchange_gets_what_goes_nowhere(store: MetadataStore) -> None:
     now(exchanges.declare(store, "/", "main", "direct", arguments={"alternate-exchange": "fanout"}))
     now(bindings.add(store, "/", "main", "queue", "q", "k"))
     now(bindings.add(store, "/", "fanout", "queue", "r"))
@@ -100,8 +105,7 @@ def test_an_alternate_exchange_gets_what_goes_nowhere() -> None:
     assert routes(store, "main", "other") == ["r"]
 
 
-def test_db_8_branches_of_the_trie_that_are_empty_go_up_to_where_another_begins() -> None:
-    _, store = broker()
+def test_db_8_branches_of_the_trie_that_are_empty_go_up_to_where_another_begins(store: MetadataStore) -> None:
     for key in ("a.b.c", "a.b.d", "a"):
         now(bindings.add(store, "/", "topic", "queue", "q", key))
     now(bindings.remove(store, "/", "topic", "queue", "q", "a.b.c"))
@@ -139,15 +143,13 @@ def test_m57_the_end_of_one_of_two_bindings_that_differ_in_arguments_takes_the_r
 
 
 def test_m58_a_binding_outlives_a_queue_that_went_between_look_and_binding_and_poisons_its_name() -> None:
-    tree, store = broker(Bugs([M58.id]))
+    _, store = broker(Bugs([M58.id]))
 
-    class Late(LocalStore):
-        async def change(self, operation: Operation, data: Any) -> Any:
-            if operation == bindings.ADD:
-                await queues.delete(store, "/", "q")
-            return await super().change(operation, data)
+    async def before(operation: Operation, data: Any) -> None:
+        if operation == bindings.ADD:
+            await queues.delete(store, "/", "q")
 
-    now(bindings.add(Late(tree), "/", "direct", "queue", "q", "k"))
+    now(bindings.add(Interposed(store, before), "/", "direct", "queue", "q", "k"))
     assert len(now(topology.read(store)).bindings) == 1
     now(queues.declare(store, "/", "q"))
     assert routes(store, "direct", "k") == ["q"]  # nobody bound the new queue

@@ -1,9 +1,10 @@
-"""What entities promise, rule by rule (DB-1 to DB-9, D2), on a store in this process."""
+"""What entities promise, rule by rule (DB-1 to DB-9, D2), on a tree and on tables in this process (DB-7)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from splitbrain.cluster.entities import (
@@ -26,10 +27,12 @@ from splitbrain.cluster.entities.errors import (
     PreconditionFailedError,
     ResourceLockedError,
 )
-from splitbrain.cluster.entities.store import LocalStore, Operation
+from splitbrain.cluster.entities.store import LocalStore, MetadataStore, Operation, encoded
 from splitbrain.cluster.errors import InvalidRequestError, RefusedError, UnavailableError
-from splitbrain.cluster.tree import NEWEST_VERSION, Tree
-from tests.cluster.entities.support import now, stocked
+from splitbrain.cluster.tables.entities.store import LocalTables, TablesStore
+from splitbrain.cluster.tables.records import Item, Put
+from splitbrain.cluster.tree import NEWEST_VERSION, PutNodes, Tree
+from tests.cluster.entities.support import KINDS, Interposed, empty, now, stock, stocked
 
 
 @pytest.fixture
@@ -40,9 +43,13 @@ def tree_and_store() -> tuple[Tree, LocalStore]:
     return tree, store
 
 
-@pytest.fixture
-def store(tree_and_store: tuple[Tree, LocalStore]) -> LocalStore:
-    return tree_and_store[1]
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> MetadataStore:
+    made = empty(request.param)
+    stock(made)
+    now(exchanges.declare(made, "/", "x", "direct"))
+    now(exchanges.declare(made, "/", "y", "topic"))
+    return made
 
 
 def paths(tree: Tree) -> list[str]:
@@ -93,7 +100,7 @@ def test_db_2_all_of_a_vhost_goes_with_it_in_one_command(tree_and_store: tuple[T
         now(vhosts.delete(store, "/"))
 
 
-def test_db_2_permissions_go_with_their_user(store: LocalStore) -> None:
+def test_db_2_permissions_go_with_their_user(store: MetadataStore) -> None:
     now(users.add(store, "w"))
     for user in ("u", "w"):
         now(permissions.grant(store, "/", user, read=".*"))
@@ -106,7 +113,7 @@ def test_db_2_permissions_go_with_their_user(store: LocalStore) -> None:
 
 
 @pytest.mark.parametrize("end", ["x", "y", "q"])
-def test_db_2_a_binding_goes_with_either_end_and_does_not_come_back_with_it(store: LocalStore, end: str) -> None:
+def test_db_2_a_binding_goes_with_either_end_and_does_not_come_back_with_it(store: MetadataStore, end: str) -> None:
     now(bindings.add(store, "/", "x", "queue" if end != "y" else "exchange", "q" if end != "y" else "y", "k"))
     if end == "q":
         assert now(queues.delete(store, "/", "q"))
@@ -119,7 +126,7 @@ def test_db_2_a_binding_goes_with_either_end_and_does_not_come_back_with_it(stor
 
 
 def test_db_2_an_exchange_that_deletes_itself_goes_with_its_last_binding_and_takes_others_along(
-    store: LocalStore,
+    store: MetadataStore,
 ) -> None:
     for name in ("first", "second"):
         now(exchanges.declare(store, "/", name, "fanout", auto_delete=True))
@@ -133,7 +140,7 @@ def test_db_2_an_exchange_that_deletes_itself_goes_with_its_last_binding_and_tak
     assert now(exchanges.find(store, "/", "first")) is None
 
 
-def test_db_3_bindings_that_differ_in_arguments_are_several(store: LocalStore) -> None:
+def test_db_3_bindings_that_differ_in_arguments_are_several(store: MetadataStore) -> None:
     for arguments, is_new in (({"n": 1}, True), ({"n": True}, True), ({"n": 1}, False), ({}, True)):
         assert now(bindings.add(store, "/", "x", "queue", "q", "k", arguments=arguments)) is is_new
     assert now(bindings.remove(store, "/", "x", "queue", "q", "k", arguments={"n": True}))
@@ -142,22 +149,20 @@ def test_db_3_bindings_that_differ_in_arguments_are_several(store: LocalStore) -
     assert len(now(bindings.of_destination(store, "/", "queue", "q"))) == 2
 
 
-def test_db_3_a_binding_looks_at_its_ends_in_its_own_transaction(store: LocalStore) -> None:
+def test_db_3_a_binding_looks_at_its_ends_in_its_own_transaction(store: MetadataStore) -> None:
     """What was seen before it does not count: the queue goes between the look and the binding."""
 
-    class Late(LocalStore):
-        async def change(self, operation: Operation, data: Any) -> Any:
-            if operation == bindings.ADD:
-                await queues.delete(store, "/", "q")
-            return await super().change(operation, data)
+    async def before(operation: Operation, data: Any) -> None:
+        if operation == bindings.ADD:
+            await queues.delete(store, "/", "q")
 
-    late = Late(store._tree)  # pyright: ignore[reportPrivateUsage]
+    late = Interposed(store, before)
     with pytest.raises(EntityNotFoundError, match="queue 'q'"):
         now(bindings.add(late, "/", "x", "queue", "q"))
     assert now(topology.read(store)).bindings == ()
 
 
-def test_db_4_to_declare_again_what_is_there_is_fine_and_what_differs_is_refused(store: LocalStore) -> None:
+def test_db_4_to_declare_again_what_is_there_is_fine_and_what_differs_is_refused(store: MetadataStore) -> None:
     now(queues.declare(store, "/", "d", node="n1", arguments={"x-max-length": 1}))
     assert now(queues.declare(store, "/", "d", node="n2", arguments={"x-max-length": 1})).node == "n1"
     for different in ({"durable": False}, {"auto_delete": True}, {"arguments": {"x-max-length": True}}):
@@ -173,7 +178,7 @@ def test_db_4_to_declare_again_what_is_there_is_fine_and_what_differs_is_refused
 
 
 def test_db_5_transient_queues_of_a_node_are_selected_outside_and_removed_if_they_did_not_change(
-    store: LocalStore,
+    store: MetadataStore,
 ) -> None:
     for number in range(3):
         now(queues.declare(store, "/", f"t{number}", durable=False, node="n1"))
@@ -181,28 +186,28 @@ def test_db_5_transient_queues_of_a_node_are_selected_outside_and_removed_if_the
     now(queues.declare(store, "/", "durable", node="n1"))
     attempts: list[Operation] = []
 
-    class Changing(LocalStore):
+    async def before(operation: Operation, data: Any) -> None:
         """A queue is declared anew, elsewhere, between the first selection and the removal."""
+        if operation == queues.DELETE_UNCHANGED and not attempts:
+            replace(store, data[1][0], records.Queue("/", "t1", durable=False, node="n2"))
+        attempts.append(operation)
 
-        async def change(self, operation: Operation, data: Any) -> Any:
-            if operation == queues.DELETE_UNCHANGED and not attempts:
-                record = records.Queue("/", "t1", durable=False, node="n2")
-                await super().change(Operation("queue_replace", 1), {"path": data[1][0], "record": record})
-            attempts.append(operation)
-            return await super().change(operation, data)
-
-    tree = store._tree  # pyright: ignore[reportPrivateUsage]
-    tree._functions.add("queue_replace", 1, replace)  # pyright: ignore[reportPrivateUsage]
-    assert now(queues.delete_transient(Changing(tree), "n1")) == 2
+    assert now(queues.delete_transient(Interposed(store, before), "n1")) == 2
     assert len(attempts) == 2
     assert sorted(found.name for found in now(queues.every(store))) == ["durable", "elsewhere", "q", "t1"]
 
 
-def replace(tx: Any, data: Any) -> Any:
-    tx.put(data["path"], data["record"])
+def replace(store: MetadataStore, path: Any, record: records.Queue) -> None:
+    if isinstance(store, LocalStore):
+        store._tree.execute(PutNodes(tuple(path), encoded(record)))  # pyright: ignore[reportPrivateUsage]
+    else:
+        assert isinstance(store, TablesStore)
+        tables = store._tables  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(tables, LocalTables)
+        tables.tables.apply([Put(Item("rabbit_queue", "/".join(path[2:])), msgspec.to_builtins(record))])
 
 
-def test_db_6_an_exclusive_queue_is_of_one_connection_and_goes_with_it(store: LocalStore) -> None:
+def test_db_6_an_exclusive_queue_is_of_one_connection_and_goes_with_it(store: MetadataStore) -> None:
     now(queues.declare(store, "/", "mine", owner="c1"))
     now(bindings.add(store, "/", "x", "queue", "mine", owner="c1"))
     for refused in (
@@ -217,7 +222,7 @@ def test_db_6_an_exclusive_queue_is_of_one_connection_and_goes_with_it(store: Lo
     assert now(bindings.every(store)) == []
 
 
-def test_names_that_are_reserved_are_refused(store: LocalStore) -> None:
+def test_names_that_are_reserved_are_refused(store: MetadataStore) -> None:
     for refused in (
         exchanges.declare(store, "/", "amq.mine", "direct"),
         exchanges.delete(store, "/", "amq.direct"),
@@ -228,14 +233,14 @@ def test_names_that_are_reserved_are_refused(store: LocalStore) -> None:
             now(refused)
 
 
-def test_an_exchange_in_use_stays_if_that_was_asked_for(store: LocalStore) -> None:
+def test_an_exchange_in_use_stays_if_that_was_asked_for(store: MetadataStore) -> None:
     now(bindings.add(store, "/", "x", "queue", "q"))
     with pytest.raises(PreconditionFailedError, match="in use"):
         now(exchanges.delete(store, "/", "x", if_unused=True))
     assert now(exchanges.delete(store, "/", "y", if_unused=True))
 
 
-def test_users_change_and_parameters_and_states_of_nodes_are_kept(store: LocalStore) -> None:
+def test_users_change_and_parameters_and_states_of_nodes_are_kept(store: MetadataStore) -> None:
     now(users.change(store, "u", tags=["administrator"]))
     assert now(users.find(store, "u")) == records.User("u", "", ("administrator",))
     assert now(parameters.put(store, "/", "c", "n", [1])) == now(parameters.find(store, "/", "c", "n"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.tables.alone import carried_out
 from splitbrain.cluster.tables.coordinator import Done, End
 from splitbrain.cluster.tables.effects import (
     Effect,
@@ -24,10 +25,10 @@ from splitbrain.cluster.tables.effects import (
     Say,
     SendFrame,
 )
+from splitbrain.cluster.tables.known import KNOWN
 from splitbrain.cluster.tables.machine import POLL_MS, TableNode
 from splitbrain.cluster.tables.messages import decode_frame, encode_frame
 from splitbrain.cluster.tables.observed import Observed
-from splitbrain.cluster.tables.procedures import PROCEDURES, Read
 from splitbrain.cluster.tables.records import Tables
 from splitbrain.cluster.tables.strategies import Ignore, Strategy
 
@@ -41,18 +42,9 @@ class Model:
         self.tables = Tables()
 
     def run(self, procedure: str, arguments: Sequence[Any]) -> Any:
-        steps = PROCEDURES[procedure](*arguments)
-        value: Any = None
-        while True:
-            try:
-                step = steps.send(value)
-            except StopIteration as stopped:
-                return stopped.value
-            if isinstance(step, Read):
-                value = self.tables.read(step.item)
-            else:
-                self.tables.apply([step])
-                value = None
+        result, changes = carried_out(self.tables, KNOWN[procedure](*arguments))
+        self.tables.apply(changes)
+        return result
 
 
 @dataclass

@@ -1,0 +1,167 @@
+"""A `MetadataStore` that asks the store in force, and asks again if that changes meanwhile (M2K-1).
+
+Calls race with a migration on any node, so each is fenced where it is carried out:
+
+- Tables that are closed refuse. The call waits for the migration to go on, looks again which store is in force, and is
+  repeated: nothing was done.
+- Before the first change the tree is noted as written, by compare-and-swap of the marker. From then on there is no
+  rollback (M2K-5): a change that the tree acknowledged stays.
+- What the tree answers before that counts only if the same marker is there afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from splitbrain.cluster.entities.errors import EntityError
+from splitbrain.cluster.entities.store import MetadataStore, Operation
+from splitbrain.cluster.errors import OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.migration.marker import Marker
+from splitbrain.cluster.migration.repeating import IDEMPOTENT
+from splitbrain.cluster.tables.entities.access import TablesClosedError
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 100
+"""So often a call is repeated, and once more at the end."""
+
+
+class Switch(Protocol):
+    """Which store is in force."""
+
+    def look(self) -> Awaitable[Marker]:
+        """The marker; linearizable.
+
+        Raises:
+            ClientError: the tree does not answer.
+        """
+        ...
+
+    def note_written(self, marker: Marker) -> Awaitable[bool]:
+        """Note in the marker that the tree is written to; False, and no change, if it is another one meanwhile.
+
+        Raises:
+            ClientError: the tree does not answer.
+        """
+        ...
+
+    def progress(self) -> Awaitable[None]:
+        """Wait until the migration goes on, for 1 s at most."""
+        ...
+
+
+class _Again(Exception):  # noqa: N818 - no error: what follows is the next attempt
+    """The store that was asked is not in force; nothing that it did counts."""
+
+
+class FallbackStore:
+    """See the module.
+
+    Args:
+        tables: the store before the migration.
+        tree: the store after it.
+        switch: which of them is in force.
+    """
+
+    def __init__(self, tables: MetadataStore, tree: MetadataStore, switch: Switch) -> None:
+        self._tables = tables
+        self._tree = tree
+        self._switch = switch
+        self._tree_for_ever = False
+
+    async def change(self, operation: Operation, data: Any) -> Any:
+        """See `MetadataStore`.
+
+        Raises:
+            UnavailableError: no store was in force for all attempts; nothing was done.
+            OutcomeUnknownError: the store that was asked gave no answer, and the operation may not be repeated.
+        """
+
+        async def once() -> Any:
+            if await self._tree_takes_changes():
+                return await self._tree.change(operation, data)
+            return await self._tables.change(operation, data)
+
+        return await self._repeated(once, operation.name, may_repeat=IDEMPOTENT.get(operation, False))
+
+    async def ask(self, operation: Operation, data: Any) -> Any:
+        """See `MetadataStore`."""
+        return await self._read(lambda store: store.ask(operation, data), operation.name)
+
+    async def records(self, table: str, key: Any = None) -> Sequence[Sequence[Any]]:
+        """See `MetadataStore`."""
+        return await self._read(lambda store: store.records(table, key), table)
+
+    async def _read(self, asked: Callable[[MetadataStore], Awaitable[Any]], name: str) -> Any:
+        async def once() -> Any:
+            marker = await self._marker()
+            if marker is None:
+                return await asked(self._tree)
+            if not marker.tree_is_in_force:
+                return await asked(self._tables)
+            answer, refused = None, None
+            try:
+                answer = await asked(self._tree)
+            except EntityError as error:
+                refused = error
+            # Neither an answer nor a refusal counts of a tree that was taken out of force meanwhile.
+            if not _is_same(marker, await _of_marker(self._switch.look())):
+                raise _Again
+            if refused is not None:
+                raise refused
+            return answer
+
+        return await self._repeated(once, name, may_repeat=True)
+
+    async def _marker(self) -> Marker | None:
+        """The marker; None once the tree is in force for ever."""
+        if self._tree_for_ever:
+            return None
+        marker = await _of_marker(self._switch.look())
+        if marker.tree_is_in_force and marker.written:
+            self._tree_for_ever = True
+            return None
+        return marker
+
+    async def _tree_takes_changes(self) -> bool:
+        marker = await self._marker()
+        if marker is not None and marker.tree_is_in_force:
+            if not await _of_marker(self._switch.note_written(marker)):
+                raise _Again
+            self._tree_for_ever = True
+        return self._tree_for_ever
+
+    async def _repeated(self, once: Callable[[], Awaitable[Any]], name: str, *, may_repeat: bool) -> Any:
+        unknown: OutcomeUnknownError | None = None
+        for attempt in range(ATTEMPTS + 1):
+            if attempt:
+                await self._switch.progress()
+            try:
+                return await once()
+            except (_Again, TablesClosedError):
+                continue
+            except OutcomeUnknownError as error:
+                unknown = error
+                if not may_repeat:
+                    what = "it may have happened, and may not be repeated"
+                    raise OutcomeUnknownError(f"{name}: {what}: {error}", error.term) from error
+        if unknown is not None:
+            raise OutcomeUnknownError(f"{name}: no answer after {ATTEMPTS + 1} attempts: {unknown}") from unknown
+        raise UnavailableError(
+            f"no_exists: {name}: nothing was done: neither tables nor tree answered, {ATTEMPTS + 1} times. See why the "
+            "migration does not go on, then ask again."
+        )
+
+
+async def _of_marker(asked: Awaitable[T]) -> T:
+    """What is asked of the marker. Without an answer nothing was done that matters: to note twice is to note once."""
+    try:
+        return await asked
+    except OutcomeUnknownError as error:
+        raise _Again from error
+
+
+def _is_same(before: Marker, after: Marker) -> bool:
+    """Whether the tree was in force all the time: nothing brings it back under a generation that it had."""
+    return after.tree_is_in_force and after.generation == before.generation

@@ -1,0 +1,54 @@
+"""Which operations may be carried out twice: then a call that may have been is repeated (M2K-1).
+
+May be repeated: what leaves the same, and answers the same, when it comes a second time. To declare does: the second
+time it gets what the first one made. Whether something was there differs, and so does the error that it exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from splitbrain.cluster.entities import (
+    bindings,
+    exchanges,
+    maintenance,
+    parameters,
+    permissions,
+    policies,
+    queues,
+    topology,
+    users,
+    vhosts,
+)
+from splitbrain.cluster.entities.store import Operation
+
+IDEMPOTENT: Final[Mapping[Operation, bool]] = {
+    vhosts.PUT: True,
+    vhosts.DELETE: False,  # the second time there is none
+    users.ADD: False,  # the second time there is one
+    users.CHANGE: True,
+    users.DELETE: False,
+    permissions.SET: True,
+    permissions.CLEAR: False,  # whether something was permitted
+    permissions.SET_TOPIC: True,
+    permissions.CLEAR_TOPIC: False,
+    exchanges.DECLARE: True,
+    exchanges.DELETE: False,
+    queues.DECLARE: True,
+    queues.DELETE: False,
+    queues.SELECT: True,
+    queues.DELETE_UNCHANGED: False,  # the second time there may be another queue that looks the same
+    bindings.LOOK: True,
+    bindings.ADD: False,  # whether it is new
+    bindings.REMOVE: False,
+    parameters.SET: True,
+    parameters.CLEAR: False,
+    parameters.SET_GLOBAL: True,
+    parameters.CLEAR_GLOBAL: False,
+    policies.SET: True,
+    policies.CLEAR: False,
+    maintenance.SET: False,  # whether it was another one
+    topology.READ: True,
+}
+"""Of every operation. One that is not here may not be repeated."""
