@@ -84,13 +84,23 @@ class Consumer:
             UnavailableError: the connection is broken.
         """
         while not self._messages:
-            if self._is_over:
-                raise QueueNotFoundError(f"nothing more comes from queue {self._name} to this consumer.")
-            if self._is_broken:
-                raise UnavailableError(f"nothing more comes from queue {self._name}: the connection is broken.")
+            self._check()
             self._news.clear()
             await self._news.wait()
         return self._messages.popleft()
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise QueueNotFoundError(f"nothing more comes from queue {self._name} to this consumer.")
+        if self._is_broken:
+            raise UnavailableError(f"nothing more comes from queue {self._name}: the connection is broken.")
+
+    def arrived(self) -> Message | None:
+        """The next message if one has come, else None; raises as `next`."""
+        if self._messages:
+            return self._messages.popleft()
+        self._check()
+        return None
 
     async def credit(self, count: int, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         """Let the queue deliver so many messages beyond those that came: of a consumer without prefetch."""

@@ -129,7 +129,7 @@ class QueueStore(Store):
         if self._queue is not None:
             return []
         self._group, self._dead_letter_to = command.group, command.dead_letter_to
-        self._queue = QuorumQueue(command.config)
+        self._queue = QuorumQueue(command.config, self._bugs)
         return self._set_tick()
 
     def _retire(self) -> list[MachineEffect]:
@@ -258,7 +258,7 @@ class QueueStore(Store):
         if dump.machine > OLDEST:
             store._change_version(OLDEST, dump.machine)
         store._group, store._dead_letter_to = dump.group, dump.dead_letter_to
-        store._queue = None if dump.queue is None else QuorumQueue.load(dump.queue)
+        store._queue = None if dump.queue is None else QuorumQueue.load(dump.queue, bugs)
         store._is_retired, store._ticks = dump.is_retired, dump.ticks
         return store
 

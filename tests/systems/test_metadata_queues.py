@@ -38,7 +38,7 @@ class NoQueues:
 
 
 def of(client: NoQueues) -> MetadataQueues:
-    return MetadataQueues(cast(Client, client), 1500)
+    return MetadataQueues(cast(Client, client), 1500, {})
 
 
 def test_a_session_that_cannot_make_its_queues_gives_up_before_the_harness_does() -> None:
