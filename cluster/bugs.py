@@ -416,6 +416,12 @@ M73: Final = Bug(
     "rabbit_fifo; QQ-4",
     ("single-active",),
 )
+M75: Final = Bug(
+    "M75",
+    "a dead letter is settled when it is sent, before the queue for dead letters has confirmed it, and not sent again",
+    "rabbit_fifo_dlx; QQ-5",
+    ("poison",),
+)
 M78: Final = Bug(
     "M78",
     "a member that has not caught up since it started, or builds a projection, answers that a record is not there",

@@ -233,6 +233,14 @@ class Node:
         if member is not None:
             member.requests.from_client(body, timeout_ms, _unheard)
 
+    def ask(self, group: str, body: wire.QueueOp, timeout_ms: int, answer: Answering) -> None:
+        """Have a group carry out a command; `answer` is called once, now or later."""
+        member = self._groups.get(group)
+        if member is None:
+            answer(0, self._no_group(group), 0)
+        else:
+            member.requests.from_client(body, timeout_ms, answer)
+
     def led(self, group: str) -> Configuration | None:
         """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
         member = self._groups.get(group)

@@ -120,6 +120,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M72": "--workload queue --nemesis kill --nodes 3 --interval 4 --rate 50 --time-limit 30",
     "M73": "--workload single-active --nemesis kill-leader --nodes 3 --interval 12 --rate 200 --concurrency 2n"
     " --time-limit 60",
+    "M75": "--workload poison --nemesis kill-leader,kill --nodes 3 --interval 2 --rate 100 --time-limit 20",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",

@@ -8,12 +8,14 @@ away meanwhile: it does its part when it is back.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.groupnames import METADATA, queue_number
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.queuegroups import log
+from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.queuegroups import log, notes
 from splitbrain.cluster.queuegroups.following import Join, Leave, Rewrite, next_step
 from splitbrain.cluster.queuegroups.log import Configure
 from splitbrain.cluster.queuegroups.records import (
@@ -25,11 +27,12 @@ from splitbrain.cluster.queuegroups.records import (
     record_at,
     records_in,
 )
+from splitbrain.cluster.queues.replies import Accepted
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.tree import Transact
-from splitbrain.cluster.wire import AddMember, QueueOp, RemoveMember
+from splitbrain.cluster.tree import Transact, Value
+from splitbrain.cluster.wire import AddMember, Outcome, QueueOp, RemoveMember
 
 STEP_MS: Final = 1000
 """How long a step with members may take: it is taken again if there is still need."""
@@ -67,6 +70,10 @@ class Host(Protocol):
 
     def pass_on(self, group: str, body: PassedOn, timeout_ms: int) -> None:
         """Have a group carry out a command, if the node has a member of it; nothing is heard of it."""
+        ...
+
+    def ask(self, group: str, body: QueueOp, timeout_ms: int, answer: Answering) -> None:
+        """Have a group carry out a command; `answer` is called once, now or later."""
         ...
 
     def led(self, group: str) -> Configuration | None:
@@ -190,8 +197,23 @@ class QueueKeeper:
             reached("dead letter published")
             self._host.pass_on(record.group, QueueOp(command), PASS_ON_MS)
 
+    def publish_confirmed(self, queue: str, command: bytes, answered: Callable[[bool], None]) -> None:
+        """The same, and say once, now or later, whether the queue confirmed it; else it may have happened."""
+        record = None if self._store is None else record_at(self._store.tree, queue)
+        if record is None:
+            answered(False)
+        else:
+            reached("dead letter published")
+            heard = partial(_heard_of_letter, answered)
+            self._host.ask(record.group, QueueOp(command), PASS_ON_MS, heard)
+
     def _records(self) -> dict[str, QueueRecord]:
         return {} if self._store is None else {record.group: record for _, record in records_in(self._store.tree)}
 
     def _last_number(self) -> int:
         return 0 if self._store is None else last_number(self._store.tree)
+
+
+def _heard_of_letter(answered: Callable[[bool], None], _term: int, outcome: Outcome, _index: int) -> None:
+    is_value = isinstance(outcome, Value)
+    answered(is_value and isinstance(notes.decode_answered(outcome.data), Accepted))

@@ -195,7 +195,7 @@ def _enqueue(state: QueueState, step: Step, command: Enqueue) -> Reply:
         return QueueRefused("invalid_command", "a message has both a publisher and a number, or neither")
     lives = [ttl for ttl in (command.ttl, state.config.message_ttl) if ttl is not None]
     expiry = step.now + max(1, min(lives)) if lives else None
-    message = Message(step.index, len(command.body), expiry, 0, command.failed, NO_ANNOTATIONS)
+    message = Message(step.index, len(command.body), expiry, 0, command.failed, command.annotations)
     state.ready.push(message, command.priority)
     step.body = command.body
     finish(state, step)

@@ -1,4 +1,4 @@
-"""Quorum queues of the metadata cluster, for the workloads `queue` and `single-active`."""
+"""Quorum queues of the metadata cluster, for the workloads `queue`, `single-active` and `poison`."""
 
 from __future__ import annotations
 
@@ -48,12 +48,28 @@ class MetadataQueues:
         self._last_tag = 0
         self._declares_until: float | None = None
 
+    async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
+        """Make a queue with a delivery limit, whose dead letters go to another one at least once."""
+        options = QueueOptions(
+            initial_group_size=MEMBERS,
+            delivery_limit=limit,
+            overflow="reject_publish",
+            dead_letter_to=dead_letters,
+            dead_letter_strategy="at_least_once",
+        )
+        return await self._declare_in_time(queue, options)
+
     async def declare(self, queue: str, *, single_active: bool = False) -> Answer:
+        """Make a queue without a delivery limit, as `_declare_in_time`."""
+        options = msgspec.structs.replace(UNLIMITED, single_active_consumer=single_active)
+        return await self._declare_in_time(queue, options)
+
+    async def _declare_in_time(self, queue: str, options: QueueOptions) -> Answer:
         """Make a queue; tried for a while, since to declare a queue twice is to declare it once.
 
         No error if it could not be made by then: the first operation that finds no queue makes it (`_with_queue`).
         """
-        self._options[queue] = msgspec.structs.replace(UNLIMITED, single_active_consumer=single_active)
+        self._options[queue] = options
         loop = asyncio.get_running_loop()
         if self._declares_until is None:
             self._declares_until = loop.time() + DECLARE_S
@@ -88,7 +104,10 @@ class MetadataQueues:
             value = int(found.body)
         except ValueError as error:
             raise IndefiniteError(f"a message in {queue} is no whole number: {found.body[:40]!r}") from error
-        return Answer(Delivery(value=value, tag=self._last_tag, redelivered=found.is_redelivered), found.term or None)
+        delivery = Delivery(value=value, tag=self._last_tag, redelivered=found.is_redelivered)
+        if found.dead_because is not None:
+            delivery["reason"] = found.dead_because
+        return Answer(delivery, found.term or None)
 
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
