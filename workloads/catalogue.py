@@ -97,7 +97,7 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
     "poison": (
         poison,
-        "consumers die of every fourth message; each is delivered up to a limit, then a dead letter, and never vanishes",
+        "consumers die of every fourth message; each is delivered up to a limit, and then a dead letter; none vanishes",
     ),
     "single-active": (
         single_active,

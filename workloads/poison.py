@@ -129,12 +129,12 @@ def poison(
     consumes = each(lambda ctx: invoke("consume", key=ctx.rng.choice(NAMES)))
     collects = each(lambda ctx: invoke("collect", key=ctx.rng.choice(NAMES)))
     fs = ("enqueue", "consume", "collect")
-    drains = (clients(time_limit(DRAIN_S, Drain(names=NAMES, f=f))) for f in ("consume", "collect"))
+    drains = (Drain(names=NAMES, f="consume", returns=True), Drain(names=NAMES, f="collect"))
     return Workload(
         name="poison",
         client=PoisonClient(),
         generator=mix(Enqueues(names=NAMES), consumes, collects, weights=list(WEIGHTS)),
-        final_generator=phases(*drains),
+        final_generator=phases(*(clients(time_limit(DRAIN_S, drain)) for drain in drains)),
         checkers=(
             CheckerSpec("poison", {"limit": LIMIT, "settle_s": SETTLE_S}),
             CheckerSpec("stats"),

@@ -137,6 +137,7 @@ class Drain(msgspec.Struct, frozen=True):
     Attributes:
         names: of the queues.
         f: what is asked, by ops of this function; an answer that holds nothing says that the queue is empty.
+        returns: whether what an op took may come back to its queue although the op's outcome is known.
         due_ns: when each queue may be found empty for good; empty before the first question.
         empty_ns: when a question was asked to which the answer was that the queue is empty, by queue and node.
         later_ns: when to ask again what was not answered.
@@ -145,6 +146,7 @@ class Drain(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...] = NAMES
     f: str = "drain"
+    returns: bool = False
     due_ns: Mapping[str, int] = {}
     empty_ns: Mapping[_Pair, int] = {}
     later_ns: Mapping[_Pair, int] = {}
@@ -183,7 +185,7 @@ class Drain(msgspec.Struct, frozen=True):
         if event.type == "fail":
             later_ns = {**self.later_ns, pair: now + round(RETRY_S * _SECOND_NS)}
             return msgspec.structs.replace(self, asked=asked, later_ns=later_ns)
-        settle_ns = 0 if event.type == "ok" else round(SETTLE_S * _SECOND_NS)
+        settle_ns = 0 if event.type == "ok" and not self.returns else round(SETTLE_S * _SECOND_NS)
         return msgspec.structs.replace(
             self,
             asked=asked,

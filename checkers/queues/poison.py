@@ -372,8 +372,8 @@ class _Judge:
         due = int(self.time[queue.changed]) + settle_ns if queue.changed >= 0 else 0
         last = max(queue.changed, queue.letters_changed)
         for what, emptied, changed in (
-            ("Queue", queue.emptied, queue.changed),
-            ("The dead letters of queue", queue.letters_emptied, last),
+            ("queue", queue.emptied, queue.changed),
+            ("the dead letters of queue", queue.letters_emptied, last),
         ):
             missing = [
                 node for node in self.nodes if emptied.get(node, -1) <= changed or int(self.time[emptied[node]]) < due
@@ -382,7 +382,7 @@ class _Judge:
                 shown = ", ".join(str(node) for node in missing)
                 yield Reason(
                     Code.NEVER_OK,
-                    f"{what} {name!r} were not found empty in the end by {shown}: what did not come out may be there.",
+                    f"{shown} did not find {what} {name!r} empty in the end: what did not come out may be there.",
                 )
                 return
 
