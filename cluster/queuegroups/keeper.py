@@ -20,6 +20,7 @@ from splitbrain.cluster.queuegroups.following import Join, Leave, Rewrite, next_
 from splitbrain.cluster.queuegroups.log import Configure
 from splitbrain.cluster.queuegroups.records import (
     FORGET,
+    NAME_LEADER,
     PATH,
     REWRITE,
     QueueRecord,
@@ -108,6 +109,7 @@ class QueueKeeper:
         self._log = log
         self._store: Store | None = None
         self._seen: tuple[int, int] | None = None
+        self._known: dict[str, tuple[str, QueueRecord]] | None = None  # by group; None: it is to be read
         self._is_due = self._works = False
 
     def applied(self, store: Store) -> None:
@@ -118,6 +120,7 @@ class QueueKeeper:
         if seen == self._seen:
             return
         self._seen = seen
+        self._known = None
         self._is_due = True
         if not self._works:
             self._works = True
@@ -145,9 +148,10 @@ class QueueKeeper:
                 await self._host.begin_queue(group, record.founders)
 
     def tick(self) -> None:
-        """A moment has passed: take the next step with the members of the queues that this node leads, if there is one.
+        """A moment has passed: take the next step with the queues that this node leads, if there is one.
 
-        What came of the last one shows at the next moment.
+        Their records are to name it as their leader (QQ-9), and their members are to follow those of the cluster.
+        What came of the last step shows at the next moment.
         """
         for group in self._host.queue_groups:
             configuration = self._host.led(group)
@@ -155,6 +159,11 @@ class QueueKeeper:
             if configuration is None or named is None:
                 continue
             name, record = named
+            if record.leader != self._member:
+                reached("queue's leader noted")
+                data = encode_value([name, group, self._member])
+                self._host.pass_on(METADATA, Transact(*NAME_LEADER, data), STEP_MS)
+                continue
             match next_step(record, configuration, self._host.cluster()):
                 case Leave(member):
                     reached("queue left by a member of before")
@@ -169,8 +178,19 @@ class QueueKeeper:
                     pass
 
     def _named(self, group: str) -> tuple[str, QueueRecord] | None:
-        found = () if self._store is None else records_in(self._store.tree)
-        return next(((name, record) for name, record in found if record.group == group), None)
+        if self._known is None:
+            found = () if self._store is None else records_in(self._store.tree)
+            self._known = {record.group: (name, record) for name, record in found}
+        return self._known.get(group)
+
+    def members_of(self, group: str) -> tuple[NodeId, ...]:
+        """Members of a queue's group on other nodes, the one that led it last first; none if it is not known."""
+        named = self._named(group)
+        if named is None:
+            return ()
+        leader, members = named[1].leader, named[1].members
+        order = members if leader is None else (leader, *(member for member in members if member != leader))
+        return tuple(member for member in order if member != self._member)
 
     # --- for machines of queues -----------------------------------------------------------------------------------
 
