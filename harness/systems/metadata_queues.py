@@ -73,13 +73,13 @@ class MetadataQueues:
         loop = asyncio.get_running_loop()
         if self._declares_until is None:
             self._declares_until = loop.time() + DECLARE_S
-        while True:
+        while loop.time() <= self._declares_until:
             try:
                 return await self._declare(queue)
             except (ClientError, DefiniteError):
-                if loop.time() > self._declares_until:
-                    return Answer()
+                pass
             await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
+        return Answer()
 
     async def publish(self, queue: str, value: int) -> Answer:
         """Publish, and wait for the confirm."""

@@ -17,7 +17,7 @@ from tests.cluster.support import World, eventually, in_virtual_time
 PREPARED_S = 10.0
 """After so long the harness gives up a workload that is not prepared."""
 
-THREE = ("q0", "q1", "q2")
+QUEUES = ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7")
 
 
 class NoQueues:
@@ -46,7 +46,7 @@ def test_a_session_that_cannot_make_its_queues_gives_up_before_the_harness_does(
     async def declares() -> float:
         queues, loop = of(NoQueues()), asyncio.get_running_loop()
         began = loop.time()
-        for name in THREE:
+        for name in QUEUES:
             await queues.declare(name)  # no error: the first op that finds no queue makes it
         return loop.time() - began
 
