@@ -117,7 +117,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
     "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
-    "M72": "--workload queue --nemesis kill --nodes 3 --interval 4 --rate 50 --time-limit 30",
+    "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
+    " --settings checkpoint-interval=1",
     "M73": "--workload single-active --nemesis kill-leader --nodes 3 --interval 12 --rate 200 --concurrency 2n"
     " --time-limit 60",
     "M75": "--workload poison --nemesis kill-all,kill-leader --nodes 3 --interval 1.5 --rate 100 --time-limit 15",
