@@ -14,7 +14,7 @@ from splitbrain.cluster.queueclient import Consumer, Message, Publisher
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
 
 MEMBERS: Final = 99
-"""Of a queue at most: each node has one, so that each fault meets a member, and answers need a majority of all nodes."""
+"""Of a queue at most: each node has one, so that each fault meets a member, and all nodes are asked."""
 
 UNLIMITED: Final = QueueOptions(initial_group_size=MEMBERS, delivery_limit=-1)
 """Without a delivery limit: what is given back often is not to be dropped."""
