@@ -75,6 +75,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:TotalQueue",
             "every acknowledged value comes out of its queue, no other one does, each publisher's in their order",
         ),
+        "poison": (
+            "splitbrain.checkers.queues:Poison",
+            "messages that kill consumers are delivered up to their limit, and are dead letters then; none vanishes",
+        ),
         "single-active": (
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",

@@ -398,6 +398,30 @@ M58: Final = Bug(
     "rabbit_db_binding:create",
     ("topology",),
 )
+M71: Final = Bug(
+    "M71",
+    "a delivery that fails because its consumer died is not counted: a message that kills consumers goes on for ever",
+    "RabbitMQ's delivery limit; QQ-3",
+    ("poison",),
+)
+M72: Final = Bug(
+    "M72",
+    "the numbers of publishers are lost with a snapshot: what is sent again behind it is in the queue twice",
+    "rabbit_fifo; QQ-2",
+    ("replica-agreement",),
+)
+M73: Final = Bug(
+    "M73",
+    "all consumers of a node that is up, as each new leader finds it, become active beside the single active one",
+    "rabbit_fifo; QQ-4",
+    ("single-active",),
+)
+M75: Final = Bug(
+    "M75",
+    "a dead letter is settled when it is sent, before the queue for dead letters has confirmed it, and not sent again",
+    "rabbit_fifo_dlx; QQ-5",
+    ("poison",),
+)
 M78: Final = Bug(
     "M78",
     "a member that has not caught up since it started, or builds a projection, answers that a record is not there",

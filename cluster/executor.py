@@ -13,6 +13,7 @@ import msgspec
 
 from splitbrain.cluster.machine import (
     AppendCommand,
+    AttachWorker,
     ClientDown,
     DemonitorClient,
     DemonitorNode,
@@ -24,6 +25,7 @@ from splitbrain.cluster.machine import (
     MonitorNode,
     NodeDown,
     NodeUp,
+    PublishDeadLetters,
     PutIntoQueue,
     ReadLog,
     ReleaseCursor,
@@ -80,6 +82,8 @@ Action: TypeAlias = (
     | SendToClient
     | ReadLog
     | PutIntoQueue
+    | AttachWorker
+    | PublishDeadLetters
     | WantConfiguration
     | ForgetQueue
     | ReleaseCursor

@@ -133,6 +133,32 @@ class PutIntoQueue(msgspec.Struct, frozen=True):
     command: bytes
 
 
+class AttachWorker(msgspec.Struct, frozen=True):
+    """Begin to publish the dead letters of this group's queue at least once (QQ-5), in place of an earlier worker.
+
+    Attributes:
+        name: of the worker; of this leadership alone.
+        command: attaches it; put into the log.
+    """
+
+    name: str
+    command: bytes
+
+
+class PublishDeadLetters(msgspec.Struct, frozen=True):
+    """Have the worker of this name publish dead letters; nothing if there is none, or another one.
+
+    Attributes:
+        worker: its name.
+        queue: the name of the queue that gets them.
+        letters: ids, each with the command that publishes it.
+    """
+
+    worker: str
+    queue: str
+    letters: tuple[tuple[int, bytes], ...]
+
+
 class WantConfiguration(msgspec.Struct, frozen=True):
     """Put the configuration of this group's queue into the log, as it stands in the metadata."""
 
@@ -156,6 +182,8 @@ MachineEffect: TypeAlias = (
     | SendToClient
     | ReadLog
     | PutIntoQueue
+    | AttachWorker
+    | PublishDeadLetters
     | WantConfiguration
     | ForgetQueue
     | ReleaseCursor

@@ -9,9 +9,11 @@ from typing import Final
 from splitbrain.cluster.executor import Action, Executor, LookAt, LookAtClient, StartTimer, StartTimerAt, StopTimer
 from splitbrain.cluster.machine import (
     AppendCommand,
+    AttachWorker,
     ForgetQueue,
     Machine,
     MachineEffect,
+    PublishDeadLetters,
     PutIntoQueue,
     ReadLog,
     ReleaseCursor,
@@ -22,6 +24,9 @@ from splitbrain.cluster.machine import (
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import names
 from splitbrain.cluster.place import Place
+from splitbrain.cluster.queuegroups.log import encode
+from splitbrain.cluster.queuegroups.worker import DeadLetterWorker
+from splitbrain.cluster.queues.commands import SettleDeadLetters
 from splitbrain.cluster.raft import Entry, Raft
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.runtime import Timer
@@ -67,10 +72,13 @@ class Machinery:
         self._timers: dict[str, Timer] = {}
         self._looking: Timer | None = None  # while clients are monitored
         self._leads_in: int | None = None
+        self._worker: DeadLetterWorker | None = None
+        self._bugs = place.config.bugs
 
     def role_changed(self, term: int, *, leads: bool) -> None:
         """The member leads this term from now on, or does not lead."""
         self._leads_in = term if leads else None
+        self._end_worker()
         self._act(self._executor.role_changed(leads=leads))
 
     def began_term(self, term: int, machine: Machine) -> None:
@@ -120,7 +128,7 @@ class Machinery:
                     self._deliver(Deliver(client, data, self._group))
                 case ReadLog():
                     self._read(action)
-                case PutIntoQueue() | WantConfiguration() | ForgetQueue():
+                case PutIntoQueue() | AttachWorker() | PublishDeadLetters() | WantConfiguration() | ForgetQueue():
                     self._act_for_queue(action)
                 case ReleaseCursor(index):
                     self._snapshots.release(index)
@@ -136,14 +144,37 @@ class Machinery:
             case StopTimer(name):
                 self._stop_timer(name)
 
-    def _act_for_queue(self, action: PutIntoQueue | WantConfiguration | ForgetQueue) -> None:
+    def _act_for_queue(
+        self, action: PutIntoQueue | AttachWorker | PublishDeadLetters | WantConfiguration | ForgetQueue
+    ) -> None:
         match action:
+            case AttachWorker(name, command):
+                self._attach_worker(name, command)
+            case PublishDeadLetters(worker, queue, letters):
+                if self._worker is not None and self._worker.name == worker:
+                    self._worker.take(queue, letters)
             case PutIntoQueue(queue, command):
                 self._queues.publish(queue, command)
             case WantConfiguration():
                 self._configure(self._leads_in)
             case ForgetQueue():
                 self._queues.forget(self._group)
+
+    def _attach_worker(self, name: str, command: bytes) -> None:
+        self._end_worker()
+        self._worker = DeadLetterWorker(
+            name,
+            self._queues.publish_confirmed,
+            lambda number: self._append(encode(SettleDeadLetters((number,)))),
+            lambda ms, call: self._clock.call_later(ms * _MS, call),
+            self._bugs,
+        )
+        self._append(command)
+
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
 
     def _start_timer(self, name: str, delay_ns: int) -> None:
         self._stop_timer(name)

@@ -108,6 +108,10 @@ MARKS: Final[Mapping[str, str]] = {
     "queue joined by a member": "a member of the cluster was taken into a queue that had too few",
     "queue waited for its record": "the leader of a queue did not have its configuration from the metadata yet",
     "dead letter published": "the leader of a queue sent a dead letter to another one",
+    "queue's leader noted": "the record of a queue named another leader than the one that it has, or none",
+    "request passed on to another node's queue": "a node without a member of a queue passed a request on",
+    "dead letter confirmed": "the queue for dead letters confirmed one, and the worker settled it",
+    "dead letter not confirmed": "the queue for dead letters did not confirm one, which is published again",
     "dead letter without a queue": "a dead letter was dropped: there is no such queue",
     "write-ahead log flooded": "a leader refused a command, because too much waited to be written",
     "fenced read asked another node": "a node waited for what the leader that it knew said it had",
@@ -159,6 +163,10 @@ OF_QUEUES: Final = frozenset(
         "queue waited for its record",
         "dead letter published",
         "dead letter without a queue",
+        "queue's leader noted",
+        "request passed on to another node's queue",
+        "dead letter confirmed",
+        "dead letter not confirmed",
     }
 )
 """Marks that are reached only where queues are declared."""

@@ -17,6 +17,7 @@ import msgspec
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
+from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
 from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
@@ -40,9 +41,11 @@ from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
 from splitbrain.cluster.registered import BUILT_IN
+from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.tree import AskMachine
 
 __all__ = ["Node", "NodeConfig"]
 
@@ -73,6 +76,8 @@ class Node:
         self._callers = Callers(config.node, life, links)
         deliver, is_connected = self._callers.deliver, self._callers.is_connected
         self._queues = QueueKeeper(config.member, self, runtime.spawn, runtime.log)
+        members_of, most = self._queues.members_of, config.raft.max_pending
+        self._remote = RemoteQueues(config.node, life, links, runtime.clock, self._asked_here, members_of, most)
         detector = FailureDetector(config.peers)
         self._place = Place(config, runtime, links, life, deliver, is_connected, detector, self._queues)
         self._groups: dict[str, Group] = {}
@@ -135,6 +140,7 @@ class Node:
         store = QueueStore if is_queue_group(name) else self._store
         applied = self._queues.applied if name == METADATA else None
         self._groups[name] = Group(name, self._place, opened, opened.founders or founders, store, applied)
+        self._groups[name].requests.begin_after(self._remote.last_number)
 
     def _run(self, name: str, group: Group) -> None:
         self._runtime.spawn(self._supervised(name, group), f"consensus of {name}")
@@ -228,10 +234,28 @@ class Node:
             await self._log.delete(group)
 
     def pass_on(self, group: str, body: PassedOn, timeout_ms: int) -> None:
-        """Have a group carry out a command, if the node has a member of it; nothing is heard of it."""
+        """Have a group carry out a command, if it has a member here, or is a queue's; nothing is heard of it."""
         member = self._groups.get(group)
         if member is not None:
             member.requests.from_client(body, timeout_ms, _unheard)
+        elif isinstance(body, wire.QueueOp):
+            self._remote.ask(group, body, timeout_ms, _unheard)
+
+    def ask(self, group: str, body: wire.QueueOp, timeout_ms: int, answer: Answering) -> None:
+        """Have a group carry out a command; `answer` is called once, now or later."""
+        if self._asked_here(group, body, timeout_ms, answer):
+            return
+        if self._remote.knows(group):
+            self._remote.ask(group, body, timeout_ms, answer)
+        else:
+            answer(0, self._no_group(group), 0)
+
+    def _asked_here(self, group: str, body: Passable, timeout_ms: int, answer: Answering) -> bool:
+        """Have the node's own member of a group do something, if it has one; whether it does."""
+        member = self._groups.get(group)
+        if member is not None:
+            member.requests.from_client(body, timeout_ms, answer)
+        return member is not None
 
     def led(self, group: str) -> Configuration | None:
         """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
@@ -339,12 +363,12 @@ class Node:
                     reached("repeated forward ignored")
             elif isinstance(message, (wire.Deliver, wire.AskForClient)):
                 self._about_client(peer, message)
+            elif isinstance(message, wire.Forwarded):
+                self._answered_by_peer(group, peer, message)
             elif group is None:
                 reached("message for a group that is not here")
             elif isinstance(message, wire.ClientGone):
                 group.client_gone(message.client)
-            elif isinstance(message, wire.Forwarded):
-                self._answered_by_peer(group, peer, message)
             else:
                 group.received(peer, message)
 
@@ -364,10 +388,15 @@ class Node:
         else:
             group.requests.from_peer(message.body, answer, message.reply, message.priority)
 
-    def _answered_by_peer(self, group: Group, peer: str, message: wire.Forwarded) -> None:
+    def _answered_by_peer(self, group: Group | None, peer: str, message: wire.Forwarded) -> None:
         if message.life != self._place.life:
             reached("answer of a former life ignored")
-        group.requests.answered_by_peer(peer, message)
+        if self._remote.answered(peer, message):
+            return
+        if group is None:
+            reached("message for a group that is not here")
+        else:
+            group.requests.answered_by_peer(peer, message)
 
     def _about_client(self, peer: str, message: wire.Deliver | wire.AskForClient) -> None:
         if message.client.node != self._config.node:
@@ -427,10 +456,12 @@ class Node:
         if size > wire.MAX_REQUEST_BYTES:
             answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
         elif type(body) not in _ABOUT_THE_NODE:
-            if group is None:
-                answer(0, self._no_group(request.group), 0)
-            else:
+            if group is not None:
                 group.serve(request, caller)
+            elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
+                self._pass_on(request, body, answer)
+            else:
+                answer(0, self._no_group(request.group), 0)
         elif isinstance(body, wire.GroupsQuery):
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
@@ -446,6 +477,18 @@ class Node:
                 self._changing[request.group] = None  # at once: the next request is to see it
                 changed = self._change_groups(request.group, change, answer)
                 self._runtime.spawn(changed, f"change of group {request.group}")
+
+    def _is_of_queue_elsewhere(self, group: str) -> bool:
+        return is_queue_group(group) and group not in self._failed and self._remote.knows(group)
+
+    def _pass_on(self, request: wire.Request, body: Passable, answer: Answering) -> None:
+        """Pass a request on to a queue of which the node has no member (QQ-9)."""
+        if request.reply == "noreply":
+            self._remote.ask(request.group, body, DEFAULT_TIMEOUT_MS, _unheard)
+        elif request.reply != "leader" or request.timeout_ms < 1:
+            answer(0, _invalid("a queue without a member on this node is asked for an answer of its leader"), 0)
+        else:
+            self._remote.ask(request.group, body, request.timeout_ms, answer)
 
     def _serve_flags(self, body: FlagBody, timeout_ms: int, answer: Answering) -> None:
         def ended(end: Answer, /) -> None:

@@ -28,6 +28,10 @@ class Queues(Protocol):
         """Have another queue carry out a command, at most once."""
         ...
 
+    def publish_confirmed(self, queue: str, command: bytes, answered: Callable[[bool], None]) -> None:
+        """The same, and say once, now or later, whether the queue confirmed it; else it may have happened."""
+        ...
+
 
 @dataclass(frozen=True)
 class Place:

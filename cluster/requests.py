@@ -161,6 +161,10 @@ class Requests:
 
     # --- what comes in ----------------------------------------------------------------------------------------
 
+    def begin_after(self, number: int) -> None:
+        """Number requests after those that this node sent to the group before it had a member."""
+        self._last_number = max(self._last_number, number)
+
     def from_client(
         self,
         body: Wanted,

@@ -116,6 +116,12 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
+    "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
+    "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
+    " --settings checkpoint-interval=1",
+    "M73": "--workload single-active --nemesis kill-leader --nodes 3 --interval 12 --rate 200 --concurrency 2n"
+    " --time-limit 60",
+    "M75": "--workload poison --nemesis kill-all,kill-leader --nodes 3 --interval 1.5 --rate 100 --time-limit 15",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",

@@ -25,6 +25,7 @@ from splitbrain.workloads.lock import lock
 from splitbrain.workloads.long_fork import long_fork
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
+from splitbrain.workloads.poison import poison
 from splitbrain.workloads.predicates import predicates
 from splitbrain.workloads.projections import projections
 from splitbrain.workloads.queue import queue
@@ -94,6 +95,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
     ),
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
+    "poison": (
+        poison,
+        "consumers die of every fourth message; each is delivered up to a limit, and then a dead letter; none vanishes",
+    ),
     "single-active": (
         single_active,
         "publish, consume, and leave queues with a single active consumer; one at a time gets messages, in order",

@@ -135,12 +135,18 @@ class Drain(msgspec.Struct, frozen=True):
     unknown outcome. Then nothing is left to come out, and the generator ends.
 
     Attributes:
+        names: of the queues.
+        f: what is asked, by ops of this function; an answer that holds nothing says that the queue is empty.
+        returns: whether what an op took may come back to its queue although the op's outcome is known.
         due_ns: when each queue may be found empty for good; empty before the first question.
         empty_ns: when a question was asked to which the answer was that the queue is empty, by queue and node.
         later_ns: when to ask again what was not answered.
         asked: by process, what it asks, and since when.
     """
 
+    names: tuple[str, ...] = NAMES
+    f: str = "drain"
+    returns: bool = False
     due_ns: Mapping[str, int] = {}
     empty_ns: Mapping[_Pair, int] = {}
     later_ns: Mapping[_Pair, int] = {}
@@ -150,10 +156,10 @@ class Drain(msgspec.Struct, frozen=True):
         """A drain that has to be asked for, by a free client of its node."""
         now = ctx.time_ns
         if not self.due_ns:
-            due_ns = dict.fromkeys(NAMES, now + round(SETTLE_S * _SECOND_NS))
+            due_ns = dict.fromkeys(self.names, now + round(SETTLE_S * _SECOND_NS))
             return msgspec.structs.replace(self, due_ns=due_ns).op(ctx)
         nodes = sorted({ctx.node_of(thread) or "" for thread in bits(ctx.threads)})
-        left = [(name, node) for name in NAMES for node in nodes if not self._is_done((name, node))]
+        left = [(name, node) for name in self.names for node in nodes if not self._is_done((name, node))]
         if not left:
             return None
         under_way = {pair for pair, _ in self.asked.values()}
@@ -162,7 +168,7 @@ class Drain(msgspec.Struct, frozen=True):
             for pair, from_ns in when.items():
                 if pair[1] == (ctx.node_of(thread) or "") and from_ns <= now:
                     process = ctx.processes[thread]
-                    op = Op(process=process, type="invoke", f="drain", key=pair[0])
+                    op = Op(process=process, type="invoke", f=self.f, key=pair[0])
                     return op, msgspec.structs.replace(self, asked={**self.asked, process: (pair, now)})
         until = min((from_ns for from_ns in when.values() if from_ns > now), default=None)
         return Pending(until), self
@@ -179,7 +185,7 @@ class Drain(msgspec.Struct, frozen=True):
         if event.type == "fail":
             later_ns = {**self.later_ns, pair: now + round(RETRY_S * _SECOND_NS)}
             return msgspec.structs.replace(self, asked=asked, later_ns=later_ns)
-        settle_ns = 0 if event.type == "ok" else round(SETTLE_S * _SECOND_NS)
+        settle_ns = 0 if event.type == "ok" and not self.returns else round(SETTLE_S * _SECOND_NS)
         return msgspec.structs.replace(
             self,
             asked=asked,

@@ -5,10 +5,12 @@ drains         whether each queue was emptied in the end, so that what is missin
 order          whether each publisher's values came out in their order
 checker        the rules, and the verdict
 calm           when no fault can have moved a consumer
+poison         messages that kill consumers are delivered up to a limit, and then are dead letters
 single_active  one consumer at a time is given messages
 """
 
 from splitbrain.checkers.queues.checker import TotalQueue
+from splitbrain.checkers.queues.poison import Poison
 from splitbrain.checkers.queues.single_active import SingleActive
 
-__all__ = ["SingleActive", "TotalQueue"]
+__all__ = ["Poison", "SingleActive", "TotalQueue"]

@@ -10,10 +10,10 @@ import msgspec
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
 from splitbrain.cluster.errors import QueueNotFoundError, UnavailableError
 from splitbrain.cluster.queueclient.connection import QueueConnection, unexpected
-from splitbrain.cluster.queuegroups.notes import Event
+from splitbrain.cluster.queuegroups.notes import LAST_REASON, Event
 from splitbrain.cluster.queues import ConsumerId, ConsumerKey
-from splitbrain.cluster.queues.commands import Attach, Cancel, Credit, Credited, Prefetch, Remove
-from splitbrain.cluster.queues.effects import ConsumerActivity, ConsumerCancelled, Deliver, EndOfLife
+from splitbrain.cluster.queues.commands import Annotations, Attach, Cancel, Credit, Credited, Prefetch, Remove
+from splitbrain.cluster.queues.effects import ConsumerActivity, ConsumerCancelled, Deliver, Delivered, EndOfLife
 from splitbrain.cluster.queues.replies import Attached, Cancelled
 
 
@@ -28,6 +28,7 @@ class Message(msgspec.Struct, frozen=True):
         term: in which it was taken; 0 for one that was delivered.
         key: of the consumer.
         id: of the message there.
+        annotations: what is said of it besides its body: of a dead letter, why it is one.
     """
 
     queue: str
@@ -37,11 +38,17 @@ class Message(msgspec.Struct, frozen=True):
     term: int
     key: ConsumerKey
     id: int
+    annotations: Annotations = {}
 
     @property
     def is_redelivered(self) -> bool:
         """Whether it may have been delivered before."""
         return self.acquired > 0
+
+    @property
+    def dead_because(self) -> str | None:
+        """Why it is a dead letter, None if it is none: "expired", "rejected", "maxlen" or "delivery_limit"."""
+        return self.annotations.get(LAST_REASON)
 
 
 class Consumer:
@@ -84,13 +91,23 @@ class Consumer:
             UnavailableError: the connection is broken.
         """
         while not self._messages:
-            if self._is_over:
-                raise QueueNotFoundError(f"nothing more comes from queue {self._name} to this consumer.")
-            if self._is_broken:
-                raise UnavailableError(f"nothing more comes from queue {self._name}: the connection is broken.")
+            self._check()
             self._news.clear()
             await self._news.wait()
         return self._messages.popleft()
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise QueueNotFoundError(f"nothing more comes from queue {self._name} to this consumer.")
+        if self._is_broken:
+            raise UnavailableError(f"nothing more comes from queue {self._name}: the connection is broken.")
+
+    def arrived(self) -> Message | None:
+        """The next message if one has come, else None; raises as `next`."""
+        if self._messages:
+            return self._messages.popleft()
+        self._check()
+        return None
 
     async def credit(self, count: int, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         """Let the queue deliver so many messages beyond those that came: of a consumer without prefetch."""
@@ -115,8 +132,7 @@ class Consumer:
                 for each in messages:
                     if each.id >= self._next_id and each.body is not None:
                         self._next_id = each.id + 1
-                        found = Message(self._name, each.body, each.acquired, each.failed, 0, self._id, each.id)
-                        self._messages.append(found)
+                        self._messages.append(self._received(each, each.body))
             case ConsumerActivity(active=active):
                 self.is_active = active
             case ConsumerCancelled() | EndOfLife():
@@ -124,6 +140,10 @@ class Consumer:
             case _:
                 return
         self._news.set()
+
+    def _received(self, each: Delivered, body: bytes) -> Message:
+        counts = each.acquired, each.failed
+        return Message(self._name, body, *counts, 0, self._id, each.id, each.annotations)
 
     def broken(self) -> None:
         """The connection is gone."""

@@ -26,7 +26,8 @@ class QueueOptions(msgspec.Struct, frozen=True):
         message_ttl: a message is a dead letter when it has been in the queue for so long.
         expires: the queue is deleted when it was not used for longer than this.
         single_active_consumer: whether one consumer gets all messages, and the others wait to succeed it.
-        dead_letter_to: name of the queue that gets dead letters, at most once each; None: they are dropped.
+        dead_letter_to: name of the queue that gets dead letters; None: they are dropped.
+        dead_letter_strategy: whether it gets each at most once, or at least once: then with `reject_publish` only.
     """
 
     initial_group_size: int = GROUP_SIZE
@@ -38,13 +39,16 @@ class QueueOptions(msgspec.Struct, frozen=True):
     expires: int | None = None
     single_active_consumer: bool = False
     dead_letter_to: str | None = None
+    dead_letter_strategy: Literal["at_most_once", "at_least_once"] = "at_most_once"
 
     def config(self) -> QueueConfig:
         """The same for the machine.
 
         Raises:
-            InvalidRequestError: an option is out of bounds.
+            InvalidRequestError: an option is out of bounds, or does not go with another one.
         """
+        if self.dead_letter_strategy == "at_least_once":
+            self._check_at_least_once()
         config = QueueConfig(
             overflow=self.overflow,
             max_length=self.max_length,
@@ -53,12 +57,21 @@ class QueueOptions(msgspec.Struct, frozen=True):
             expires=self.expires,
             delivery_limit=self.delivery_limit,
             single_active_consumer=self.single_active_consumer,
-            dead_letter="disabled" if self.dead_letter_to is None else "at_most_once",
+            dead_letter="disabled" if self.dead_letter_to is None else self.dead_letter_strategy,
         )
         try:
             return msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=QueueConfig)
         except (msgspec.MsgspecError, OverflowError) as error:
             raise InvalidRequestError(f"a queue cannot be declared so: {error}.") from error
+
+    def _check_at_least_once(self) -> None:
+        if self.dead_letter_to is None:
+            raise InvalidRequestError("dead letters at least once need a queue that gets them: say dead_letter_to.")
+        if self.overflow != "reject_publish":
+            raise InvalidRequestError(
+                "dead letters are published at least once only by a queue that drops nothing above its limits: declare "
+                "it with overflow reject_publish."
+            )
 
 
 class Declared(msgspec.Struct, frozen=True):

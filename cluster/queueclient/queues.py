@@ -186,7 +186,8 @@ class Queues:
             case NothingToDequeue():
                 return None
             case Taken() as taken:
-                return Message(name, taken.body, taken.acquired, taken.failed, said.term, consumer, taken.id)
+                counts = taken.acquired, taken.failed
+                return Message(name, taken.body, *counts, said.term, consumer, taken.id, taken.annotations)
             case _:
                 raise unexpected(name, said)
 

@@ -17,6 +17,7 @@ from splitbrain.cluster.machine import (
     AppendCommand,
     MachineEffect,
     MonitorClient,
+    PublishDeadLetters,
     PutIntoQueue,
     ReadLog,
     ReleaseCursor,
@@ -35,6 +36,7 @@ from splitbrain.cluster.queues.effects import (
     ConsumerCancelled,
     CreditReply,
     DeadLetter,
+    DeadLetterDelivery,
     DeadLettered,
     DeadLettersConfirmed,
     DeadLettersDropped,
@@ -48,6 +50,7 @@ from splitbrain.cluster.queues.effects import (
     MonitorNode,
     MonitorProcess,
     QueueStatus,
+    Reason,
     Release,
     SetExpiryTimer,
     WriteCheckpoint,
@@ -79,9 +82,12 @@ def carried_out(effects: Sequence[Effect], group: str, dead_letter_to: str | Non
                 yield _sent(effect.consumer.process, effect, group)
             case DeadLetter():
                 if effect.messages and dead_letter_to is not None:
-                    yield _dead_lettered(effect.messages, dead_letter_to)
-            case KnownNodes() | DeliverDeadLetters() | DeadLettersConfirmed() | DeadLettersDropped():
-                pass  # for dead letters that are published at least once, which no queue is declared with
+                    yield _dead_lettered(effect, dead_letter_to)
+            case DeliverDeadLetters():
+                if dead_letter_to is not None:
+                    yield _for_worker(effect, dead_letter_to)
+            case KnownNodes() | DeadLettersConfirmed() | DeadLettersDropped():
+                pass  # figures for operators, which are in the state as well
             case _:
                 yield _in_the_world(effect)
 
@@ -129,17 +135,33 @@ def _with_bodies(effect: Deliver, group: str, entries: tuple[Entry, ...]) -> Seq
     return (_sent(effect.consumer.process, structs.replace(effect, messages=messages), group),) if messages else ()
 
 
-def _dead_lettered(messages: Sequence[DeadLettered], to: str) -> ReadLog:
-    return ReadLog(tuple(message.index for message in messages), partial(_published, messages, to))
+def _dead_lettered(effect: DeadLetter, to: str) -> ReadLog:
+    return ReadLog(tuple(message.index for message in effect.messages), partial(_published, effect, to))
 
 
-def _published(messages: Sequence[DeadLettered], to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
+def _published(effect: DeadLetter, to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
     bodies = _bodies(entries)
     return tuple(
-        PutIntoQueue(to, encode_command(Enqueue(None, None, bodies[message.index])))
-        for message in messages
+        PutIntoQueue(to, _letter(bodies[message.index], message, effect.reason))
+        for message in effect.messages
         if message.index in bodies
     )
+
+
+def _for_worker(effect: DeliverDeadLetters, to: str) -> ReadLog:
+    return ReadLog(tuple(message.index for message in effect.messages), partial(_letters, effect, to))
+
+
+def _letters(effect: DeliverDeadLetters, to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
+    bodies = _bodies(entries)  # all of them: a dead letter that was not settled keeps its entry
+    letters = tuple((each.id, _letter(bodies[each.index], each, each.reason)) for each in effect.messages)
+    return (PublishDeadLetters(effect.to.name, to, letters),)
+
+
+def _letter(body: bytes, message: DeadLettered | DeadLetterDelivery, reason: Reason) -> bytes:
+    """The command that publishes a dead letter, and says why it is one, as RabbitMQ's annotations do."""
+    annotations = {notes.FIRST_REASON: reason, **message.annotations, notes.LAST_REASON: reason}
+    return encode_command(Enqueue(None, None, body, annotations=annotations))
 
 
 def _bodies(entries: tuple[Entry, ...]) -> Mapping[int, bytes]:

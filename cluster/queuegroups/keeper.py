@@ -8,16 +8,19 @@ away meanwhile: it does its part when it is back.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.groupnames import METADATA, queue_number
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.queuegroups import log
+from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.queuegroups import log, notes
 from splitbrain.cluster.queuegroups.following import Join, Leave, Rewrite, next_step
 from splitbrain.cluster.queuegroups.log import Configure
 from splitbrain.cluster.queuegroups.records import (
     FORGET,
+    NAME_LEADER,
     PATH,
     REWRITE,
     QueueRecord,
@@ -25,11 +28,12 @@ from splitbrain.cluster.queuegroups.records import (
     record_at,
     records_in,
 )
+from splitbrain.cluster.queues.replies import Accepted
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.tree import Transact
-from splitbrain.cluster.wire import AddMember, QueueOp, RemoveMember
+from splitbrain.cluster.tree import Transact, Value
+from splitbrain.cluster.wire import AddMember, Outcome, QueueOp, RemoveMember
 
 STEP_MS: Final = 1000
 """How long a step with members may take: it is taken again if there is still need."""
@@ -69,6 +73,10 @@ class Host(Protocol):
         """Have a group carry out a command, if the node has a member of it; nothing is heard of it."""
         ...
 
+    def ask(self, group: str, body: QueueOp, timeout_ms: int, answer: Answering) -> None:
+        """Have a group carry out a command; `answer` is called once, now or later."""
+        ...
+
     def led(self, group: str) -> Configuration | None:
         """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
         ...
@@ -101,6 +109,7 @@ class QueueKeeper:
         self._log = log
         self._store: Store | None = None
         self._seen: tuple[int, int] | None = None
+        self._known: dict[str, tuple[str, QueueRecord]] | None = None  # by group; None: it is to be read
         self._is_due = self._works = False
 
     def applied(self, store: Store) -> None:
@@ -111,6 +120,7 @@ class QueueKeeper:
         if seen == self._seen:
             return
         self._seen = seen
+        self._known = None
         self._is_due = True
         if not self._works:
             self._works = True
@@ -138,9 +148,10 @@ class QueueKeeper:
                 await self._host.begin_queue(group, record.founders)
 
     def tick(self) -> None:
-        """A moment has passed: take the next step with the members of the queues that this node leads, if there is one.
+        """A moment has passed: take the next step with the queues that this node leads, if there is one.
 
-        What came of the last one shows at the next moment.
+        Their records are to name it as their leader (QQ-9), and their members are to follow those of the cluster.
+        What came of the last step shows at the next moment.
         """
         for group in self._host.queue_groups:
             configuration = self._host.led(group)
@@ -148,6 +159,11 @@ class QueueKeeper:
             if configuration is None or named is None:
                 continue
             name, record = named
+            if record.leader != self._member:
+                reached("queue's leader noted")
+                data = encode_value([name, group, self._member])
+                self._host.pass_on(METADATA, Transact(*NAME_LEADER, data), STEP_MS)
+                continue
             match next_step(record, configuration, self._host.cluster()):
                 case Leave(member):
                     reached("queue left by a member of before")
@@ -162,8 +178,19 @@ class QueueKeeper:
                     pass
 
     def _named(self, group: str) -> tuple[str, QueueRecord] | None:
-        found = () if self._store is None else records_in(self._store.tree)
-        return next(((name, record) for name, record in found if record.group == group), None)
+        if self._known is None:
+            found = () if self._store is None else records_in(self._store.tree)
+            self._known = {record.group: (name, record) for name, record in found}
+        return self._known.get(group)
+
+    def members_of(self, group: str) -> tuple[NodeId, ...]:
+        """Members of a queue's group on other nodes, the one that led it last first; none if it is not known."""
+        named = self._named(group)
+        if named is None:
+            return ()
+        leader, members = named[1].leader, named[1].members
+        order = members if leader is None else (leader, *(member for member in members if member != leader))
+        return tuple(member for member in order if member != self._member)
 
     # --- for machines of queues -----------------------------------------------------------------------------------
 
@@ -190,8 +217,23 @@ class QueueKeeper:
             reached("dead letter published")
             self._host.pass_on(record.group, QueueOp(command), PASS_ON_MS)
 
+    def publish_confirmed(self, queue: str, command: bytes, answered: Callable[[bool], None]) -> None:
+        """The same, and say once, now or later, whether the queue confirmed it; else it may have happened."""
+        record = None if self._store is None else record_at(self._store.tree, queue)
+        if record is None:
+            answered(False)
+        else:
+            reached("dead letter published")
+            heard = partial(_heard_of_letter, answered)
+            self._host.ask(record.group, QueueOp(command), PASS_ON_MS, heard)
+
     def _records(self) -> dict[str, QueueRecord]:
         return {} if self._store is None else {record.group: record for _, record in records_in(self._store.tree)}
 
     def _last_number(self) -> int:
         return 0 if self._store is None else last_number(self._store.tree)
+
+
+def _heard_of_letter(answered: Callable[[bool], None], _term: int, outcome: Outcome, _index: int) -> None:
+    is_value = isinstance(outcome, Value)
+    answered(is_value and isinstance(notes.decode_answered(outcome.data), Accepted))

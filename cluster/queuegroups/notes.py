@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,10 @@ from splitbrain.cluster.queues.effects import (
     QueueStatus,
 )
 from splitbrain.cluster.queues.replies import Reply
+
+FIRST_REASON: Final = "x-first-death-reason"
+LAST_REASON: Final = "x-last-death-reason"
+"""Annotations of dead letters: why the message was one the first time, and the last time."""
 
 Event: TypeAlias = (
     Confirm | Deliver | CreditReply | QueueStatus | LeaderChange | EndOfLife | ConsumerCancelled | ConsumerActivity

@@ -24,6 +24,7 @@ PATH: Final[Path] = ("quorum_queues",)
 DECLARE: Final = ("declare_queue", 1)
 FORGET: Final = ("forget_queue", 1)
 REWRITE: Final = ("rewrite_queue_members", 1)
+NAME_LEADER: Final = ("name_queue_leader", 1)
 """Registered functions, with their versions (`splitbrain.cluster.registered.queues`)."""
 
 DELIVERY_LIMIT: Final = 20
@@ -44,6 +45,7 @@ class QueueRecord(msgspec.Struct, frozen=True):
         size: how many there are to be.
         config: of its machine.
         dead_letter_to: name of the queue that gets dead letters, None for none.
+        leader: id of the member that led it when it was noted last; None: none was yet (QQ-9).
     """
 
     group: str
@@ -52,6 +54,7 @@ class QueueRecord(msgspec.Struct, frozen=True):
     size: int
     config: QueueConfig
     dead_letter_to: str | None = None
+    leader: str | None = None
 
 
 def name_problem(name: str) -> str | None:

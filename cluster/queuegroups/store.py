@@ -19,6 +19,7 @@ import msgspec
 from splitbrain.cluster.bugs import M37, NO_BUGS, Bugs
 from splitbrain.cluster.chain import chained
 from splitbrain.cluster.machine import (
+    AttachWorker,
     ClientDown,
     ForgetQueue,
     FromLog,
@@ -33,8 +34,9 @@ from splitbrain.cluster.queuegroups import log, notes
 from splitbrain.cluster.queuegroups.effects import EXPIRY, carried_out
 from splitbrain.cluster.queuegroups.log import Configure, Logged, Retire, address_of, process_of
 from splitbrain.cluster.queuegroups.notes import STATUS, Answered, QueueReport, Taken, Unready
-from splitbrain.cluster.queues import QuorumQueue
-from splitbrain.cluster.queues.commands import Expire, ProcessDown, QueueCommand
+from splitbrain.cluster.queuegroups.worker import PREFETCH
+from splitbrain.cluster.queues import Process, QuorumQueue
+from splitbrain.cluster.queues.commands import AttachDeadLetterWorker, Expire, ProcessDown, QueueCommand
 from splitbrain.cluster.queues.effects import Deliver, Delivered, Effect
 from splitbrain.cluster.queues.replies import ACCEPTED, Dequeued
 from splitbrain.cluster.raft import Entry
@@ -129,8 +131,8 @@ class QueueStore(Store):
         if self._queue is not None:
             return []
         self._group, self._dead_letter_to = command.group, command.dead_letter_to
-        self._queue = QuorumQueue(command.config)
-        return self._set_tick()
+        self._queue = QuorumQueue(command.config, self._bugs)
+        return [*self._set_tick(), *self._attach_worker(self._queue)]
 
     def _retire(self) -> list[MachineEffect]:
         """Have the record removed, and try again later: the member that leads then does."""
@@ -176,7 +178,14 @@ class QueueStore(Store):
         if self._queue is None:
             return (WantConfiguration(),)
         effects = (*self._queue.begin_leading(), *self._delivered_before(self._queue))
-        return (*self._translated(effects), SetTimer(TICK, TICK_MS))
+        return (*self._translated(effects), SetTimer(TICK, TICK_MS), *self._attach_worker(self._queue))
+
+    def _attach_worker(self, queue: QuorumQueue) -> Sequence[MachineEffect]:
+        """Have the leader publish dead letters, if that is to be at least once, from this entry on."""
+        if queue.state.config.dead_letter != "at_least_once":
+            return ()
+        worker = Process(str(self.applied_index), self._node)  # no other leadership has applied this entry last
+        return (AttachWorker(worker.name, log.encode(AttachDeadLetterWorker(worker, PREFETCH))),)
 
     def _delivered_before(self, queue: QuorumQueue) -> Iterable[Deliver]:
         for consumer in queue.state.in_order():
@@ -258,7 +267,7 @@ class QueueStore(Store):
         if dump.machine > OLDEST:
             store._change_version(OLDEST, dump.machine)
         store._group, store._dead_letter_to = dump.group, dump.dead_letter_to
-        store._queue = None if dump.queue is None else QuorumQueue.load(dump.queue)
+        store._queue = None if dump.queue is None else QuorumQueue.load(dump.queue, bugs)
         store._is_retired, store._ticks = dump.is_retired, dump.ticks
         return store
 

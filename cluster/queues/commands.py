@@ -36,6 +36,7 @@ class Enqueue(msgspec.Struct, frozen=True, array_like=True, tag="enqueue"):
         ttl: the message is too old after so many ms; 0: in the next one.
         priority: above 4 it goes ahead of others, two of three times.
         failed: deliveries that failed before it came to this queue.
+        annotations: what is said of it besides its body: of a dead letter, why it is one.
     """
 
     publisher: Process | None
@@ -44,6 +45,7 @@ class Enqueue(msgspec.Struct, frozen=True, array_like=True, tag="enqueue"):
     ttl: Count | None = None
     priority: int = DEFAULT_PRIORITY
     failed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    annotations: Annotations = {}
 
 
 class RegisterEnqueuer(msgspec.Struct, frozen=True, array_like=True, tag="register_enqueuer"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splitbrain.cluster.bugs import M73
 from splitbrain.cluster.queues.attaching import end
 from splitbrain.cluster.queues.commands import NodeUp, ProcessDown, PurgeNodes
 from splitbrain.cluster.queues.effects import ConsumerActivity, ConsumerCancelled, MonitorNode, MonitorProcess
@@ -11,7 +12,7 @@ from splitbrain.cluster.queues.replies import ACCEPTED, Reply
 from splitbrain.cluster.queues.serving import give_back_all
 from splitbrain.cluster.queues.state import QueueState
 from splitbrain.cluster.queues.step import Step
-from splitbrain.cluster.queues.succession import set_status_of_waiting
+from splitbrain.cluster.queues.succession import activate_all, set_status_of_waiting
 
 
 def process_down(state: QueueState, step: Step, command: ProcessDown) -> Reply:
@@ -80,6 +81,8 @@ def node_up(state: QueueState, step: Step, command: NodeUp) -> Reply:
             consumer.status = "up"
             state.keep(consumer, step.now)
     set_status_of_waiting(state, node, suspected=False)
+    if M73 in state.bugs:
+        activate_all(state, node)
     finish(state, step)
     return ACCEPTED
 

@@ -43,11 +43,11 @@ class Enqueuers:
         """Publishers, and what is known of them."""
         return iter(self._known.items())
 
-    def register(self, process: Process) -> bool:
-        """Know a publisher from now on; whether it is new."""
+    def register(self, process: Process, next_seq: int = 1) -> bool:
+        """Know a publisher from now on, whose next message has this number; whether it is new."""
         if process in self._known:
             return False
-        self._known[process] = Enqueuer()
+        self._known[process] = Enqueuer(next_seq)
         self._unblocked += 1
         return True
 

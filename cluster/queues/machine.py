@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.bugs import M72, NO_BUGS, Bugs
 from splitbrain.cluster.queues import attaching, downs
 from splitbrain.cluster.queues.commands import (
     Attach,
@@ -86,13 +87,14 @@ class QuorumQueue:
 
     Args:
         config: as it was declared.
+        bugs: those that are switched on.
 
     Attributes:
         state: all that it knows.
     """
 
-    def __init__(self, config: QueueConfig) -> None:
-        self.state = QueueState(config)
+    def __init__(self, config: QueueConfig, bugs: Bugs = NO_BUGS) -> None:
+        self.state = QueueState(config, bugs)
 
     def apply(self, index: int, now: int, command: QueueCommand) -> Applied:
         """Carry out the next command.
@@ -159,14 +161,14 @@ class QuorumQueue:
         return self.state.dump()
 
     @classmethod
-    def load(cls, data: bytes) -> QuorumQueue:
+    def load(cls, data: bytes, bugs: Bugs = NO_BUGS) -> QuorumQueue:
         """The queue whose dump this is.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
         queue = cls.__new__(cls)
-        queue.state = QueueState.load(data)
+        queue.state = QueueState.load(data, bugs)
         return queue
 
     @property
@@ -181,7 +183,7 @@ class QuorumQueue:
 def _enqueue(state: QueueState, step: Step, command: Enqueue) -> Reply:
     publisher, seq = command.publisher, command.seq
     if publisher is not None and seq is not None:
-        if state.enqueuers.register(publisher):
+        if state.enqueuers.register(publisher, seq if M72 in state.bugs else 1):
             step.effects.append(MonitorProcess(publisher))
         sequenced = state.enqueuers.sequence(publisher, seq)
         if sequenced == "out_of_order":
@@ -193,7 +195,7 @@ def _enqueue(state: QueueState, step: Step, command: Enqueue) -> Reply:
         return QueueRefused("invalid_command", "a message has both a publisher and a number, or neither")
     lives = [ttl for ttl in (command.ttl, state.config.message_ttl) if ttl is not None]
     expiry = step.now + max(1, min(lives)) if lives else None
-    message = Message(step.index, len(command.body), expiry, 0, command.failed, NO_ANNOTATIONS)
+    message = Message(step.index, len(command.body), expiry, 0, command.failed, command.annotations)
     state.ready.push(message, command.priority)
     step.body = command.body
     finish(state, step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from splitbrain.cluster.bugs import M71
 from splitbrain.cluster.queues.commands import Annotations
 from splitbrain.cluster.queues.consumers import Consumer
 from splitbrain.cluster.queues.effects import Delivered
@@ -89,7 +90,7 @@ def give_back(
     limit = state.config.limit_of_deliveries
     over = list[Message]()
     for taken in state.take_back(consumer, ids):
-        message = taken.given_back(failed, annotations)
+        message = taken if failed and M71 in state.bugs else taken.given_back(failed, annotations)
         if limit is not None and message.acquired > limit:
             over.append(message)
         else:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from splitbrain.cluster.bugs import M72, NO_BUGS, Bugs
 from splitbrain.cluster.queues.checkpoints import Checkpoints
 from splitbrain.cluster.queues.config import QueueConfig
 from splitbrain.cluster.queues.consumers import Consumer, in_succession
@@ -61,9 +62,11 @@ class QueueState:
         last_active: when the queue was used last, in ms; None: never.
         timer_ms: when the timer of the oldest message is to run out; None: it is not set.
         checkpoints: the last one.
+        bugs: those that are switched on; all replicas have the same.
     """
 
-    def __init__(self, config: QueueConfig) -> None:
+    def __init__(self, config: QueueConfig, bugs: Bugs = NO_BUGS) -> None:
+        self.bugs = bugs
         self.config = config
         self.ready = ReadyMessages()
         self.consumers: dict[ConsumerKey, Consumer] = {}
@@ -195,7 +198,7 @@ class QueueState:
         )
 
     @classmethod
-    def load(cls, data: bytes) -> QueueState:
+    def load(cls, data: bytes, bugs: Bugs = NO_BUGS) -> QueueState:
         """The state whose dump this is.
 
         Raises:
@@ -204,7 +207,7 @@ class QueueState:
         dumped = _decoder.decode(data)
         if dumped.format != FORMAT:
             raise msgspec.ValidationError(f"a snapshot of a queue of format {dumped.format}; this is {FORMAT}")
-        state = cls(dumped.config)
+        state = cls(dumped.config, bugs)
         try:
             state.ready = ReadyMessages.load(dumped.ready)
         except ValueError as error:
@@ -212,7 +215,7 @@ class QueueState:
         state.consumers = {consumer.key: consumer for consumer in dumped.consumers}
         state.waiting = dumped.waiting
         state.service = ServiceQueue.load(dumped.service)
-        state.enqueuers = Enqueuers(dict(dumped.enqueuers))
+        state.enqueuers = Enqueuers({} if M72 in bugs else dict(dumped.enqueuers))
         state.dead_letters = DeadLetters.load(dumped.dead_letters)
         state.last_active, state.timer_ms = dumped.last_active, dumped.timer_ms
         state.checkpoints = dumped.checkpoints

@@ -52,6 +52,14 @@ def set_status_of_waiting(state: QueueState, node: str, suspected: bool) -> None
     state.waiting = in_succession(state.waiting)
 
 
+def activate_all(state: QueueState, node: str) -> None:
+    """Let all that wait on a node become active (M73)."""
+    coming = [consumer for consumer in state.waiting if consumer.id.process.node == node]
+    state.waiting = [consumer for consumer in state.waiting if consumer.id.process.node != node]
+    for consumer in coming:
+        _admit(state, consumer)
+
+
 def change_strategy(state: QueueState, now: int) -> None:
     """Whether there is a single active consumer has changed.
 

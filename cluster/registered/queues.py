@@ -68,3 +68,17 @@ def rewrite_queue_members(tx: Transaction, data: Any) -> Any:
     tx.put("/quorum_queues", [last, rewritten + 1])
     tx.put(path, {**found, "members": now})
     return True
+
+
+@FUNCTIONS.register("name_queue_leader", version=1)
+def name_queue_leader(tx: Transaction, data: Any) -> Any:
+    """Let the record of a queue name its leader: `[name, group, leader]`; whether it did not before."""
+    name, group, leader = data
+    path = "/quorum_queues/" + name
+    found = tx.value(tx.get(path))
+    if found is None or found["group"] != group or found.get("leader") == leader:
+        return False
+    last, rewritten = tx.value(tx.get("/quorum_queues"))
+    tx.put("/quorum_queues", [last, rewritten + 1])
+    tx.put(path, {**found, "leader": leader})
+    return True

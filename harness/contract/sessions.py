@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, Final, Generic, NotRequired, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -334,11 +334,13 @@ class Delivery(TypedDict):
         value: what was published.
         tag: what the session knows it by.
         redelivered: whether the system says that it may have delivered it before.
+        reason: why it is a dead letter, if it is one (`LimitedQueues`).
     """
 
     value: int
     tag: int
     redelivered: bool
+    reason: NotRequired[str]
 
 
 class Queues(Session, Protocol):
@@ -395,6 +397,18 @@ class SingleActive(Queues, Protocol):
         ...
 
 
+class LimitedQueues(Queues, Protocol):
+    """Queues that give up a message which its consumers fail at, and publish it elsewhere."""
+
+    async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
+        """Make a queue; no error where it is there already.
+
+        A message that was given back more often than `limit` is published to the queue `dead_letters`, which is there,
+        at least once. A `Delivery` from there has a `reason`, "delivery_limit".
+        """
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -428,6 +442,7 @@ PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
+LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
@@ -449,6 +464,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             TOPOLOGY,
             QUEUES,
             SINGLE_ACTIVE,
+            LIMITED_QUEUES,
         ),
     )
 }

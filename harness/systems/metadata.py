@@ -20,6 +20,7 @@ from splitbrain.cluster.client import (
     InvalidPathError,
     MismatchingNodeError,
     NodeNotFoundError,
+    QueueOptions,
     Refs,
     connect,
     retrying,
@@ -53,8 +54,10 @@ from splitbrain.harness.contract.read_modes import (
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import (
+    LIMITED_QUEUES,
     PROJECT,
     QUEUES,
+    SINGLE_ACTIVE,
     Answer,
     Change,
     DefiniteError,
@@ -83,7 +86,7 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "predicates", "topology", "queues"),
+        *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -107,15 +110,21 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
+OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
+"""The operations that groups of queues answer."""
+
+CONSUME, LEAVE = "consume", "leave"
+"""Ops that a client answers by itself: with what came, and where it is no consumer."""
+
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
-"""Of all workloads `queue` alone declares queues, and none enables feature flags: faults do not wait for moments that
-never come with the others."""
+"""Of all workloads those of queues alone declare some, and none enables feature flags: faults do not wait for moments
+that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
     """One client's connection to one node of the metadata cluster."""
 
-    def __init__(self, client: Client, timeout_ms: int) -> None:
+    def __init__(self, client: Client, timeout_ms: int, queue_options: dict[str, QueueOptions] | None = None) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
@@ -123,7 +132,7 @@ class MetadataSession(CompareAndSetLocks):
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
-        self._queues = MetadataQueues(client, timeout_ms)
+        self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -315,6 +324,26 @@ class MetadataSession(CompareAndSetLocks):
         """Give a message back, or have it dead-lettered."""
         self._queues.reject(tag, requeue=requeue)
 
+    async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
+        """Make a quorum queue with a delivery limit; its dead letters go to another one at least once."""
+        with _CLASSIFIED:
+            return await self._queues.declare_limited(queue, limit, dead_letters)
+
+    async def declare_single_active(self, queue: str) -> Answer:
+        """Make a quorum queue with a single active consumer; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._queues.declare(queue, single_active=True)
+
+    async def consume(self, queue: str) -> Answer:
+        """What the queue gave to this session's consumer, which the first call makes; None if nothing has come yet."""
+        with _CLASSIFIED:
+            return await self._queues.consume(queue)
+
+    async def leave(self, queue: str) -> Answer:
+        """Be no consumer any more, and give back what was given and not reported."""
+        with _CLASSIFIED:
+            return await self._queues.leave(queue)
+
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
         with _CLASSIFIED:
@@ -373,6 +402,7 @@ class Metadata:
         """
         self._functions = MetadataFunctions(functions)
         self._request_timeout_ms = request_timeout_ms
+        self._queue_options: dict[str, QueueOptions] = {}
         self._seen: dict[tuple[str, ...], Seen] = {}  # of each node that is simulated
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
@@ -384,9 +414,9 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE},
                 group=METADATA,
-                own_groups={QUEUES.name: f"{QUEUES_BEGIN}*"},
+                own_groups=dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
             ),
             membership=self._members,
             upgrades=self._upgrades,
@@ -409,7 +439,7 @@ class Metadata:
         Raises:
             NodeStartError: it left the cluster, and was not taken in again.
         """
-        self._members.has_queues = QUEUES.name in test.workload.needs
+        self._members.has_queues = not test.workload.needs.isdisjoint(OF_QUEUE_GROUPS)
         python, import_path = interpreter(place)
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):
@@ -459,7 +489,7 @@ class Metadata:
         Raises:
             DefiniteError: the node could not be reached.
         """
-        return MetadataSession(await _client(deployment, node), self._request_timeout_ms)
+        return MetadataSession(await _client(deployment, node), self._request_timeout_ms, self._queue_options)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second to connect, or to answer."""

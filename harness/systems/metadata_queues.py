@@ -1,4 +1,4 @@
-"""Quorum queues of the metadata cluster, for the workload `queue`."""
+"""Quorum queues of the metadata cluster, for the workloads `queue`, `single-active` and `poison`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+import msgspec
+
 from splitbrain.cluster.client import Client, ClientError, QueueNotFoundError, QueueOptions, Queues
-from splitbrain.cluster.queueclient import Message, Publisher
+from splitbrain.cluster.queueclient import Consumer, Message, Publisher
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
 
 MEMBERS: Final = 99
-"""Of a queue at most: each node has one, as nodes without a member do not serve a queue, and all are asked."""
+"""Of a queue at most: each node has one, so that each fault meets a member, and all nodes are asked."""
+
+UNLIMITED: Final = QueueOptions(initial_group_size=MEMBERS, delivery_limit=-1)
+"""Without a delivery limit: what is given back often is not to be dropped."""
 
 DECLARE_S: Final = 4.0
 """For the queues of a session to serve, all together: a cluster that has just begun does not know yet that all its
@@ -29,32 +34,52 @@ class MetadataQueues:
     Args:
         client: of the node that is asked.
         timeout_ms: of a request.
+        options: of the queues that were asked for, which all sessions share: any of them may have to make a queue.
     """
 
-    def __init__(self, client: Client, timeout_ms: int) -> None:
+    def __init__(self, client: Client, timeout_ms: int, options: dict[str, QueueOptions]) -> None:
+        self._options = options
         self._client = client
         self._timeout_ms = timeout_ms
         self._queues: Queues | None = None
         self._publishers: dict[str, Publisher] = {}
         self._taken: dict[int, Message] = {}
+        self._consumers: dict[str, Consumer] = {}
         self._last_tag = 0
         self._declares_until: float | None = None
 
-    async def declare(self, queue: str) -> Answer:
+    async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
+        """Make a queue with a delivery limit, whose dead letters go to another one at least once."""
+        options = QueueOptions(
+            initial_group_size=MEMBERS,
+            delivery_limit=limit,
+            overflow="reject_publish",
+            dead_letter_to=dead_letters,
+            dead_letter_strategy="at_least_once",
+        )
+        return await self._declare_in_time(queue, options)
+
+    async def declare(self, queue: str, *, single_active: bool = False) -> Answer:
+        """Make a queue without a delivery limit, as `_declare_in_time`."""
+        options = msgspec.structs.replace(UNLIMITED, single_active_consumer=single_active)
+        return await self._declare_in_time(queue, options)
+
+    async def _declare_in_time(self, queue: str, options: QueueOptions) -> Answer:
         """Make a queue; tried for a while, since to declare a queue twice is to declare it once.
 
         No error if it could not be made by then: the first operation that finds no queue makes it (`_with_queue`).
         """
+        self._options[queue] = options
         loop = asyncio.get_running_loop()
         if self._declares_until is None:
             self._declares_until = loop.time() + DECLARE_S
-        while True:
+        while loop.time() <= self._declares_until:
             try:
                 return await self._declare(queue)
             except (ClientError, DefiniteError):
-                if loop.time() > self._declares_until:
-                    return Answer()
+                pass
             await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
+        return Answer()
 
     async def publish(self, queue: str, value: int) -> Answer:
         """Publish, and wait for the confirm."""
@@ -68,6 +93,9 @@ class MetadataQueues:
         """Take the next message; None if there is none."""
         queues = await self._opened()
         found = await self._with_queue(queue, lambda: queues.take(queue, timeout_ms=self._timeout_ms))
+        return self._delivery(queue, found)
+
+    def _delivery(self, queue: str, found: Message | None) -> Answer:
         if found is None:
             return Answer()
         self._last_tag += 1
@@ -76,16 +104,45 @@ class MetadataQueues:
             value = int(found.body)
         except ValueError as error:
             raise IndefiniteError(f"a message in {queue} is no whole number: {found.body[:40]!r}") from error
-        return Answer(Delivery(value=value, tag=self._last_tag, redelivered=found.is_redelivered), found.term)
+        delivery = Delivery(value=value, tag=self._last_tag, redelivered=found.is_redelivered)
+        if found.dead_because is not None:
+            delivery["reason"] = found.dead_because
+        return Answer(delivery, found.term or None)
 
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
         queues = await self._opened()
         return Answer(await self._with_queue(queue, lambda: queues.purge(queue, timeout_ms=self._timeout_ms)))
 
+    async def consume(self, queue: str) -> Answer:
+        """What a consumer with a prefetch of 1 was given; None if nothing has come yet.
+
+        Raises:
+            DefiniteError: it is no consumer any more.
+        """
+        consumer = self._consumers.get(queue)
+        if consumer is None:
+            queues = await self._opened()
+            attached = self._with_queue(queue, lambda: queues.consume(queue, prefetch=1, timeout_ms=self._timeout_ms))
+            consumer = self._consumers[queue] = await attached
+        try:
+            found = consumer.arrived()
+        except ClientError as error:
+            del self._consumers[queue]
+            raise DefiniteError(str(error)) from error
+        return self._delivery(queue, found)
+
+    async def leave(self, queue: str) -> Answer:
+        """End the consumer, if there is one; what it was given goes back."""
+        consumer = self._consumers.get(queue)
+        if consumer is not None:
+            await consumer.cancel(timeout_ms=self._timeout_ms)
+            del self._consumers[queue]
+        return Answer()
+
     async def _declare(self, queue: str) -> Answer:
-        """Make a queue without a delivery limit: what is given back often is not to be dropped."""
-        options = QueueOptions(initial_group_size=MEMBERS, delivery_limit=-1)
+        """Make a queue as it was asked for."""
+        options = self._options.get(queue, UNLIMITED)
         declared = await (await self._opened()).declare(queue, options, timeout_ms=self._timeout_ms)
         return Answer(None, declared.term)
 

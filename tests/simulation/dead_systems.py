@@ -13,6 +13,7 @@ from splitbrain.harness.contract.read_modes import SESSION_READS
 from splitbrain.harness.contract.sessions import (
     GROUPS,
     LEASE_LOCKS,
+    LIMITED_QUEUES,
     QUEUES,
     SINGLE_ACTIVE,
     DefiniteError,
@@ -23,11 +24,12 @@ from splitbrain.harness.running.recovery import PROBE_KEY
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.results.history import HARNESS, Op
 from tests.simulation.lease_locks import LeaseLocks
-from tests.simulation.memory_queues import Consumers, Held, MemoryQueues
+from tests.simulation.memory_queues import Consumers, Held, Limits, MemoryQueues
 
 OPS: Final = frozenset(
     {call for group in GROUPS.values() for call, is_awaited in calls(group.protocol).items() if is_awaited}
-    - {"prepare_topology", "prepare_triggers", "declare_queue", "declare_single_active", "read_as"}
+    - {"prepare_topology", "prepare_triggers", "declare_queue", "declare_single_active", "declare_limited"}
+    - {"read_as"}
     | set(SESSION_READS)
 )
 """What a session is asked; of `read_as`, the kind of read."""
@@ -71,15 +73,17 @@ class Dying(Metadata):
         self._leases: dict[str, float] = {}
         self._queues: Held = {}
         self._consumers: Consumers = {}
+        self._limits: Limits = {}
         self.capabilities = dataclasses.replace(
             self.capabilities,
-            operations=self.capabilities.operations | {LEASE_LOCKS.name, QUEUES.name, SINGLE_ACTIVE.name},
+            operations=self.capabilities.operations
+            | {LEASE_LOCKS.name, QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name},
         )
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Any:
         """A session that goes dead."""
         session: Any = LeaseLocks(await super().connect(deployment, node), self._leases)
-        session = MemoryQueues(session, self._queues, self._consumers)
+        session = MemoryQueues(session, self._queues, self._consumers, self._limits)
         concerned = not self.dead_nodes or node in self.dead_nodes
         return _DyingSession(session, self) if concerned else session
 

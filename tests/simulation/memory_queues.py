@@ -5,12 +5,24 @@ The messages are beside the cluster, shared by all sessions; a node has to answe
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from splitbrain.harness.contract.sessions import Answer, Delivery
 
-Held = dict[str, list[tuple[int, bool]]]
-"""By queue: values, each with whether it was delivered before."""
+
+class Waiting(NamedTuple):
+    """A message: its value, how often it was given back, and why it is a dead letter."""
+
+    value: int
+    times: int = 0
+    reason: str | None = None
+
+
+Held = dict[str, list[Waiting]]
+"""By queue: its messages."""
+
+Limits = dict[str, tuple[int, str]]
+"""By queue: how often a message may be given back, and the queue for those that were given back more often."""
 
 
 Consumers = dict[str, list[Any]]
@@ -20,11 +32,12 @@ Consumers = dict[str, list[Any]]
 class MemoryQueues:
     """Adds queues to a session; everything else goes through."""
 
-    def __init__(self, session: Any, held: Held, consumers: Consumers) -> None:
+    def __init__(self, session: Any, held: Held, consumers: Consumers, limits: Limits) -> None:
+        self._limits = limits
         self._session = session
         self._held = held
         self._consumers = consumers
-        self._taken: dict[int, tuple[str, int]] = {}
+        self._taken: dict[int, tuple[str, Waiting]] = {}
         self._tag = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -35,10 +48,15 @@ class MemoryQueues:
         self._held.setdefault(queue, [])
         return Answer()
 
+    async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
+        """Make a queue."""
+        self._limits[queue] = limit, dead_letters
+        return await self.declare_queue(queue)
+
     async def publish(self, queue: str, value: int) -> Answer:
         """Put a message in, once a node has written it down."""
         written = await self._session.write(f"queue {queue}", value)
-        self._held[queue].append((value, False))
+        self._held[queue].append(Waiting(value))
         return Answer(value, written.term)
 
     async def take(self, queue: str) -> Answer:
@@ -69,10 +87,20 @@ class MemoryQueues:
     def _next(self, queue: str, term: int | None) -> Answer:
         if not self._held[queue]:
             return Answer(None, term)
-        value, redelivered = self._held[queue].pop(0)
+        found = self._held[queue].pop(0)
         self._tag += 1
-        self._taken[self._tag] = (queue, value)
-        return Answer(Delivery(value=value, tag=self._tag, redelivered=redelivered), term)
+        self._taken[self._tag] = (queue, found)
+        delivery = Delivery(value=found.value, tag=self._tag, redelivered=found.times > 0)
+        if found.reason is not None:
+            delivery["reason"] = found.reason
+        return Answer(delivery, term)
+
+    def _give_back(self, queue: str, message: Waiting) -> None:
+        limit, dead = self._limits.get(queue, (message.times + 1, ""))
+        if message.times < limit:
+            self._held[queue].insert(0, message._replace(times=message.times + 1))
+        else:
+            self._held[dead].append(Waiting(message.value, reason="delivery_limit"))
 
     def ack(self, tag: int) -> None:
         """It was dealt with."""
@@ -80,9 +108,9 @@ class MemoryQueues:
 
     def reject(self, tag: int, *, requeue: bool) -> None:
         """It goes back, or away."""
-        queue, value = self._taken.pop(tag)
+        queue, message = self._taken.pop(tag)
         if requeue:
-            self._held[queue].insert(0, (value, True))
+            self._give_back(queue, message)
 
     async def purge(self, queue: str) -> Answer:
         """Nothing is left in it."""
@@ -93,8 +121,8 @@ class MemoryQueues:
 
     async def close(self) -> None:
         """What was taken and not acknowledged goes back."""
-        for queue, value in reversed(self._taken.values()):
-            self._held[queue].insert(0, (value, True))
+        for queue, message in reversed(self._taken.values()):
+            self._give_back(queue, message)
         self._taken.clear()
         for consumers in self._consumers.values():
             if self in consumers:

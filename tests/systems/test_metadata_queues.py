@@ -8,15 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from splitbrain.cluster.client import Client, QueueNotFoundError, UnavailableError
+from splitbrain.cluster.client import Client, QueueNotFoundError, QueueOptions, UnavailableError
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.metadata_queues import DECLARE_S, MetadataQueues
-from tests.cluster.support import in_virtual_time
+from tests.cluster.queuegroups.support import in_cluster, queues_on
+from tests.cluster.support import World, eventually, in_virtual_time
 
 PREPARED_S = 10.0
 """After so long the harness gives up a workload that is not prepared."""
 
-THREE = ("q0", "q1", "q2")
+QUEUES = ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7")
 
 
 class NoQueues:
@@ -41,14 +42,14 @@ class NoQueues:
 
 
 def of(client: NoQueues) -> MetadataQueues:
-    return MetadataQueues(cast(Client, client), 1500)
+    return MetadataQueues(cast(Client, client), 1500, {})
 
 
 def test_a_session_that_cannot_make_its_queues_gives_up_before_the_harness_does() -> None:
     async def declares() -> float:
         queues, loop = of(NoQueues()), asyncio.get_running_loop()
         began = loop.time()
-        for name in THREE:
+        for name in QUEUES:
             await queues.declare(name)  # no error: the first op that finds no queue makes it
         return loop.time() - began
 
@@ -105,3 +106,80 @@ def test_a_queue_that_is_not_there_is_made_and_asked_again() -> None:
 
     in_virtual_time(purges())
     assert client.declared == ["q0"]
+
+
+# --- consumers, on nodes in memory ------------------------------------------------------------------------------------
+
+
+async def sessions(world: World, count: int) -> list[MetadataQueues]:
+    """Sessions of one run, with n1."""
+    options: dict[str, QueueOptions] = {}
+    return [MetadataQueues(await world.client("n1"), 1500, options) for _ in range(count)]
+
+
+async def given_to(session: MetadataQueues) -> Any:
+    return (await session.consume("sa0")).value
+
+
+def test_one_session_at_a_time_is_given_messages_one_by_one_until_it_leaves() -> None:
+    async def check(world: World) -> None:
+        first, second = await sessions(world, 2)
+        await first.declare("sa0", single_active=True)
+        assert await given_to(first) is None
+        assert await given_to(second) is None
+        for value in (1, 2, 3):
+            await second.publish("sa0", value)
+        one = await eventually(lambda: given_to(first))
+        assert (one["value"], one["redelivered"]) == (1, False)
+        assert await given_to(first) is None, "the one before is not acknowledged"
+        first.ack(one["tag"])
+        assert (await eventually(lambda: given_to(first)))["value"] == 2
+        assert await given_to(second) is None
+        await first.leave("sa0")
+        two = await eventually(lambda: given_to(second))
+        assert (two["value"], two["redelivered"]) == (2, True)
+
+    in_cluster(check)
+
+
+def test_a_session_that_is_no_consumer_any_more_hears_so_once_and_any_session_makes_the_queue_as_it_was() -> None:
+    async def check(world: World) -> None:
+        first, second = await sessions(world, 2)
+        await first.declare("sa0", single_active=True)
+        assert await given_to(first) is None
+        await (await queues_on(world, "n1")).delete("sa0")
+
+        async def is_over() -> bool | None:
+            try:
+                await first.consume("sa0")
+            except DefiniteError:
+                return True
+            return None
+
+        await eventually(is_over)
+        await second.publish("sa0", 1)
+        record = (await (await queues_on(world, "n2")).declare("sa0")).record
+        assert record.config.single_active_consumer
+        assert (await eventually(lambda: given_to(first)))["value"] == 1
+
+    in_cluster(check)
+
+
+def test_a_limited_queue_publishes_its_dead_letters_at_least_once_with_their_reason() -> None:
+    async def check(world: World) -> None:
+        [session] = await sessions(world, 1)
+        await session.declare("dead")
+        await session.declare_limited("p0", 1, "dead")
+        await session.publish("p0", 4)
+        for _ in range(2):
+            taken = (await session.take("p0")).value
+            assert "reason" not in taken
+            session.reject(taken["tag"], requeue=True)
+
+        async def letter() -> Any:
+            return (await session.take("dead")).value
+
+        found = await eventually(letter)
+        assert (found["value"], found["reason"]) == (4, "delivery_limit")
+
+    in_cluster(check)

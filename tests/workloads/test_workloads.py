@@ -92,7 +92,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
     [
         name
         for name in NAMES
-        if name not in ("lock", "lease-lock", "records", "topology", "projections", "queue", "single-active")
+        if name not in ("lock", "lease-lock", "records", "topology", "projections", "queue", "poison", "single-active")
     ],
 )
 def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
@@ -342,7 +342,7 @@ def sections(history: Iterable[Op]) -> list[tuple[tuple[Op, Op], int]]:
 
 def test_locks_on_leases_are_for_systems_that_have_leases_only() -> None:
     assert "lease-lock" in able(Etcd().capabilities.operations)
-    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock", "single-active"}
+    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock"}
     nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
     with pytest.raises(UsageError, match="needs the operations 'lease-locks', which system 'metadata' does not have"):
         Test(name="t", seed=1, nodes=FIVE, system=Metadata(), workload=workload("lease-lock"), nemesis=nemesis)

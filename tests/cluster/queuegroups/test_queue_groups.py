@@ -12,7 +12,6 @@ from splitbrain.cluster.client import (
     OutcomeUnknownError,
     QueueNotFoundError,
     QueueOptions,
-    UnavailableError,
 )
 from splitbrain.cluster.queuegroups.log import Retire, encode
 from splitbrain.cluster.wire import Answer, Failure, QueueOp, Request
@@ -74,16 +73,6 @@ def test_members_are_the_node_that_was_asked_and_others_in_turn() -> None:
 
 async def groups_are(world: World, name: str, groups: list[str]) -> bool | None:
     return queue_groups(world, name) == groups or None
-
-
-def test_a_node_without_a_member_says_where_the_queue_is() -> None:
-    async def check(world: World) -> None:
-        await (await queues_on(world, "n1")).declare("orders")
-        stranger = await queues_on(world, "n5")
-        with pytest.raises(UnavailableError, match="queue orders, which is on n1, n3, n4"):
-            await stranger.take("orders")
-
-    in_cluster(check, FIVE)
 
 
 @pytest.mark.parametrize(

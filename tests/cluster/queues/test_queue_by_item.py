@@ -45,7 +45,7 @@ from tests.cluster.queues.machine import PUBLISHER, Log, consumer
 
 EVERY_COMMAND: list[commands.QueueCommand] = [
     Enqueue(PUBLISHER, 1, b"body", 10, 9, 2),
-    Enqueue(None, None, b""),
+    Enqueue(None, None, b"", annotations={"x": "y"}),
     commands.RegisterEnqueuer(PUBLISHER),
     Attach(consumer("a"), "once", Prefetch(3), -2, True),
     Attach(consumer("a"), "auto", Credited(2**32 - 1)),
@@ -84,6 +84,15 @@ def test_qq_1_each_kind_of_command_is_among_those_and_is_carried_out() -> None:
     log = Log()
     for command in EVERY_COMMAND:
         log.apply(command)
+
+
+def test_qq_5_what_is_said_of_a_message_when_it_is_published_is_said_when_it_is_delivered() -> None:
+    """Also behind a snapshot: why it is a dead letter, for one."""
+    queue = QuorumQueue(QueueConfig())
+    queue.apply(1, 0, Enqueue(None, None, b"body", annotations={"x": "y"}))
+    reply = QuorumQueue.load(queue.dump()).apply(2, 0, Dequeue(consumer("a"), False)).reply
+    assert isinstance(reply, Dequeued)
+    assert reply.annotations == {"x": "y"}
 
 
 @pytest.mark.parametrize(
