@@ -67,7 +67,10 @@ and nodes pass few marks while a fault waits for one.
 OPS_MIN: Final = 400.0
 """The least number of ops that are possible in a run, if the workload has enough clients for them."""
 
-OPS_FACTOR: Final = {"declare": 3.0, "create-once": 3.0, "topology": 3.0, "queue": 3.0, "register": 1.5}
+OPS_FACTOR: Final = {
+    **dict.fromkeys(("declare", "create-once", "topology", "queue", "poison", "single-active"), 3.0),
+    "register": 1.5,
+}
 """By workload, how many times as many it needs: of some functions few ops are ok, or there are many functions; each
 queue has a leader of its own, and without it no op on the queue is ok."""
 

@@ -41,7 +41,7 @@ MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topo
 GROWING: Final = frozenset({"counter"})
 """Workloads that ask for more where the system has it."""
 
-OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues"}
+OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "single-active"}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
 MORE_SHARE: Final = 1 / 3
