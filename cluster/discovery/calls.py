@@ -17,9 +17,13 @@ _MS = 1_000_000
 
 
 async def within(
-    runtime: Runtime, what: str, timeout_ms: int, begun: Awaitable[T], late: Callable[[T], None] = lambda _: None
+    runtime: Runtime,
+    what: str,
+    timeout_ms: int,
+    begin: Callable[[], Awaitable[T]],
+    late: Callable[[T], None] = lambda _: None,
 ) -> T:
-    """The result of something that is not waited for longer than this; it goes on, and `late` gets a late result.
+    """What `begin` gives, which is not waited for longer than this; it goes on, and `late` gets a late result.
 
     Raises:
         DiscoveryError: it failed with this or an OSError, or took too long; the message begins with `what`.
@@ -28,7 +32,7 @@ async def within(
 
     async def run() -> None:
         try:
-            result = await begun
+            result = await begin()
         except (OSError, DiscoveryError) as error:
             if not outcome.done():
                 outcome.set_exception(DiscoveryError(f"{what}: {error}"))
@@ -80,7 +84,7 @@ async def hold(runtime: Runtime, address: Address, request: Request, timeout_ms:
             raise DiscoveryError(str(error)) from error
 
     try:
-        return await within(runtime, f"{address[0]}:{address[1]}", timeout_ms, exchange(), Held.close)
+        return await within(runtime, f"{address[0]}:{address[1]}", timeout_ms, exchange, Held.close)
     except DiscoveryError:
         for connection in opened:
             connection.close()

@@ -8,7 +8,7 @@ address once it is known whether that founds a cluster or joins one. A node that
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from splitbrain.cluster import wire
@@ -118,9 +118,9 @@ class Forming:
         self._stopping = True
         if self._formation is not None:
             self._formation.handle(formation.Stopped())
-        for what, begun in (("unlock", self._backend.unlock()), ("unregister", self._unregister())):
+        for what, begin in (("unlock", self._backend.unlock), ("unregister", self._unregister)):
             try:
-                await within(self._runtime, f"{what} at {self._backend.name}", STOP_MS, begun)
+                await within(self._runtime, f"{what} at {self._backend.name}", STOP_MS, begin)
             except DiscoveryError as error:
                 self._runtime.log(f"error: {error}")
         if self.node is not None:
@@ -142,7 +142,7 @@ class Forming:
 
     async def _look(self) -> None:
         try:
-            await within(self._runtime, f"init of {self._backend.name}", BACKEND_MS, self._backend.init())
+            await within(self._runtime, f"init of {self._backend.name}", BACKEND_MS, self._backend.init)
         except DiscoveryError as error:
             self._runtime.log(f"error: {error}")  # each call to it will say so again (RabbitMQ goes on, too)
         if self.properties.members:
@@ -178,9 +178,9 @@ class Forming:
         """What carries out an effect, and has the machine hear of it."""
         match effect:
             case formation.Register(round):
-                return self._ask_backend(round, "registration at", self._register(), self._is_registered)
+                return self._ask_backend(round, "registration at", self._register, self._is_registered)
             case formation.Discover(round):
-                return self._ask_backend(round, "list of", self._backend.list_nodes(), self._listed)
+                return self._ask_backend(round, "list of", self._backend.list_nodes, self._listed)
             case formation.Query(round, peers):
                 return self._query(round, peers)
             case formation.AskVotes(round, peers):
@@ -188,7 +188,7 @@ class Forming:
             case formation.ReturnVotes(round, peers):
                 return self._return_votes(round, peers)
             case formation.Lock(round, peers):
-                return self._ask_backend(round, "lock of", self._backend.lock(peers), self._locked)
+                return self._ask_backend(round, "lock of", lambda: self._backend.lock(peers), self._locked)
             case formation.Unlock():
                 return self._unlock()
             case formation.Join(round, target, properties):
@@ -199,14 +199,14 @@ class Forming:
                 raise AssertionError(f"{effect} takes no time")
 
     async def _ask_backend(
-        self, round: int, what: str, begun: Coroutine[Any, Any, T], event: Callable[[int, T], Event]
+        self, round: int, what: str, begin: Callable[[], Awaitable[T]], event: Callable[[int, T], Event]
     ) -> None:
         def too_late(result: T) -> None:
             if result is True:  # a lock, which is not waited for any more
                 self._runtime.spawn(self._unlock(), "formation")
 
         try:
-            result = await within(self._runtime, f"{what} {self._backend.name}", BACKEND_MS, begun, too_late)
+            result = await within(self._runtime, f"{what} {self._backend.name}", BACKEND_MS, begin, too_late)
         except DiscoveryError as error:
             await self._happened(formation.Failed(round, str(error)))
         else:
@@ -259,16 +259,24 @@ class Forming:
     async def _begin(self, founders: tuple[str, ...]) -> None:
         """Start the node behind the address."""
         config = dataclasses.replace(self._config, peers=self._book.addresses, founders=founders)
-        self.node = Node(config, dataclasses.replace(self._runtime, network=self._front))
-        await self.node.start()
+        node = Node(config, dataclasses.replace(self._runtime, network=self._front))
+        await node.start()
+        self.node = node
 
     async def _found(self) -> None:
         await self._kept.found()
-        self._runtime.log(f"{self._config.node} founds a cluster of {self._settings.nodes} nodes")
+        self._runtime.log(f"{self._config.node} founds the cluster, of {self._settings.nodes} nodes")
         await self._begin((self._config.node,))
         self._complete()
-        for waiting in self._waiting:
-            await self._answer(waiting)
+        if self._waiting:
+            self._runtime.spawn(self._take_in_waiting(), "formation")
+
+    async def _take_in_waiting(self) -> None:
+        """What a node with M69 accepted before it founded the cluster."""
+        while not self.properties.ready:
+            await self._runtime.clock.sleep(_LOOK_MS * _MS)
+        for request in self._waiting:
+            await self._take_in(request)
 
     async def _join(self, round: int, target: Peer, properties: Properties) -> None:
         try:
@@ -276,7 +284,8 @@ class Forming:
                 await self._book.learn_from(target)
                 known = [name for name in properties.founders if name in self._book.addresses]
                 founders = (known[0] if known else target.name,)
-                await self._kept.join(founders)
+                if properties.members:  # only with M69 a node joins one that is in no cluster
+                    await self._kept.join(founders)
                 await self._begin(founders)
             request = TakeIn(self._peer, self._config.member)
             reply = await ask(self._runtime, target.address, request, TAKE_IN_MS + ASK_MS)
@@ -325,7 +334,7 @@ class Forming:
 
     async def _unlock(self) -> None:
         try:
-            await within(self._runtime, f"unlock at {self._backend.name}", BACKEND_MS, self._backend.unlock())
+            await within(self._runtime, f"unlock at {self._backend.name}", BACKEND_MS, self._backend.unlock)
         except DiscoveryError as error:
             self._runtime.log(f"error: {error}")  # it ends with this node's session
 
@@ -333,8 +342,8 @@ class Forming:
         """For ever: have the backend list this node, and hear of it."""
         while True:
             try:
-                begun = self._backend.post_registration() if self._registered else self._register()
-                await within(self._runtime, f"registration at {self._backend.name}", BACKEND_MS, begun)
+                begin = self._backend.post_registration if self._registered else self._register
+                await within(self._runtime, f"registration at {self._backend.name}", BACKEND_MS, begin)
             except DiscoveryError as error:
                 self._registered = False
                 self._runtime.log(f"error: {error}")
