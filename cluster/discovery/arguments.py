@@ -21,6 +21,8 @@ USAGE: Final = f"""
                   peers; needed with dns, k8s-api, consul and etcd): a majority of them must agree on its founder
   --discovery-address
                   HOST:PORT at which the others reach this node (default: that of --listen)
+  --discovery-list
+                  classic: names of the nodes that find each other (default: this one and all peers)
   --discovery-retries, --discovery-retry-ms
                   attempts after the first (default {RETRIES}), and the time between two (default {RETRY_MS})
   --discovery-endpoint
@@ -44,11 +46,12 @@ _OPTIONS: Final = tuple(
     f"--discovery{rest}"
     for rest in (
         *("", "-nodes", "-address", "-retries", "-retry-ms", "-endpoint", "-cluster", "-hostname", "-nameserver"),
-        *("-label", "-namespace", "-ordinal", "-service", "-prefix", "-ttl-s", "-token-file", "-ca-file"),
+        *("-list", "-label", "-namespace", "-ordinal", "-service", "-prefix", "-ttl-s", "-token-file", "-ca-file"),
     )
 )
 
 _OF: Final = {
+    "-list": ("classic",),
     "-endpoint": ("k8s-api", "consul", "etcd"),
     "-cluster": ("consul", "etcd"),
     "-hostname": ("dns",),
@@ -114,6 +117,22 @@ class Options:
         if not host or not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
             raise ArgumentError(f"--discovery{option} takes HOST:PORT, not {text!r}.")
         return host.strip("[]"), int(port)
+
+    def listed(self, known: Sequence[str]) -> list[str]:
+        """The names on the list of the classic backend, of those that are known.
+
+        Raises:
+            ArgumentError: there is no such name, or one is named twice, or the first of those known is missing.
+        """
+        if "-list" not in self.given:
+            return list(known)
+        found = self.given["-list"].split(",")
+        unknown = sorted(set(found) - set(known))
+        if unknown or len(set(found)) != len(found) or known[0] not in found:
+            raise ArgumentError(
+                f"--discovery-list names this node and nodes of --peer, each once, unlike {self.given['-list']!r}."
+            )
+        return found
 
     @property
     def nodes(self) -> int | None:

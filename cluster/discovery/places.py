@@ -49,7 +49,7 @@ def forming(config: NodeConfig, options: Options, runtime: Runtime) -> Forming:
         )
     settings = Settings(
         config.node,
-        options.nodes or 1 + len(config.peers),
+        options.nodes or len(options.listed([config.node, *config.peers])),
         retries=options.number("-retries", RETRIES, 0, _RETRIES_MAX),
         retry_ms=options.number("-retry-ms", RETRY_MS, *_RETRY_MS),
         bugs=config.bugs,
@@ -58,9 +58,9 @@ def forming(config: NodeConfig, options: Options, runtime: Runtime) -> Forming:
     return Forming(config, settings, runtime, _MAKERS[options.backend](options, config, peer, runtime), address)
 
 
-def _classic(_: Options, config: NodeConfig, peer: Peer, runtime: Runtime) -> Backend:
-    others = (Peer(name, address) for name, address in config.peers.items())
-    return Classic(runtime, peer.name, (peer, *others))
+def _classic(options: Options, config: NodeConfig, peer: Peer, runtime: Runtime) -> Backend:
+    known = {peer.name: peer.address, **config.peers}
+    return Classic(runtime, peer.name, tuple(Peer(name, known[name]) for name in options.listed(list(known))))
 
 
 def _dns(options: Options, _: NodeConfig, peer: Peer, runtime: Runtime) -> Backend:
