@@ -42,7 +42,7 @@ def forming(config: NodeConfig, options: Options, runtime: Runtime) -> Forming:
         ArgumentError: an option is missing or wrong; the message names it.
     """
     address = options.address("-address", config.listen)
-    if options.backend != "classic" and address[0] in ("0.0.0.0", "::"):
+    if address[0] in ("0.0.0.0", "::"):
         raise ArgumentError(
             f"--listen {address[0]}:{address[1]} is every address of this machine: say with --discovery-address "
             f"HOST:PORT at which one the other nodes reach it."

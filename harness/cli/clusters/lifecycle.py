@@ -220,4 +220,5 @@ async def _until_led(layout: Layout, *, whole: bool) -> str:
             if leaders.count(leader) >= needed:
                 return leader
         await asyncio.sleep(0.1)
-    raise NodeStartError(f"no leader after {up_s:g} s. The nodes' logs are {layout.home}/*.log.")
+    said = f" {nodes[0].node} said: {last_words(layout, nodes[0].node)}." if whole else ""
+    raise NodeStartError(f"no leader after {up_s:g} s.{said} The nodes' logs are {layout.home}/*.log.")
