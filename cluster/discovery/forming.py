@@ -21,6 +21,7 @@ from splitbrain.cluster.discovery.formation import Effect, Event, Formation, Set
 from splitbrain.cluster.discovery.front import Front
 from splitbrain.cluster.discovery.messages import (
     Accepted,
+    AskCandidacy,
     AskProperties,
     AskVote,
     Ballot,
@@ -33,7 +34,7 @@ from splitbrain.cluster.discovery.messages import (
 )
 from splitbrain.cluster.discovery.record import Kept, open_record
 from splitbrain.cluster.discovery.seen import Peer, Properties
-from splitbrain.cluster.discovery.takingin import MemberOf, TakingIn
+from splitbrain.cluster.discovery.takingin import MemberOf, TakingIn, other_data
 from splitbrain.cluster.errors import DiscoveryError, FormationError
 from splitbrain.cluster.members import names
 from splitbrain.cluster.node import Node, NodeConfig
@@ -105,6 +106,8 @@ class Forming:
         self._taking_in = TakingIn(self._runtime, self._book)
         await self._front.open(self._config.listen)
         record = self._kept.record
+        if record.vote is not None and not self._needs(record.vote):
+            await self._kept.take_back(record.vote)  # for this node's own candidacy, which ended with its last process
         if self._kept.was_used:
             await self._begin(self._config.founders)
         elif record.founded:
@@ -117,7 +120,7 @@ class Forming:
         """Leave the backend, and write last checkpoints; the runtime's tasks are to be cancelled right after this."""
         self._stopping = True
         if self._formation is not None:
-            self._formation.handle(formation.Stopped())
+            await self._carry_out(self._formation.handle(formation.Stopped()))
         for what, begin in (("unlock", self._backend.unlock), ("unregister", self._unregister)):
             try:
                 await within(self._runtime, f"{what} at {self._backend.name}", STOP_MS, begin)
@@ -147,11 +150,12 @@ class Forming:
             self._runtime.log(f"error: {error}")  # each call to it will say so again (RabbitMQ goes on, too)
         if self.properties.members:
             if self._backend.registers:
-                self._runtime.spawn(self._stay_registered(), "registration")
+                self._runtime.spawn(self._stay_registered(0), "registration")
             self._runtime.spawn(self._learn(), "addresses")
             return
         settings = dataclasses.replace(self._settings, registers=self._backend.registers)
-        self._formation = Formation(settings, self._runtime.rng, may_found=self._kept.may_found)
+        may_found = self._kept.may_found and not self._config.incarnation
+        self._formation = Formation(settings, self._runtime.rng, may_found=may_found)
         await self._carry_out(self._formation.start())
 
     async def _happened(self, event: Event) -> None:
@@ -171,6 +175,8 @@ class Forming:
                     raise FormationError(message)
                 case formation.Unregister():
                     pass  # `stop` does, and waits for it
+                case formation.ReturnVotes(round, peers) if self._formation is None or self._formation.over:
+                    await self._return_votes(round, peers)  # this process may end next
                 case _:
                     self._runtime.spawn(self._task_of(effect), "formation")
 
@@ -213,6 +219,8 @@ class Forming:
             await self._happened(event(round, result))
 
     def _is_registered(self, round: int, _: None) -> Event:
+        # From now on: the formation may take longer than a registration lasts.
+        self._runtime.spawn(self._stay_registered(self._backend.refresh_ms), "registration")
         return formation.Registered(round)
 
     def _locked(self, round: int, _: bool) -> Event:
@@ -279,6 +287,9 @@ class Forming:
             await self._take_in(request)
 
     async def _join(self, round: int, target: Peer, properties: Properties) -> None:
+        again = bool(self._kept.record.joined)
+        if self._config.node in properties.members and not again:
+            raise FormationError(f"{other_data(self._config.node)}.")
         try:
             if self.node is None:
                 await self._book.learn_from(target)
@@ -287,8 +298,11 @@ class Forming:
                 if properties.members:  # only with M69 a node joins one that is in no cluster
                     await self._kept.join(founders)
                 await self._begin(founders)
-            request = TakeIn(self._peer, self._config.member)
+            request = TakeIn(self._peer, self._config.member, again)
             reply = await ask(self._runtime, target.address, request, TAKE_IN_MS + ASK_MS)
+            if isinstance(reply, Refused) and reply.reason == other_data(self._config.node):
+                await self._kept.join(())  # or its next attempt would pass for one of the member
+                raise FormationError(f"{reply.reason}.")
             if isinstance(reply, Refused):
                 raise DiscoveryError(f"{target.name} does not take this node in: {reply.reason}")
             if not isinstance(reply, Accepted):
@@ -311,8 +325,6 @@ class Forming:
 
     def _complete(self) -> None:
         self._runtime.log(f"is in the cluster of {', '.join(self.properties.members)}")
-        if self._registered and self._backend.refresh_ms:
-            self._runtime.spawn(self._stay_registered(), "registration")
         self._runtime.spawn(self._learn(), "addresses")
 
     async def _learn(self) -> None:
@@ -338,8 +350,9 @@ class Forming:
         except DiscoveryError as error:
             self._runtime.log(f"error: {error}")  # it ends with this node's session
 
-    async def _stay_registered(self) -> None:
-        """For ever: have the backend list this node, and hear of it."""
+    async def _stay_registered(self, first_ms: int) -> None:
+        """After this time, and for ever: have the backend list this node, and hear of it."""
+        await self._runtime.clock.sleep(first_ms * _MS)
         while True:
             try:
                 begin = self._backend.post_registration if self._registered else self._register
@@ -357,6 +370,8 @@ class Forming:
                 return self.properties
             case AskVote():
                 return await self._vote(request)
+            case AskCandidacy(ballot):
+                return Done() if self._needs(ballot) else Refused(f"{self._config.node} does not need it any more")
             case ReturnVote(ballot):
                 await self._kept.take_back(ballot)
                 return Done()
@@ -368,9 +383,28 @@ class Forming:
     async def _vote(self, asked: AskVote) -> Reply:
         refusal = self._kept.refusal(asked, self._config.node, self._settings.nodes)
         if refusal is not None:
+            vote = self._kept.record.vote
+            if vote is not None and vote.node in self._book.addresses and self._kept.may_found:
+                self._runtime.spawn(self._ask_whether_needed(vote), "vote")
             return Refused(refusal)
         await self._kept.vote(asked.ballot)
         return Done()
+
+    def _needs(self, ballot: Ballot) -> bool:
+        """Whether this node has founded a cluster, or may still found one, with the votes of a candidacy."""
+        if self._kept.record.founded or ballot.identity != self._kept.record.identity:
+            return True  # of other data it cannot speak
+        found = self._formation
+        return ballot.process == self._process and found is not None and ballot.round == found.round
+
+    async def _ask_whether_needed(self, vote: Ballot) -> None:
+        """Take the vote back if its candidate, which said so before or started anew, does not need it."""
+        try:
+            reply = await ask(self._runtime, self._book.addresses[vote.node], AskCandidacy(vote), ASK_MS)
+        except DiscoveryError:
+            return
+        if isinstance(reply, Refused):
+            await self._kept.take_back(vote)
 
     async def _take_in(self, request: TakeIn) -> Reply:
         own = self.properties

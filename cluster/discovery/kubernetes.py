@@ -26,6 +26,8 @@ class Seed(Plain):
     Args:
         peer: this node: its name is that of its pod, and its host begins with that name ("n-2.nodes.default.svc").
         ordinal_start: the first ordinal of the StatefulSet.
+        nodes: how many pods it has. With it they are all listed, so that a seed that lost its data finds the cluster
+            that is there; without it only the seed and this node are.
 
     Raises:
         ArgumentError: name or host are not so.
@@ -33,7 +35,7 @@ class Seed(Plain):
 
     name = "k8s"
 
-    def __init__(self, peer: Peer, ordinal_start: int = 0) -> None:
+    def __init__(self, peer: Peer, ordinal_start: int = 0, nodes: int | None = None) -> None:
         of_set, dash, ordinal = peer.name.rpartition("-")
         if not dash or not of_set or not (ordinal.isascii() and ordinal.isdecimal()):
             raise ArgumentError(
@@ -46,10 +48,9 @@ class Seed(Plain):
                 f"--discovery k8s needs --discovery-address with the pod's own host name "
                 f"({peer.name}.SERVICE.NAMESPACE.svc.cluster.local:{port}), not {host!r}."
             )
-        seed = f"{of_set}-{ordinal_start}"
-        self._listing = Listing(
-            tuple(dict.fromkeys((Peer(seed, (seed + host.removeprefix(peer.name), port)), peer))), seed
-        )
+        pods = [f"{of_set}-{ordinal_start + number}" for number in range(nodes or 1)]
+        listed = (Peer(pod, (pod + host.removeprefix(peer.name), port)) for pod in pods)
+        self._listing = Listing(tuple(dict.fromkeys((*listed, peer))), pods[0])
 
     async def list_nodes(self) -> Listing:
         """The seed, and this node."""

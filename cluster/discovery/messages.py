@@ -53,6 +53,12 @@ class ReturnVote(msgspec.Struct, frozen=True, array_like=True, tag="return_vote"
     ballot: Ballot
 
 
+class AskCandidacy(msgspec.Struct, frozen=True, array_like=True, tag="ask_candidacy"):
+    """A node whose vote a candidate has asks whether it needs it still: `Done` if so, else `Refused`."""
+
+    ballot: Ballot
+
+
 class AskAddresses(msgspec.Struct, frozen=True, array_like=True, tag="ask_addresses"):
     """Answered with `Addresses`."""
 
@@ -69,10 +75,12 @@ class TakeIn(msgspec.Struct, frozen=True, array_like=True, tag="take_in"):
     Attributes:
         peer: the node.
         member: its id.
+        again: whether it has asked before, with the data that it has: then it may be a member already.
     """
 
     peer: Peer
     member: str
+    again: bool = False
 
 
 class TakeLock(msgspec.Struct, frozen=True, array_like=True, tag="take_lock"):
@@ -81,7 +89,7 @@ class TakeLock(msgspec.Struct, frozen=True, array_like=True, tag="take_lock"):
     owner: str
 
 
-Request: TypeAlias = AskProperties | AskVote | ReturnVote | AskAddresses | Introduce | TakeIn | TakeLock
+Request: TypeAlias = AskProperties | AskVote | ReturnVote | AskCandidacy | AskAddresses | Introduce | TakeIn | TakeLock
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):

@@ -73,7 +73,7 @@ def _dns(options: Options, _: NodeConfig, peer: Peer, runtime: Runtime) -> Backe
 
 
 def _seed(options: Options, _: NodeConfig, peer: Peer, *__: Runtime) -> Backend:
-    return Seed(peer, options.number("-ordinal", 0, 0, 10**6))
+    return Seed(peer, options.number("-ordinal", 0, 0, 10**6), options.nodes)
 
 
 def _pods(options: Options, _: NodeConfig, peer: Peer, *__: Runtime) -> Backend:

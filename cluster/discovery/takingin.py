@@ -30,11 +30,8 @@ class TakingIn:
         """Have a node taken in; the answer for it. `change` asks the leader, and gives its answer on."""
         members, ids = cluster
         name = request.peer.name
-        if name in members and request.member not in ids:
-            return Refused(
-                f"{name} is a member with other data: remove that one (splitbrain cluster ctl remove {name}), and "
-                f"start {name} with a higher --incarnation"
-            )
+        if name in members and (request.member not in ids or not request.again):
+            return Refused(other_data(name))
         self._book.learn((request.peer,))
         others = {member: self._book.addresses[member] for member in members if member in self._book.addresses}
         others.pop(name, None)
@@ -48,15 +45,23 @@ class TakingIn:
                 outcome.set_result(said)
 
         change(answered)
-        return _reply(await outcome, name)
+        return _reply(await outcome, name, again=request.again)
 
 
-def _reply(outcome: wire.Outcome, name: str) -> Reply:
+def other_data(name: str) -> str:
+    """Why a node cannot join under a name that a member has; a clause."""
+    return (
+        f"{name} is a member with other data: if these are lost, remove it from the cluster "
+        f"(splitbrain cluster ctl remove {name}), and start {name} with a higher --incarnation"
+    )
+
+
+def _reply(outcome: wire.Outcome, name: str, *, again: bool) -> Reply:
     match outcome:
         case wire.MemberList():
             return Done()
         case wire.Failure("already_member"):
-            return Done()
+            return Done() if again else Refused(other_data(name))
         case wire.Failure("was_member"):
             return Refused(f"{name} was a member before: start it with a higher --incarnation and an empty directory")
         case wire.Failure(reason, _, detail):

@@ -37,13 +37,5 @@ def test_nodes_that_find_no_service_end_the_command_with_what_they_say(
     port = five_free_ports()
     endpoint = f"http://127.0.0.1:{port}"
     with pytest.raises(NodeStartError, match=r"no leader after 3 s.*Connect call failed"):
-        call(
-            "up",
-            "--discovery",
-            "etcd",
-            "--discovery-endpoint",
-            f"http://127.0.0.1:{port}",
-            "--base-port",
-            str(port + 1),
-        )
+        call("up", "--discovery", "etcd", "--discovery-endpoint", endpoint, "--base-port", str(port + 1))
     assert not Path("metadata-cluster/cluster.json").exists()

@@ -212,6 +212,7 @@ def test_the_seed_is_the_pod_of_the_first_ordinal() -> None:
         assert listing.founder == "n-0"
         assert (await Seed(seed).list_nodes()).peers == (seed,)
         assert (await Seed(own, 2).list_nodes()).peers == (own,)
+        assert [peer.name for peer in (await Seed(own, 1, nodes=3).list_nodes()).peers] == ["n-1", "n-2", "n-3"]
 
     play(story)
 

@@ -21,6 +21,7 @@ from splitbrain.cluster.errors import DiscoveryError, FormationError
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Runtime
+from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.simulation.clock import TrueClock
 from splitbrain.harness.simulation.host import SimHost
@@ -86,7 +87,8 @@ class Model(Plain):
     async def list_nodes(self) -> Listing:
         if self._kind == "k8s":
             seed = self._town.names[0]
-            return Listing(tuple(self._town.peer(name) for name in dict.fromkeys((seed, self._node))), seed)
+            listed = self._town.names if self._town.lists_all_pods else dict.fromkeys((seed, self._node))
+            return Listing(tuple(self._town.peer(name) for name in listed), seed)
         await self._service.reached()
         match self._kind:
             case "dns":
@@ -143,6 +145,7 @@ class Town:
         self.service = Service(self.clock, self.streams["service"])
         self.nodes: dict[str, Forming] = {}
         self.lines: list[str] = []
+        self.lists_all_pods = True
         self._bugs = Bugs(bugs)
         self._retries = retries
 
@@ -186,8 +189,17 @@ class Town:
         self.nodes[name] = forming
         process.spawn(forming.start(), "start")
 
-    def kill(self, name: str) -> None:
-        self.hosts[name].kill()
+    def kill(self, name: str, *, power: bool = False) -> None:
+        if power:
+            self.hosts[name].power_off()
+        else:
+            self.hosts[name].kill()
+
+    def wipe(self, name: str) -> None:
+        """Kill a node, and lose all that it ever wrote."""
+        self.kill(name)
+        self.hosts[name].spoil(DiskFault(wipe=True))
+        self.hosts[name].spoil(None)
 
     def failure(self, name: str) -> BaseException | None:
         process = self.hosts[name].process
