@@ -36,8 +36,9 @@ class Book:
         new = [peer for peer in peers if peer.name != self._own.name and peer.name not in self.addresses]
         if new:
             self.addresses.update((peer.name, peer.address) for peer in new)
-            known = tuple(Peer(name, address) for name, address in self.addresses.items())
-            self._runtime.spawn(self._kept.know(known), "addresses")
+            # At once: a node must not have joined a cluster of which it knows no node.
+            self._kept.know(tuple(Peer(name, address) for name, address in self.addresses.items()))
+            self._runtime.spawn(self._kept.write(), "addresses")
 
     async def learn_from(self, peer: Peer) -> None:
         """Ask a node for all that it knows.

@@ -88,12 +88,16 @@ class Kept:
         """This node begins to join the cluster of these founders; durable when this returns."""
         await self._change(msgspec.structs.replace(self.record, joined=founders))
 
-    async def know(self, addresses: tuple[Peer, ...]) -> None:
-        """These are the nodes that this one knows."""
-        await self._change(msgspec.structs.replace(self.record, addresses=addresses))
+    def know(self, addresses: tuple[Peer, ...]) -> None:
+        """These are the nodes that this one knows; durable with the next change, or once `write` has returned."""
+        self.record = msgspec.structs.replace(self.record, addresses=addresses)
 
     async def _change(self, record: Record) -> None:
         self.record = record
+        await self.write()
+
+    async def write(self) -> None:
+        """Make the record durable as it is now."""
         async with self._writing:
             await self._disk.replace(FILE, msgspec.json.encode(self.record))
 
@@ -110,7 +114,7 @@ async def open_record(disk: Disk, rng: Rng) -> Kept:
         was_used = any(name not in _NOT_DATA for name in disk.names())
         kept = Kept(disk, Record(f"{rng.between(0, _IDENTITY_MAX):016x}"), was_used=was_used)
         if not was_used:
-            await kept.know(())
+            await kept.write()
         return kept
     try:
         return Kept(disk, msgspec.json.decode(content, type=Record))

@@ -60,7 +60,9 @@ def test_a_node_in_a_cluster_gives_no_vote(how: str) -> None:
 
 def test_addresses_are_kept_and_a_directory_of_a_node_without_discovery_is_seen() -> None:
     disk = FakeDisk()
-    asyncio.run(opened(disk).know((Peer("n2", ("h", 2)),)))
+    kept = opened(disk)
+    kept.know((Peer("n2", ("h", 2)),))
+    asyncio.run(kept.join(("n2",)))
     assert opened(disk).record.addresses == (Peer("n2", ("h", 2)),)
     assert not opened(disk).was_used
     used = FakeDisk()
