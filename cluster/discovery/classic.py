@@ -42,6 +42,11 @@ class Classic(Plain):
         self._retries = retries
         self._held: list[Held] = []
 
+    @property
+    def holds(self) -> bool:
+        """Whether this node has the lock, or a part of it."""
+        return bool(self._held)
+
     async def list_nodes(self) -> Listing:
         """The list."""
         return Listing(self._peers)

@@ -144,6 +144,8 @@ class Town:
         }
         self.service = Service(self.clock, self.streams["service"])
         self.nodes: dict[str, Forming] = {}
+        self.backends: dict[str, Classic] = {}
+        self.owners_killed = 0
         self.lines: list[str] = []
         self.lists_all_pods = True
         self._bugs = Bugs(bugs)
@@ -164,7 +166,8 @@ class Town:
 
     def backend(self, name: str, runtime: Runtime) -> Backend:
         if self.kind == "classic":
-            return Classic(runtime, name, tuple(self.peer(each) for each in self.names))
+            made = self.backends[name] = Classic(runtime, name, tuple(self.peer(each) for each in self.names))
+            return made
         return Model(self.kind, self, name)
 
     def runs(self, name: str) -> bool:
@@ -221,11 +224,18 @@ class Town:
     async def wait(self, seconds: float) -> None:
         await self.clock.sleep_ns(int(seconds * 1e9))
 
-    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        for _ in range(int(seconds * 5)):
+    def owner(self) -> str | None:
+        """Who has the lock."""
+        if self.kind != "classic":
+            return self.service.owner
+        holding = (name for name, backend in self.backends.items() if self.runs(name) and backend.holds)
+        return next(holding, None)
+
+    async def until(self, condition: Callable[[], bool], seconds: float, every_s: float = 0.2) -> bool:
+        for _ in range(int(seconds / every_s)):
             if condition():
                 return True
-            await self.wait(0.2)
+            await self.wait(every_s)
         return condition()
 
     def problems(self) -> list[str]:
