@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +53,7 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(handler: Handler) -> AsyncGenerator[Served]:
+async def served(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Served]:
     service = Served("")
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,8 +61,8 @@ async def served(handler: Handler) -> AsyncGenerator[Served]:
             await _serve(service, handler, reader, writer)
         writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    service.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield service
     finally:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import ipaddress
 import shutil
 import socket
+import ssl
 import subprocess
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -461,3 +467,44 @@ def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
 def test_certificates_that_cannot_be_read_are_refused() -> None:
     with pytest.raises(ArgumentError, match="--discovery-ca-file /nowhere"):
         Endpoint("https://a:1", ca_file="/nowhere")
+
+
+def certificate(folder: Path) -> Path:
+    """A file with a key and a certificate of 127.0.0.1, which signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    begins = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(begins)
+        .not_valid_after(begins + datetime.timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "service.pem"
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(private + made.public_bytes(pem))
+    return path
+
+
+def test_a_service_with_a_certificate_is_asked_if_that_is_trusted(tmp_path: Path) -> None:
+    pem = certificate(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem)
+
+    async def story() -> None:
+        async with served(ConsulAgent(), tls) as service:
+            trusts = Consul(Endpoint(service.url, ca_file=str(pem)), RealClock(asyncio.get_running_loop()), N1)
+            await trusts.register()
+            assert (await trusts.list_nodes()).peers == (N1,)
+            with pytest.raises(DiscoveryError, match="certificate"):
+                await Endpoint(service.url).ask("GET", "/v1/health/service/splitbrain")
+
+    play(story)
