@@ -24,7 +24,6 @@ from splitbrain.cluster.discovery.messages import (
     AskCandidacy,
     AskProperties,
     AskVote,
-    Ballot,
     Done,
     Refused,
     Reply,
@@ -33,8 +32,10 @@ from splitbrain.cluster.discovery.messages import (
     TakeIn,
 )
 from splitbrain.cluster.discovery.record import Kept, open_record
+from splitbrain.cluster.discovery.registration import Registration
 from splitbrain.cluster.discovery.seen import Peer, Properties
 from splitbrain.cluster.discovery.takingin import MemberOf, TakingIn, other_data
+from splitbrain.cluster.discovery.voter import Voter
 from splitbrain.cluster.errors import DiscoveryError, FormationError
 from splitbrain.cluster.members import names
 from splitbrain.cluster.node import Node, NodeConfig
@@ -85,11 +86,12 @@ class Forming:
         self._front = Front(runtime, self._answer)
         self._formation: Formation | None = None
         self._waiting: list[TakeIn] = []
-        self._registered = False
+        self._registration = Registration(runtime, backend, BACKEND_MS, settings.retry_ms)
         self._stopping = False
         self._kept: Kept
         self._book: Book
         self._taking_in: TakingIn
+        self._voter: Voter
         self.node: Node | None = None
 
     async def start(self) -> None:
@@ -104,10 +106,19 @@ class Forming:
         self._kept = await open_record(self._runtime.disk, self._runtime.rng)
         self._book = Book(self._runtime, self._kept, self._peer, self._config.peers)
         self._taking_in = TakingIn(self._runtime, self._book)
+        self._voter = Voter(
+            self._runtime,
+            self._kept,
+            self._config.node,
+            self._settings.nodes,
+            self._process,
+            self._book.addresses,
+            ASK_MS,
+            lambda: 0 if self._formation is None else self._formation.round,
+        )
+        await self._voter.begin()
         await self._front.open(self._config.listen)
         record = self._kept.record
-        if record.vote is not None and not self._needs(record.vote):
-            await self._kept.take_back(record.vote)  # for this node's own candidacy, which ended with its last process
         if self._kept.was_used:
             await self._begin(self._config.founders)
         elif record.founded:
@@ -121,7 +132,7 @@ class Forming:
         self._stopping = True
         if self._formation is not None:
             await self._carry_out(self._formation.handle(formation.Stopped()))
-        for what, begin in (("unlock", self._backend.unlock), ("unregister", self._unregister)):
+        for what, begin in (("unlock", self._backend.unlock), ("unregister", self._registration.end)):
             try:
                 await within(self._runtime, f"{what} at {self._backend.name}", STOP_MS, begin)
             except DiscoveryError as error:
@@ -150,7 +161,7 @@ class Forming:
             self._runtime.log(f"error: {error}")  # each call to it will say so again (RabbitMQ goes on, too)
         if self.properties.members:
             if self._backend.registers:
-                self._runtime.spawn(self._stay_registered(0), "registration")
+                self._runtime.spawn(self._registration.keep(anew=True), "registration")
             self._runtime.spawn(self._learn(), "addresses")
             return
         settings = dataclasses.replace(self._settings, registers=self._backend.registers)
@@ -184,7 +195,7 @@ class Forming:
         """What carries out an effect, and has the machine hear of it."""
         match effect:
             case formation.Register(round):
-                return self._ask_backend(round, "registration at", self._register, self._is_registered)
+                return self._ask_backend(round, "registration at", self._registration.begin, self._is_registered)
             case formation.Discover(round):
                 return self._ask_backend(round, "list of", self._backend.list_nodes, self._listed)
             case formation.Query(round, peers):
@@ -220,7 +231,7 @@ class Forming:
 
     def _is_registered(self, round: int, _: None) -> Event:
         # From now on: the formation may take longer than a registration lasts.
-        self._runtime.spawn(self._stay_registered(self._backend.refresh_ms), "registration")
+        self._runtime.spawn(self._registration.keep(anew=False), "registration")
         return formation.Registered(round)
 
     def _locked(self, round: int, _: bool) -> Event:
@@ -243,12 +254,9 @@ class Forming:
         found = (reply for name, reply in replies.items() if isinstance(reply, Properties) and reply.name == name)
         await self._happened(formation.Queried(round, tuple(found)))
 
-    def _ballot(self, round: int) -> Ballot:
-        return Ballot(self._config.node, self._kept.record.identity, self._process, round)
-
     async def _ask_votes(self, round: int, peers: tuple[Peer, ...]) -> None:
         asked = {peer.name: peer.address for peer in peers}
-        request = AskVote(self._ballot(round), self._settings.nodes)
+        request = AskVote(self._voter.ballot(round), self._settings.nodes)
         replies = await ask_all(self._runtime, asked, request, ASK_MS)
         granted = tuple(name for name, reply in replies.items() if isinstance(reply, Done))
         refused = tuple(reply.reason for reply in replies.values() if isinstance(reply, Refused))
@@ -256,7 +264,7 @@ class Forming:
 
     async def _return_votes(self, round: int, peers: tuple[Peer, ...]) -> None:
         asked = {peer.name: peer.address for peer in peers}
-        await ask_all(self._runtime, asked, ReturnVote(self._ballot(round)), ASK_MS)
+        await ask_all(self._runtime, asked, ReturnVote(self._voter.ballot(round)), ASK_MS)
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
@@ -335,32 +343,11 @@ class Forming:
 
     # --- the backend ------------------------------------------------------------------------------------------
 
-    async def _register(self) -> None:
-        await self._backend.register()
-        self._registered = True
-        await self._backend.post_registration()
-
-    async def _unregister(self) -> None:
-        if self._backend.registers and self._registered:
-            await self._backend.unregister()
-
     async def _unlock(self) -> None:
         try:
             await within(self._runtime, f"unlock at {self._backend.name}", BACKEND_MS, self._backend.unlock)
         except DiscoveryError as error:
             self._runtime.log(f"error: {error}")  # it ends with this node's session
-
-    async def _stay_registered(self, first_ms: int) -> None:
-        """After this time, and for ever: have the backend list this node, and hear of it."""
-        await self._runtime.clock.sleep(first_ms * _MS)
-        while True:
-            try:
-                begin = self._backend.post_registration if self._registered else self._register
-                await within(self._runtime, f"registration at {self._backend.name}", BACKEND_MS, begin)
-            except DiscoveryError as error:
-                self._registered = False
-                self._runtime.log(f"error: {error}")
-            await self._runtime.clock.sleep((self._backend.refresh_ms or self._settings.retry_ms) * _MS)
 
     # --- others -----------------------------------------------------------------------------------------------
 
@@ -369,9 +356,9 @@ class Forming:
             case AskProperties():
                 return self.properties
             case AskVote():
-                return await self._vote(request)
+                return await self._voter.asked(request)
             case AskCandidacy(ballot):
-                return Done() if self._needs(ballot) else Refused(f"{self._config.node} does not need it any more")
+                return self._voter.candidacy(ballot)
             case ReturnVote(ballot):
                 await self._kept.take_back(ballot)
                 return Done()
@@ -379,32 +366,6 @@ class Forming:
                 return await self._take_in(request)
             case _:
                 return self._book.answer(request)
-
-    async def _vote(self, asked: AskVote) -> Reply:
-        refusal = self._kept.refusal(asked, self._config.node, self._settings.nodes)
-        if refusal is not None:
-            vote = self._kept.record.vote
-            if vote is not None and vote.node in self._book.addresses and self._kept.may_found:
-                self._runtime.spawn(self._ask_whether_needed(vote), "vote")
-            return Refused(refusal)
-        await self._kept.vote(asked.ballot)
-        return Done()
-
-    def _needs(self, ballot: Ballot) -> bool:
-        """Whether this node has founded a cluster, or may still found one, with the votes of a candidacy."""
-        if self._kept.record.founded or ballot.identity != self._kept.record.identity:
-            return True  # of other data it cannot speak
-        found = self._formation
-        return ballot.process == self._process and found is not None and ballot.round == found.round
-
-    async def _ask_whether_needed(self, vote: Ballot) -> None:
-        """Take the vote back if its candidate, which said so before or started anew, does not need it."""
-        try:
-            reply = await ask(self._runtime, self._book.addresses[vote.node], AskCandidacy(vote), ASK_MS)
-        except DiscoveryError:
-            return
-        if isinstance(reply, Refused):
-            await self._kept.take_back(vote)
 
     async def _take_in(self, request: TakeIn) -> Reply:
         own = self.properties
