@@ -61,6 +61,10 @@ class Held:
         self._connection = connection
         self.reply = reply
 
+    def stay(self) -> None:
+        """Say that it is to last."""
+        self._connection.send(b"")
+
     def close(self) -> None:
         """End it."""
         self._connection.close()

@@ -20,6 +20,7 @@ from splitbrain.cluster.runtime import Runtime
 LOCK_RETRIES: Final = 10
 _LOCK_PAUSE_MS: Final = 200
 _ASK_MS: Final = 500
+_STAY_MS: Final = 1000
 _MS: Final = 1_000_000
 
 
@@ -64,6 +65,7 @@ class Classic(Plain):
                 await self._runtime.clock.sleep(pause_ms * _MS)
             problem = await self._try(sorted(peers, key=lambda peer: peer.name))
             if not problem:
+                self._runtime.spawn(self._stay(self._held), "lock")
                 return True
         raise DiscoveryError(f"the lock was not to be had in {self._retries + 1} attempts: {problem}")
 
@@ -72,6 +74,13 @@ class Classic(Plain):
         held, self._held = self._held, []
         for each in held:
             each.close()
+
+    async def _stay(self, held: list[Held]) -> None:
+        """While it is held: say so to the nodes that hold it."""
+        while self._held is held:
+            for each in held:
+                each.stay()
+            await self._runtime.clock.sleep(_STAY_MS * _MS)
 
     async def _try(self, peers: Sequence[Peer]) -> str:
         """One attempt; why it failed, or nothing."""

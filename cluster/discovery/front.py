@@ -22,8 +22,8 @@ from splitbrain.cluster.discovery.messages import (
 )
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 
-LOCK_MS: Final = 60_000
-"""The longest time for which a lock is held: its owner may be cut off without a word."""
+LOCK_MS: Final = 5_000
+"""After so long without a word the owner of a lock has lost it: a machine that lost power closes no connection."""
 
 
 class Front:
@@ -39,6 +39,7 @@ class Front:
         self._answer = answer
         self._behind: Callable[[Connection], Awaitable[None]] | None = None
         self._owner: str | None = None
+        self._lock_of: Connection | None = None
 
     async def open(self, address: Address) -> None:
         """Serve the address from now on.
@@ -85,18 +86,23 @@ class Front:
             connection.close()
 
     async def _lock(self, connection: Connection, owner: str) -> None:
-        if self._owner is not None:
+        if self._owner is not None and self._owner != owner:  # one that asks again has started anew
             connection.send(encode(Refused(f"{self._owner} has the lock")))
             await connection.receive()
             return
-        self._owner = owner
-        timer: Timer = self._runtime.clock.call_later(LOCK_MS * 1_000_000, connection.close)
+        self._owner, self._lock_of = owner, connection
+        connection.send(encode(Done()))
+        timer: Timer | None = None
         try:
-            connection.send(encode(Done()))
-            await connection.receive()
+            while True:
+                timer = self._runtime.clock.call_later(LOCK_MS * 1_000_000, connection.close)
+                await connection.receive()
+                timer.cancel()
         finally:
-            timer.cancel()
-            self._owner = None
+            if timer is not None:
+                timer.cancel()
+            if self._lock_of is connection:
+                self._owner = self._lock_of = None
 
 
 class _Begun:

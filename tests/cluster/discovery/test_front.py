@@ -170,6 +170,40 @@ def test_the_lock_of_an_owner_that_is_silent_ends_at_last() -> None:
     in_virtual_time(check())
 
 
+def test_an_owner_that_started_anew_takes_its_lock_over() -> None:
+    async def check() -> None:
+        world = World(NAMES)
+        await opened(world, "n2")
+        runtime = world.runtime("n1")
+        former = await hold(runtime, ("n2", 1), TakeLock("n1"), 500)
+        present = await hold(runtime, ("n2", 1), TakeLock("n1"), 500)
+        assert present.reply == Done()
+        former.close()  # the end of the former connection ends nothing else
+        await runtime.clock.sleep(10_000_000)
+        assert await ask(world.runtime("n3"), ("n2", 1), TakeLock("n3"), 500) == Refused("n1 has the lock")
+        present.close()
+        await world.close()
+
+    in_virtual_time(check())
+
+
+def test_the_classic_lock_lasts_until_it_is_given_back() -> None:
+    async def check() -> None:
+        world = World(NAMES)
+        await opened(world, "n1", "n2")
+        one = list_of(world, "n1", "n1", "n2")
+        assert await one.lock((await one.list_nodes()).peers)
+        three = world.runtime("n3")
+        await three.clock.sleep(4 * LOCK_MS * 1_000_000)
+        assert await ask(three, ("n2", 1), TakeLock("n3"), 500) == Refused("n1 has the lock")
+        await one.unlock()
+        await three.clock.sleep(10_000_000)
+        assert await ask(three, ("n2", 1), TakeLock("n3"), 500) == Done()
+        await world.close()
+
+    in_virtual_time(check())
+
+
 def test_the_classic_lock_is_taken_at_all_nodes_that_answer_and_given_back() -> None:
     async def check() -> None:
         world = World(NAMES)
