@@ -99,8 +99,13 @@ class FailureDetector:
         return self._polled_ns is not None and now_ns - self._polled_ns > FACTOR * POLL_MS * _MS
 
     def connected(self, node: str, now_ns: int) -> Signs:
-        """A connection from one of the nodes came: what is returned must hear each message on it, and its end."""
-        signs = self._signs[node]
+        """A connection from a node came: what is returned must hear each message on it, and its end.
+
+        The node may be one that joined later (PD-3), and is judged from now on.
+        """
+        signs = self._signs.get(node)
+        if signs is None:
+            signs = self._signs[node] = Signs(self._stood_still)
         signs.began(now_ns)
         return signs
 

@@ -3,10 +3,12 @@
     ClusterError
     ├── NodeError                       the node must not go on
     │   ├── ArgumentError               its command line is wrong
+    │   ├── FormationError              it found no cluster that it could be a part of
     │   └── StorageError                its data directory cannot be used
     │       ├── CorruptStorageError     what had been made durable is damaged
     │       ├── WrongNodeError          the directory belongs to another node
     │       └── LaterVersionError       its log is of a later version than the node supports
+    ├── DiscoveryError                  a backend of peer discovery failed
     ├── InvalidPathError                a path that no tree can have
     └── ClientError                     a request got no result; `definite` says what that means
         ├── RefusedError                definite: the request did not happen and never will
@@ -39,6 +41,13 @@ class NodeError(ClusterError):
 
 class ArgumentError(NodeError):
     """The node's command line is wrong. Correct the argument that the message names."""
+
+
+class FormationError(NodeError):
+    """The node has no data and found no cluster that it could be a part of, in all its attempts (PD-3).
+
+    It founded none alone. The message says what was missing: start enough of the other nodes, and it again.
+    """
 
 
 class StorageError(NodeError):
@@ -81,6 +90,10 @@ class FeatureFlagError(NodeError):
 
     A flag that was enabled stays enabled: start the node with a later program.
     """
+
+
+class DiscoveryError(ClusterError):
+    """A backend of peer discovery failed, or what it says makes no sense. A node without data asks it again."""
 
 
 class InvalidPathError(ClusterError):

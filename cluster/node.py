@@ -133,6 +133,10 @@ class Node:
         """The configuration of a group that the node has in force, committed or not."""
         return self._groups[group].members()
 
+    def take_in(self, change: wire.AddMember, timeout_ms: int, answer: Answering) -> None:
+        """Have a node taken into the cluster (PD-3), as a client would; answered once, by the leader's answer."""
+        self._groups[METADATA].requests.from_client(change, timeout_ms, answer)
+
     # --- groups -----------------------------------------------------------------------------------------------
 
     async def _open(self, name: str, founders: Sequence[NodeId], incarnation: int = 0) -> None:

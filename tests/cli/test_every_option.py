@@ -582,6 +582,16 @@ TABLE: dict[str, Told] = {
         "--spares": [(["cluster", "up", "--spares", "101"], "101 is not in the range")],
         "--bug": [(["cluster", "up", "--bug", "M99"], "there is no bug 'M99'")],
         "--functions": [(["cluster", "up", "--functions", "nope:X"], "--functions")],
+        "--discovery": [(["cluster", "up", "--discovery", "dns"], "'dns' is not one of")],
+        "--discovery-endpoint": [
+            (["cluster", "up", "--discovery-endpoint", "http://a:1"], "--discovery-endpoint is for --discovery consul")
+        ],
+        "--discovery-cluster": [
+            (
+                ["cluster", "up", "--discovery", "classic", "--discovery-cluster", "a"],
+                "--discovery-cluster is for --discovery consul and --discovery etcd",
+            )
+        ],
         "--dir": [
             (["cluster", "up", "--dir", "history.jsonl"], "history.jsonl is no folder"),
             (["cluster", "up", "--dir", "/proc/x"], "cannot write to the folder /proc/x"),

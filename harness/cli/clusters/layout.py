@@ -50,12 +50,14 @@ class ClusterState(msgspec.Struct, frozen=True):
         founders: names of the nodes with which the cluster began.
         bug: bugs with which its nodes run, as in the option.
         functions: registered functions that its nodes know beside their own, as in the option.
+        discovery: arguments with which the first nodes find each other; none if each is started with its founders.
     """
 
     nodes: list[ClusterNode]
     founders: list[str] = []
     bug: str = ""
     functions: str = ""
+    discovery: list[str] = []
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,15 @@ import msgspec
 
 from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.harness.cli.clusters.asking import statuses
+from splitbrain.harness.cli.clusters.discovery import BACKENDS, discovery_arguments
 from splitbrain.harness.cli.clusters.layout import ClusterNode, ClusterState, Layout, folder, forget, store, stored
 from splitbrain.harness.cli.clusters.processes import HOST, alive, last_words, refusal_of_port, start, stop
 from splitbrain.results.errors import NodeStartError, UnknownNameError, UsageError
 from splitbrain.results.stores import check_writable
 
 _UP_S: Final = 15.0
+_FORMED_S: Final = 45.0
+"""Longer than nodes look for a cluster: each then ends, and says why (PD-3)."""
 _LAST_PORT: Final = 65535
 
 
@@ -61,9 +64,35 @@ _LAST_PORT: Final = 65535
     metavar="MODULE:ATTRIBUTE[,...]",
     help="Where modules have registered functions, for transactions, that the nodes know beside their own.",
 )
+@click.option(
+    "--discovery",
+    type=click.Choice(BACKENDS),
+    help="Let the nodes find each other by this backend of peer discovery, and form the cluster by themselves.",
+)
+@click.option(
+    "--discovery-endpoint",
+    metavar="URL[,URL...]",
+    help="Where etcd or Consul is (default: its usual port on this machine).",
+)
+@click.option(
+    "--discovery-cluster",
+    metavar="NAME",
+    help="Name of the cluster in etcd or Consul (default: default).",
+)
 @folder
 @click.pass_context
-def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, functions: str, directory: str) -> None:
+def up(
+    ctx: click.Context,
+    nodes: str,
+    base_port: int,
+    spares: int,
+    bug: str,
+    functions: str,
+    discovery: str | None,
+    discovery_endpoint: str | None,
+    discovery_cluster: str | None,
+    directory: str,
+) -> None:
     """Start the nodes and wait for a leader.
 
     Data of an earlier `up` in the same DIR is reused: the nodes that are members now are started, with their ports;
@@ -75,6 +104,8 @@ def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, fu
       splitbrain cluster up
       splitbrain cluster up --nodes 5 --base-port 8000 --dir /tmp/five
       splitbrain cluster up --nodes a,b,c --spares 4
+      splitbrain cluster up --discovery classic
+      splitbrain cluster up --discovery etcd --discovery-endpoint http://127.0.0.1:2379
     """
     from splitbrain.cluster.client import BUGS
     from splitbrain.harness.campaigns.compose import node_names
@@ -90,6 +121,7 @@ def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, fu
     if former is not None and any(alive(node) for node in former.nodes):
         raise UsageError(f"a cluster is already up in {home}. To stop it: splitbrain cluster down --dir {home}")
     founders = node_names(nodes)
+    found_by = discovery_arguments(discovery, discovery_endpoint, discovery_cluster, founders)
     check_writable(home, "--dir")
     if former is None:
         known = [ClusterNode(node, base_port + i) for i, node in enumerate(founders)]
@@ -100,6 +132,12 @@ def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, fu
                 f"--nodes {nodes}: the cluster in {home} began with {began}. Leave --nodes out and add nodes with "
                 f"splitbrain cluster ctl add, or choose another --dir."
             )
+        if discovery is not None and found_by != former.state.discovery:
+            raise UsageError(
+                f"--discovery: the cluster in {home} was formed otherwise, and is formed once only. Leave it out, or "
+                f"choose another --dir."
+            )
+        found_by = former.state.discovery
         founders = former.state.founders
         known = _renumbered(former.state.nodes, base_port if options.given(ctx, "base_port") else None)
         spares = spares if options.given(ctx, "spares") else 0
@@ -109,10 +147,10 @@ def up(ctx: click.Context, nodes: str, base_port: int, spares: int, bug: str, fu
         if problem is not None:
             raise UsageError(f"--base-port: port {node.port} of node {node.node}: {problem}. Choose another.")
     home.mkdir(parents=True, exist_ok=True)
-    layout = store(home, ClusterState(_with_spares(known, spares), list(founders), bug, functions))
+    layout = store(home, ClusterState(_with_spares(known, spares), list(founders), bug, functions, found_by))
     try:
         layout = start(layout, *(node.node for node in members))
-        leader = asyncio.run(_until_led(layout))
+        leader = asyncio.run(_until_led(layout, whole=bool(found_by)))
     except BaseException:
         _stop_all(home)
         if former is None:
@@ -167,17 +205,20 @@ def _with_spares(nodes: Sequence[ClusterNode], spares: int) -> list[ClusterNode]
     return found
 
 
-async def _until_led(layout: Layout) -> str:
-    """The leader, once a majority agrees on it."""
+async def _until_led(layout: Layout, *, whole: bool) -> str:
+    """The leader, once a majority agrees on it; with `whole` once all do, as then each has found the cluster."""
     nodes = layout.nodes
-    deadline = time.monotonic() + _UP_S
+    needed = len(nodes) if whole else len(nodes) // 2 + 1
+    up_s = _FORMED_S if whole else _UP_S
+    deadline = time.monotonic() + up_s
     while time.monotonic() < deadline:
         for node in nodes:
             if not alive(node):
                 raise NodeStartError(f"node {node.node} ended at once: {last_words(layout, node.node)}")
         leaders = [status["leader"] for status in await statuses(nodes) if status.get("leader")]
         for leader in leaders:
-            if leaders.count(leader) > len(nodes) // 2:
+            if leaders.count(leader) >= needed:
                 return leader
         await asyncio.sleep(0.1)
-    raise NodeStartError(f"no leader after {_UP_S:g} s. The nodes' logs are {layout.home}/*.log.")
+    said = f" {nodes[0].node} said: {last_words(layout, nodes[0].node)}." if whole else ""
+    raise NodeStartError(f"no leader after {up_s:g} s.{said} The nodes' logs are {layout.home}/*.log.")

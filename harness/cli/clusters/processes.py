@@ -56,8 +56,11 @@ def _arguments(layout: Layout, node: ClusterNode) -> list[str]:
     for peer in layout.state.nodes:
         if peer.node != node.node:
             arguments += ["--peer", f"{peer.node}={HOST}:{peer.port}"]
-    # A node that is no founder waits until it is added.
-    arguments += ["--founders", ",".join(layout.state.founders), "--incarnation", str(node.incarnation)]
+    founders = layout.state.founders
+    if layout.state.discovery and node.node in founders and not node.incarnation:
+        arguments += layout.state.discovery
+    else:  # one that is no founder waits until it is added
+        arguments += ["--founders", ",".join(founders), "--incarnation", str(node.incarnation)]
     arguments += ["--bugs", layout.state.bug] if layout.state.bug else []
     return [*arguments, *(["--functions", layout.state.functions] if layout.state.functions else [])]
 

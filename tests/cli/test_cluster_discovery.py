@@ -1,0 +1,41 @@
+"""`splitbrain cluster up --discovery`: the nodes form the cluster by themselves, and the rest is as without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splitbrain.results.errors import NodeStartError, UsageError
+from tests.cli.test_cluster_ctl import Call, five_free_ports
+from tests.cli.test_cluster_ctl import _call as _fixture  # pyright: ignore[reportPrivateUsage]
+
+assert _fixture
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+
+
+def test_nodes_form_a_cluster_which_takes_in_a_spare_and_goes_on_after_down(call: Call) -> None:
+    call("up", "--discovery", "classic", "--base-port", str(five_free_ports()))
+    assert "founds the cluster" in "".join(
+        Path(f"metadata-cluster/{name}.log").read_text() for name in ("n1", "n2", "n3")
+    )
+    call("ctl", "put", "/x", "1")
+    call("ctl", "add", "n4")
+    assert json.loads(call("ctl", "--node", "n4", "get", "/x").stdout)["value"] == 1
+    call("down")
+    with pytest.raises(UsageError, match="was formed otherwise"):
+        call("up", "--discovery", "etcd")
+    call("up")
+    assert json.loads(call("ctl", "--node", "n2", "get", "/x").stdout)["value"] == 1
+
+
+def test_nodes_that_find_no_service_end_the_command_with_what_they_say(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splitbrain.harness.cli.clusters.lifecycle._FORMED_S", 3)
+    port = five_free_ports()
+    endpoint = f"http://127.0.0.1:{port}"
+    with pytest.raises(NodeStartError, match=r"no leader after 3 s.*Connect call failed"):
+        call("up", "--discovery", "etcd", "--discovery-endpoint", endpoint, "--base-port", str(port + 1))
+    assert not Path("metadata-cluster/cluster.json").exists()
