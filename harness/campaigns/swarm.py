@@ -44,6 +44,11 @@ GROWING: Final = frozenset({"counter"})
 OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "single-active"}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
+ASKED_FOR: Final = frozenset({"single-active"})
+"""Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
+of the consumer.
+"""
+
 MORE_SHARE: Final = 1 / 3
 """The share of tests whose workload needs such operations. There are as many of these workloads as of all others, and
 most bugs of a consensus show in single values, of which a test can do more.
@@ -113,7 +118,7 @@ def asked_for(
     Raises:
         UsageError: there is no such thing, or nothing can be drawn from what is asked for.
     """
-    every = able(systems.operations(system))
+    every = tuple(name for name in able(systems.operations(system)) if name not in ASKED_FOR)
     asked = msgspec.convert(
         {
             "workloads": names("--workload", workload)
