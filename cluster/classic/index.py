@@ -220,16 +220,15 @@ class Index:
             old = [held for held in self._state.segments.values() if held.row is None or held.row.version == 1]
             if old:
                 self._options.permit(sum(held.unacked for held in old))
-            self._version = 2
-            await self._flush()
+            await self._flush(2)
             for number in sorted(self._state.segments):
                 row = self._state.segments[number].row
                 if row is not None and row.version == 1:
                     await self._rewrite(number, 2)
 
-    async def _flush(self) -> None:
-        """Write segments, sync them, and only then let the journal go."""
-        if not self._entries:
+    async def _flush(self, version: Version = 1) -> None:
+        """Write segments, sync them, and only then let the journal go for one of at least that version."""
+        if not self._entries and self._version >= version:
             return
         state, created = self._state, False
         for batch in state.batches():
@@ -240,6 +239,7 @@ class Index:
         files = [number for number in ended if state.segments.pop(number).row is not None]
         state.pending.clear()
         self._serial += 1
+        self._version = newer(self._version, version)
         await self._replace_journal(self._manifest())
         for number in files:
             self._disk.remove(segments.name_of(number))

@@ -33,9 +33,8 @@ Expected: TypeAlias = dict[int, tuple[Record, bool, bool]]
 
 def row(number: int) -> Record:
     body = b"%d" % number if number % 3 == 0 else b""
-    return record(
-        number.to_bytes(16, "big"), 100 + number % 50, expiry=None if number % 2 else 10**12 + number, body=body
-    )
+    expiry = None if number % 2 else 10**12 + number
+    return record(number.to_bytes(16, "big"), 100 + number % 50, expiry=expiry, body=body)
 
 
 def made(messages: int) -> tuple[Image, Expected]:

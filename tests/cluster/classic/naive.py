@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from splitbrain.cluster.classic import Index
-from tests.cluster.classic.disk import MemoryDisk, done
+from tests.cluster.classic.disk import Image, MemoryDisk, done
 from tests.cluster.classic.support import content, message, opened, publish_v1
 
 FIRST = 16_375
@@ -37,12 +37,23 @@ class IndexBesideModel(RuleBasedStateMachine):
         super().__init__()
         # Of RabbitMQ, and so near to the end of its segment that others follow.
         self.disk = MemoryDisk({"0.idx": publish_v1(FIRST, 0)})
+        self.disk.watch = self.crash
+        self.crashes: list[Image] = []
+        self.changes = 0
         self.limit = 9
         self.index: Index = opened(self.disk, max_journal_entries=self.limit)
         self.model: Naive = {FIRST: [0, b"", True, False, 0]}
         self.moments: list[list[Any]] = [as_said(self.model)]
         self.next = 1
         self.given = FIRST + 1
+        self.window = self.moments
+
+    def crash(self, disk: MemoryDisk) -> None:
+        """At some changes of the disk, within whatever is under way, keep what a crash could leave."""
+        self.changes += 1
+        rng = random.Random(self.changes)
+        if rng.random() < 0.2:
+            self.crashes.append(rng.choice(list(disk.images(rng))))
 
     def changed(self) -> None:
         self.moments.append(as_said(self.model))
@@ -109,6 +120,7 @@ class IndexBesideModel(RuleBasedStateMachine):
         rng = random.Random(seed)
         left = rng.choice(list(self.disk.lost(rng))) if power else self.disk.killed()
         self.disk = MemoryDisk(left)
+        self.disk.watch = self.crash
         before = self.moments
         self.index = opened(self.disk, version=rng.choice([1, 2]), max_journal_entries=limit)
         found = content(self.index)
@@ -119,12 +131,17 @@ class IndexBesideModel(RuleBasedStateMachine):
         }
         self.given = self.index.bounds[1]
         assert self.given > max(self.model, default=-1)
-        self.moments = [found]
+        self.moments = self.window = [found]
 
     @invariant()
     def same(self) -> None:
         assert content(self.index) == as_said(self.model)
         assert len(self.index) == len(self.model)
+        crashes, self.crashes = self.crashes, []
+        for left in crashes:
+            found = content(opened(left))
+            assert found in self.window + self.moments, f"it was never {found} since {self.window[0]}"
+        self.window = list(self.moments)
 
 
 def run(examples: int, *, same: bool = False) -> None:

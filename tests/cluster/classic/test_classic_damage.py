@@ -53,23 +53,29 @@ def frame_begins(files: Image, name: str, at: int) -> int:
     return begin
 
 
+def read(files: Image) -> list[Said] | str:
+    """What the queue holds, or why it is refused."""
+    try:
+        return content(opened(files))
+    except StorageError as error:
+        return str(error)
+
+
 def check(files: Image, masks: tuple[int, ...]) -> Counter[tuple[str, bool]]:
     """Open the files with each byte flipped; for each file how often it was refused, and how often it was harmless."""
     whole, outcomes = content(opened(files)), Counter[tuple[str, bool]]()
     for name, at, changed in flipped(files, masks):
-        try:
-            found: list[Said] | None = content(opened(changed))
-        except StorageError as error:
-            named = NAMED.match(str(error))
-            assert named is not None, str(error)
-            assert named[1] == name, f"{name}, byte {at}: {error}"
-            assert frame_begins(files, name, at) <= int(named[2]) <= at, f"{name}, byte {at}: {error}"
-            found = None
+        found = read(changed)
+        if isinstance(found, str):
+            named = NAMED.match(found)
+            assert named is not None, found
+            assert named[1] == name, f"{name}, byte {at}: {found}"
+            assert frame_begins(files, name, at) <= int(named[2]) <= at, f"{name}, byte {at}: {found}"
         else:
             assert found == whole, f"{name}, byte {at}: not found, and the queue is another"
             assert name == journal.NAME
             assert at >= last_mark(files[name]), f"byte {at} is not of the last mark"
-        outcomes[name, found is None] += 1
+        outcomes[name, isinstance(found, str)] += 1
     return outcomes
 
 
@@ -116,10 +122,9 @@ def test_in_files_of_rabbitmq_only_what_contradicts_itself_is_found() -> None:
     outcomes = Counter[str]()
     files = files_of_rabbitmq()
     for name, at, changed in flipped(files, (0x10,)):
-        try:
-            found = content(opened(changed))
-        except StorageError as error:
-            assert NAMED.match(str(error)), f"{name}, byte {at}: {error}"
+        found = read(changed)
+        if isinstance(found, str):
+            assert NAMED.match(found), f"{name}, byte {at}: {found}"
             outcomes["found"] += 1
         else:
             outcomes["the same" if found == CONTENT_OF_RABBITMQ else "another queue"] += 1

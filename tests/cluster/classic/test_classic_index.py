@@ -290,6 +290,16 @@ def test_cq_8_the_common_path_writes_no_count_and_converts_nothing() -> None:
     assert set(index.versions.values()) == {1}
 
 
+def test_cq_4_what_is_done_after_a_conversion_is_readable_also_where_the_journal_was_empty() -> None:
+    disk = MemoryDisk()
+    index = opened(disk)
+    done(index.convert())
+    done(index.publish(message(1)))
+    done(index.sync())
+    assert index.versions == {"journal.jif": 2}
+    assert content(opened(disk.killed())) == content(index)
+
+
 def test_cq_8_counts_only_grow_in_memory_in_the_journal_and_in_segments() -> None:
     disk = MemoryDisk()
     index = opened(disk)

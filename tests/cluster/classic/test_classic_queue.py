@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -164,28 +165,44 @@ def test_cq_4_what_leaves_memory_takes_its_count_to_the_disk_and_keeps_its_place
     for seq in reversed(range(6)):
         done(world.queue.requeue(seq))
     again = [world.taken() for _ in range(9)]
-    assert again == [(0, True, 1), (1, True, 1), (2, True, 1), (3, True, 1), (4, True, 1), (5, True, 1)] + [
-        (6, False, 0),
-        (7, False, 0),
-        None,
-    ]
+    assert again == [*((seq, True, 1) for seq in range(6)), (6, False, 0), (7, False, 0), None]
     for seq in range(8):
         done(world.queue.requeue(seq))
     last = [world.taken() for _ in range(8)]
     assert [each[2] for each in last if each] == [2] * 6 + [1, 1]
 
 
+class Gated(MemoryDisk):
+    """A disk on which a file is replaced only once that is let through."""
+
+    gate: asyncio.Event | None = None
+
+    async def replace(self, name: str, data: bytes) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        await super().replace(name, data)
+
+
 def test_cq_4_while_files_are_converted_publishers_wait_and_nothing_is_lost() -> None:
-    world = World()
-    world.publish(3)
-    done(world.queue.confirm())
-    index = world.queue._index  # pyright: ignore[reportPrivateUsage]
-    done(index._busy.acquire())  # pyright: ignore[reportPrivateUsage]
-    waiting = world.queue.publish(message(9))
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        waiting.send(None)  # it waits for its turn, which needs a loop
-    index._busy.release()  # pyright: ignore[reportPrivateUsage]
-    assert world.queue.ready == 3
+    async def main() -> None:
+        disk = Gated()
+        index = await open_index(disk)
+        queue = await open_queue(index, lambda _: None, Clock())
+        for number in range(3):
+            await queue.publish(message(number))
+        disk.gate = asyncio.Event()
+        converting = asyncio.ensure_future(index.convert())
+        publishing = asyncio.ensure_future(queue.publish(message(3)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (converting.done(), publishing.done()) == (False, False)
+        disk.gate.set()
+        await converting
+        assert await publishing == 3
+        assert set(index.versions.values()) == {2}
+        assert [each.seq for each in await index.read()] == [0, 1, 2, 3]
+
+    asyncio.run(main())
 
 
 def test_cq_7_where_no_file_may_be_converted_counts_are_lost_and_no_message() -> None:
@@ -305,7 +322,7 @@ def test_a_queue_delivers_in_order_and_each_message_is_acknowledged_dropped_or_t
                 ready = deque(sorted([*ready, seq]))
         elif step >= 0.95:
             world.restart(clean=True)
-            ready, unsettled = deque(sorted([*ready, *unsettled])), set()
+            ready, unsettled = deque(sorted([*ready, *unsettled])), set[int]()
             for seq in [seq for seq in ready if limit is not None and seq in delivered and counts[seq] >= limit]:
                 ready.remove(seq)  # it is dropped when its turn comes
                 gone.add(seq)
@@ -317,3 +334,41 @@ def test_a_queue_delivers_in_order_and_each_message_is_acknowledged_dropped_or_t
         rest.append(found.seq)
     above = {letter.seq for letter in world.dropped}
     assert sorted([*rest, *(gone | above)]) == list(range(given)), "a message is lost, or there twice"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_queue_that_is_killed_loses_counts_and_never_a_confirmed_message(seed: int) -> None:
+    """A message is dropped, acknowledged or delivered to the end; the limit holds within each life of the queue."""
+    rng = random.Random(seed)
+    limit = rng.choice([1, 2, 4])
+    world = World(limit, max_in_memory=rng.choice([1, 3, 100]), max_journal_entries=rng.choice([3, 1_000]))
+    given, acked, lives = 0, set[int](), 1
+    deliveries, here = Counter[int](), Counter[int]()
+    for _ in range(150):
+        step = rng.random()
+        if step < 0.2:
+            done(world.queue.publish(message(given)))
+            given += 1
+        elif step < 0.95:
+            found = done(world.queue.deliver())
+            if found is not None:
+                deliveries[found.seq] += 1
+                here[found.seq] += 1
+                assert here[found.seq] <= limit + 1, "the limit is exceeded within one life"
+                if rng.random() < 0.2:
+                    done(world.queue.ack(found.seq))
+                    acked.add(found.seq)
+                else:
+                    done(world.queue.requeue(found.seq))
+        else:
+            world.restart(clean=False)
+            lives += 1
+            here.clear()
+    world.restart(clean=False)
+    rest = list[int]()
+    while (found := done(world.queue.deliver())) is not None:
+        rest.append(found.seq)
+    dropped = {letter.seq for letter in world.dropped}
+    assert sorted({*rest, *acked, *dropped}) == list(range(given)), "a message is lost"
+    assert (len(set(rest)), set(rest) & acked) == (len(rest), set())
+    assert max(deliveries.values(), default=0) <= (limit + 1) * lives
