@@ -121,31 +121,16 @@ def _segment(content: bytes, name: str, version: Version, found: list[Found]) ->
     updates = len(relative) - int((at >= 0).sum())
     redelivered = np.zeros(ENTRIES, np.int64)
     np.maximum.at(redelivered, relative, packed.counts(content, publishes, version))
-    times = np.bincount(settled, minlength=ENTRIES)
-    _check(name, version, publishes, relative, settles, settled, at, times, updates)
-    status = np.where(at >= 0, PUBLISHED + times, ABSENT).astype(np.uint8)
-    return Segment(content, version, at, status, redelivered, updates)
-
-
-def _check(
-    name: str,
-    version: Version,
-    publishes: Offsets,
-    relative: Offsets,
-    settles: Offsets,
-    settled: Offsets,
-    at: Offsets,
-    times: Offsets,
-    updates: int,
-) -> None:
-    """Refuse records that contradict each other."""
     if version == 1 and updates:
         place = int(publishes[at[relative] != publishes][0])
         raise corrupt(name, place, "a message is published twice")
+    times = np.bincount(settled, minlength=ENTRIES)
     wrong = (times[settled] > ACKED - PUBLISHED) | (at[settled] < 0)
     if wrong.any():
         place = int(settles[wrong][0])
         raise corrupt(name, place, "a message is settled that was not published, or more than twice")
+    status = np.where(at >= 0, PUBLISHED + times, ABSENT).astype(np.uint8)
+    return Segment(content, version, at, status, redelivered, updates)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class MemoryDisk:
         """What a loss of power may leave: changes of names up to any of them; files durable or torn."""
         for names in self._moments:
             yield {name: inode.durable for name, inode in names.items()}
-            if any(inode.durable != inode.cached for inode in names.values()):
+            if any(inode.durable != bytes(inode.cached) for inode in names.values()):
                 yield {name: _torn(rng, inode) for name, inode in names.items()}
         yield {name: _torn(rng, inode) for name, inode in self._files.items()}
 

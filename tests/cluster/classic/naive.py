@@ -154,7 +154,7 @@ def run(examples: int, *, same: bool = False) -> None:
             derandomize=same,
             database=None,
             phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )
 

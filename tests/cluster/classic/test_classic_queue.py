@@ -125,8 +125,12 @@ def test_cq_5_the_dead_letter_is_there_before_the_message_is_gone() -> None:
     world.publish(1)
     world.taken()
     world.disk.calls.clear()
-    world.queue._dead_letter = lambda letter: found.append(world.queue.ready)  # pyright: ignore[reportPrivateUsage]
     found: list[int] = []
+
+    def note(letter: DeadLetter) -> None:
+        found.append(world.queue.ready)
+
+    world.queue._dead_letter = note  # pyright: ignore[reportPrivateUsage]
     done(world.queue.requeue(0))
     assert (found, world.queue.ready) == ([1], 0)
 
