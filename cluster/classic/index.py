@@ -212,6 +212,8 @@ class Index:
     async def convert(self) -> None:
         """Convert every segment that is not of version 2 yet, behind a flush (CQ-4).
 
+        A journal without entries has nothing to convert: it is made anew when the first count is to be written to it.
+
         Raises:
             ConversionRefusedError: it is not permitted; no file was converted.
             OSError: it is not known what is durable.
@@ -220,15 +222,16 @@ class Index:
             old = [held for held in self._state.segments.values() if held.row is None or held.row.version == 1]
             if old:
                 self._options.permit(sum(held.unacked for held in old))
-            await self._flush(2)
+            if self._entries:
+                await self._flush(2)
             for number in sorted(self._state.segments):
                 row = self._state.segments[number].row
                 if row is not None and row.version == 1:
                     await self._rewrite(number, 2)
 
     async def _flush(self, version: Version = 1) -> None:
-        """Write segments, sync them, and only then let the journal go for one of at least that version."""
-        if not self._entries and self._version >= version:
+        """Write segments, sync them, and only then let the journal go, for one of at least that version."""
+        if not self._entries:
             return
         state, created = self._state, False
         for batch in state.batches():

@@ -12,11 +12,12 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 from splitbrain.cluster.classic import Index, Record, record
 from splitbrain.cluster.classic.framing import decode_header
+from splitbrain.cluster.classic.packed import ENTRIES
 from splitbrain.cluster.classic.segments import MAGIC, number_of
 from tests.cluster.classic.disk import Image, MemoryDisk, done
 from tests.cluster.classic.support import opened
@@ -85,10 +86,18 @@ class Crashes:
         """Try all that a crash at this moment may leave; with a share below 1 one of it, at some moments."""
         if self._share < 1:
             if self._rng.random() < self._share:
-                self.check(self._rng.choice(list(disk.images(self._rng))))
+                self.check(self._one_of(disk.images(self._rng)))
             return
         for image in disk.images(self._rng):
             self.check(image)
+
+    def _one_of(self, images: Iterator[Image]) -> Image:
+        """One of them, each as likely; two are in memory at most."""
+        chosen: Image = {}
+        for number, image in enumerate(images, 1):
+            if self._rng.randrange(number) == 0:
+                chosen = image
+        return chosen
 
     def check(self, image: Image) -> None:
         """The image is the queue, in whichever versions.
@@ -135,12 +144,16 @@ def crashed(messages: int, way: Way, *, seed: int = 0, share: float = 1.0, torn:
     return crashes
 
 
+def share_of(messages: int) -> float:
+    """The share of moments of which about 20 are tried: there are seven for each segment that is converted."""
+    return min(1.0, 20 / (7 * (messages / ENTRIES + 2)))
+
+
 def main() -> None:
     messages = int(sys.argv[1])
     for way in ("at once", "by counts"):
         begun = time.perf_counter()
-        share = 1.0 if messages <= 200 else min(1.0, 20_000_000 / messages**1.2 / 300)
-        found = crashed(messages, way, share=share)
+        found = crashed(messages, way, share=1.0 if messages <= 200 else share_of(messages))
         print(f"{way}: {found.tried} images of {messages:,} messages, all whole ({time.perf_counter() - begun:.0f} s)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splitbrain.cluster.errors import CorruptStorageError
-from tests.cluster.classic.conversion import Way, crashed
+from tests.cluster.classic.conversion import Way, crashed, share_of
 
 
 @pytest.mark.parametrize("way", ["at once", "by counts"])
@@ -27,7 +27,7 @@ def test_cq_8_a_crash_at_every_write_and_sync_of_a_longer_queue(way: Way, seed: 
 @pytest.mark.parametrize("way", ["at once", "by counts"])
 def test_cq_8_crashes_in_the_conversion_of_many_segments(way: Way) -> None:
     """What is found has segments of both versions beside each other."""
-    found = crashed(70_000, way, share=0.2)
+    found = crashed(70_000, way, share=share_of(70_000))
     assert found.tried >= 3
     assert {version for _, version in found.versions} >= {1, 2}
 

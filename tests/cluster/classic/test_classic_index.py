@@ -294,7 +294,11 @@ def test_cq_4_what_is_done_after_a_conversion_is_readable_also_where_the_journal
     done(index.convert())
     done(index.publish(message(1)))
     done(index.sync())
-    assert index.versions == {"journal.jif": 2}
+    assert index.versions == {"journal.jif": 1}
+    done(index.convert())
+    done(index.publish(message(2)))
+    done(index.sync())
+    assert index.versions == {"journal.jif": 2, "0.idx": 2}
     assert content(opened(disk.killed())) == content(index)
 
 
