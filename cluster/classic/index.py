@@ -24,11 +24,11 @@ from splitbrain.cluster.classic.records import Record, Version, newer
 from splitbrain.cluster.classic.recovery import Recovered, recover
 from splitbrain.cluster.classic.segments import ACKED, DELIVERED, PUBLISHED, Segment
 from splitbrain.cluster.classic.state import Batch, Held, IndexState, Pending
+from splitbrain.cluster.errors import ConversionRefusedError, StorageError, UnknownMessageError
 from splitbrain.cluster.runtime import Disk, File
 
 MAX_JOURNAL_ENTRIES: Final = 32_768
 """A journal with so many entries is flushed (`queue_index_max_journal_entries`, CQ-1)."""
-
 
 MAX_UPDATES: Final = ENTRIES
 """Records of a segment that only count; a file with more is made anew without them."""
@@ -63,11 +63,31 @@ class Stored(NamedTuple):
     delivered: bool
 
 
+class _Turns:
+    """Lets one call after the other work, and none once one of them failed half way."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._failed = False
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+        if self._failed:
+            self._lock.release()
+            raise StorageError("the index failed before, and it is not known what is durable: open it again")
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # These two are raised before anything is changed.
+        if error is not None and not isinstance(error, UnknownMessageError | ConversionRefusedError):
+            self._failed = True
+        self._lock.release()
+
+
 class Index:
     """The index of a queue. Open it with `open_index`.
 
-    Calls are carried out one after the other: while files are converted, publishers wait (CQ-4). After an OSError it is
-    not known what is durable: open the index again.
+    Calls are carried out one after the other: while files are converted, publishers wait (CQ-4). After an OSError, or a
+    call that was cancelled, it is not known what is durable: every later call is refused, open the index again.
     """
 
     def __init__(self, disk: Disk, options: IndexOptions, found: Recovered, file: File) -> None:
@@ -80,7 +100,7 @@ class Index:
         self._size = found.size
         self._entries = found.entries
         self._buffer: list[bytes] = []
-        self._busy = asyncio.Lock()
+        self._busy = _Turns()
         self._read: tuple[Row, Segment] | None = None
 
     # --- what happens to messages -------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class ClassicQueue:
                     return None
                 held = self._held[seq]
                 if self._has_expired(held):
-                    await self._drop(seq)
+                    await self._drop_or_keep(seq)
                     continue
                 again = held.delivered
                 if again:
@@ -163,7 +163,7 @@ class ClassicQueue:
         async with self._busy:
             self._settle(seq)
             if self._is_above_limit(self._held[seq]):
-                await self._drop(seq)
+                await self._drop_or_keep(seq)
             elif seq >= self._delta:
                 await self._page_out(seq)
             else:
@@ -189,11 +189,12 @@ class ClassicQueue:
         """
         async with self._busy:
             gone = sorted(seq for seq in self._ready if self._has_expired(self._held[seq]))
-            dropped = set(gone)
-            self._ready = [seq for seq in self._ready if seq not in dropped]
-            heapq.heapify(self._ready)
-            for seq in gone:
-                await self._drop(seq)
+            try:
+                for seq in gone:
+                    await self._drop(seq)
+            finally:
+                self._ready = [seq for seq in self._ready if seq in self._held]
+                heapq.heapify(self._ready)
             return len(gone)
 
     def _has_expired(self, held: _Held) -> bool:
@@ -203,6 +204,14 @@ class ClassicQueue:
     def _is_above_limit(self, held: _Held) -> bool:
         """Whether the next delivery would be one too many."""
         return self.limit is not None and held.delivered and held.record.redeliveries + 1 > self.limit
+
+    async def _drop_or_keep(self, seq: int) -> None:
+        try:
+            await self._drop(seq)
+        except BaseException:
+            if seq in self._held:  # nobody took the dead letter: it waits for its turn again
+                heapq.heappush(self._ready, seq)
+            raise
 
     async def _drop(self, seq: int) -> None:
         # The dead letter comes first: a crash between the two may repeat it, and loses nothing.
@@ -285,7 +294,8 @@ async def open_queue(
 
     Args:
         index: that holds its messages.
-        dead_letter: takes each message that the queue drops, before it is gone.
+        dead_letter: takes each message that the queue drops, before it is gone. What it raises reaches the caller, and
+            the message stays.
         now_ms: milliseconds since the Unix epoch.
         limit: how often a message may be delivered again (`splitbrain.cluster.classic.limits`).
         max_in_memory: how many ready messages are held in memory.

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [[], ["--body", "20"], ["--body", "20", "--mixed"]])
-def test_it_publishes_recovers_and_converts_all(tmp_path: Path, how: list[str]) -> None:
+def test_cq_9_it_publishes_recovers_and_converts_all(tmp_path: Path, how: list[str]) -> None:
     command = [sys.executable, "benchmarks/classic_index.py", "--messages", "100", "--queues", "4", *how]
     done = subprocess.run(
         [*command, "--folder", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120

@@ -5,12 +5,17 @@ from __future__ import annotations
 import random
 import struct
 import zlib
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from splitbrain.cluster.classic import IndexOptions, Record, open_index, record
 from splitbrain.cluster.classic.entries import Kind, decode_original, encode_entry
-from splitbrain.cluster.classic.packed import publish, record_of, scan, settles
+from splitbrain.cluster.classic.packed import is_persistent, publish, record_of, rewritten, scan, settles
+from splitbrain.cluster.classic.records import Version
 from splitbrain.cluster.errors import ConversionRefusedError, CorruptStorageError, StorageError, UnknownMessageError
 from tests.cluster.classic.disk import MemoryDisk, done
 from tests.cluster.classic.support import (
@@ -108,6 +113,48 @@ def test_cq_2_runs_are_found_as_records_are_one_by_one(version: int, seed: int) 
     assert shorter.end == max([each for each in [0, *publishes, *settled, len(whole)] if each <= cut])
 
 
+@given(
+    st.integers(0, 16_383),
+    st.binary(min_size=16, max_size=16),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=40),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_cq_2_the_bytes_of_a_publish_are_its_fields_one_behind_the_other(
+    relative: int, name: bytes, expiry: int, size: int, body: bytes, persistent: bool, count: int
+) -> None:
+    found = record(name, size, expiry=expiry or None, body=body)
+    first = (1 << 15) + (persistent << 14) + relative
+    fields = [first.to_bytes(2, "big"), name, expiry.to_bytes(8, "big"), size.to_bytes(4, "big")]
+    rest = [len(body).to_bytes(4, "big"), body]
+    assert publish(relative, found, persistent=persistent, version=1) == b"".join([*fields, *rest])
+    counted = publish(relative, found.counted(count), persistent=persistent, version=2)
+    assert counted == b"".join([*fields, count.to_bytes(4, "big"), *rest])
+    whole = counted + publish(relative, found, persistent=persistent, version=2)
+    assert record_of(whole, 0, 2) == found.counted(count)
+    assert is_persistent(whole, len(counted)) == persistent
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cq_8_a_conversion_of_a_whole_file_is_that_of_its_records_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = rng.choice([[0], [5], [0, 5], [1, 2, 300], [0, 7, 7, 7]])
+    found = [(number, golden(rng.randbytes(rng.choice(sizes)))) for number in range(rng.randint(1, 60))]
+    version: Version = rng.choice([1, 2])
+    if version == 2:
+        found = [(number, each.counted(rng.choice([0, 3]))) for number, each in found]
+    whole = b"".join(publish(number, each, persistent=number % 2 == 0, version=version) for number, each in found)
+    begins = scan(whole, 0, len(whole), version).publishes
+    kept = np.array([rng.random() < 0.7 for _ in found])
+    counts = np.array([rng.choice([0, 9]) for _ in found])
+    left = [(number, each.counted(int(counts[number]))) for number, each in found if kept[number]]
+    left.sort(key=lambda pair: bool(pair[1].body))
+    expected = b"".join(publish(number, each, persistent=number % 2 == 0, version=2) for number, each in left)
+    assert rewritten(whole, begins[kept], counts[kept], version, 2) == expected
+
+
 # --- CQ-1: journal and flush ------------------------------------------------------------------------------------------
 
 
@@ -180,6 +227,35 @@ def test_what_is_asked_about_a_message_that_is_not_there_is_refused() -> None:
         done(index.ack([seq]))
     with pytest.raises(UnknownMessageError, match="message 7 is not there"):
         done(index.recount(7, message(7, redeliveries=1)))
+
+
+class Full(MemoryDisk):
+    """A disk that cannot sync segment 1."""
+
+    broken = False
+
+    def passed(self, what: str, name: str, inode: Any = None, before: int = 0) -> None:
+        super().passed(what, name, inode, before)
+        if self.broken and (what, name) == ("sync", "1.idx"):
+            raise OSError(28, "No space left on device")
+
+
+def test_cq_1_an_index_that_failed_within_a_flush_refuses_to_go_on_and_is_whole_when_it_is_opened_again() -> None:
+    disk = Full(files_of_rabbitmq())
+    index = opened(disk)
+    done(index.deliver([16_385]))
+    done(index.flush())
+    done(index.ack([2, 16_385]))
+    done(index.sync())
+    before = content(index)
+    disk.broken = True
+    with pytest.raises(OSError, match="No space"):
+        done(index.flush())
+    disk.broken = False
+    for again in (index.flush(), index.publish(message(1)), index.sync(), index.read()):
+        with pytest.raises(StorageError, match="open it again"):
+            done(again)
+    assert content(opened(disk.killed())) == before
 
 
 # --- CQ-8: files of RabbitMQ, and both versions -----------------------------------------------------------------------

@@ -135,6 +135,37 @@ def test_cq_5_the_dead_letter_is_there_before_the_message_is_gone() -> None:
     assert (found, world.queue.ready) == ([1], 0)
 
 
+@pytest.mark.parametrize("way", ["requeue", "deliver", "expire"])
+def test_cq_5_a_message_whose_dead_letter_is_not_taken_stays(way: str) -> None:
+    world = World(limit=None if way == "expire" else 0)
+    world.publish(3)
+
+    def refuse(letter: DeadLetter) -> None:
+        raise ValueError(letter.seq)
+
+    take = world.queue._dead_letter  # pyright: ignore[reportPrivateUsage]
+    world.queue._dead_letter = refuse  # pyright: ignore[reportPrivateUsage]
+    for seq in (0, 1):
+        assert done(world.queue.deliver()) is not None
+        if way == "expire":
+            continue
+        with pytest.raises(ValueError, match=str(seq)):
+            done(world.queue.requeue(seq))
+        if way == "deliver":
+            with pytest.raises(ValueError, match="0"):
+                done(world.queue.deliver())
+        break
+    if way == "expire":
+        for seq in (0, 1):
+            done(world.queue.requeue(seq))
+        with pytest.raises(ValueError, match="0"):
+            done(world.queue.set_limit(0))
+    assert (world.queue.ready, world.dropped) == (3, [])
+    world.queue._dead_letter = take  # pyright: ignore[reportPrivateUsage]
+    rest = [found.seq for _ in range(4) if (found := done(world.queue.deliver())) is not None]
+    assert sorted([*rest, *(letter.seq for letter in world.dropped)]) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("clean", "count"), [(True, 2), (False, 0)])
 def test_cq_5_counts_survive_an_orderly_stop_and_a_kill_forgets_them_but_no_message(clean: bool, count: int) -> None:
     world = World(limit=5)
