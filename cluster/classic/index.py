@@ -74,7 +74,7 @@ class _Turns:
         await self._lock.acquire()
         if self._failed:
             self._lock.release()
-            raise StorageError("the index failed before, and it is not known what is durable: open it again")
+            raise StorageError("the index failed before, and it is not known what is durable: open it again.")
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # These two are raised before anything is changed.

@@ -172,7 +172,7 @@ class ClassicQueue:
 
     def _settle(self, seq: int) -> None:
         if seq not in self._unsettled:
-            raise UnknownMessageError(f"message {seq} is with no consumer: it was settled before, or never delivered")
+            raise UnknownMessageError(f"message {seq} is with no consumer: it was settled before, or never delivered.")
         del self._unsettled[seq]
 
     # --- the limit ----------------------------------------------------------------------------------------------------

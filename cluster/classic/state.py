@@ -169,7 +169,7 @@ class IndexState:
         status = self.status(seq)
         if status not in wanted:
             raise UnknownMessageError(
-                f"message {seq} {_STATES[status]}; what was asked needs one that {_STATES[wanted[0]]}"
+                f"message {seq} {_STATES[status]}; what was asked needs one that {_STATES[wanted[0]]}."
             )
 
     def _advance(self, seq: int, status: int) -> Pending:

@@ -47,6 +47,8 @@ class IndexBesideModel(RuleBasedStateMachine):
         self.next = 1
         self.given = FIRST + 1
         self.window = self.moments
+        self.recent: list[Image] = []
+        self.recently: list[list[Any]] = []
 
     def crash(self, disk: MemoryDisk) -> None:
         """At some changes of the disk, within whatever is under way, keep what a crash could leave."""
@@ -114,14 +116,17 @@ class IndexBesideModel(RuleBasedStateMachine):
         assert {version for name, version in self.index.versions.items() if name != "journal.jif"} <= {2}
         self.moments = self.moments[-1:]
 
-    @rule(seed=st.integers(0, 2**20), limit=st.integers(1, 30), power=st.booleans())
-    def restart(self, seed: int, limit: int, power: bool) -> None:
+    @rule(seed=st.integers(0, 2**20), limit=st.integers(1, 30), how=st.sampled_from(["kill", "power", "within"]))
+    def restart(self, seed: int, limit: int, how: str) -> None:
+        """A kill or a loss of power, behind the last step or within it."""
         self.index.close()
         rng = random.Random(seed)
-        left = rng.choice(list(self.disk.lost(rng))) if power else self.disk.killed()
+        left = rng.choice(list(self.disk.lost(rng))) if how == "power" else self.disk.killed()
+        before = self.moments
+        if how == "within" and self.recent:
+            left, before = rng.choice(self.recent), self.recently
         self.disk = MemoryDisk(left)
         self.disk.watch = self.crash
-        before = self.moments
         self.index = opened(self.disk, version=rng.choice([1, 2]), max_journal_entries=limit)
         found = content(self.index)
         assert found in before, f"it was never {found} since {before[0]}"
@@ -141,6 +146,8 @@ class IndexBesideModel(RuleBasedStateMachine):
         for left in crashes:
             found = content(opened(left))
             assert found in self.window + self.moments, f"it was never {found} since {self.window[0]}"
+        if crashes:
+            self.recent, self.recently = crashes, self.window + self.moments
         self.window = list(self.moments)
 
 

@@ -229,6 +229,38 @@ def test_what_is_asked_about_a_message_that_is_not_there_is_refused() -> None:
         done(index.recount(7, message(7, redeliveries=1)))
 
 
+def test_cq_1_an_index_goes_on_after_a_crash_at_any_change_of_a_flush_and_nothing_is_there_twice() -> None:
+    """A flush that makes, converts, appends to and removes segments; what crashes leave is flushed again."""
+    # Segment 0 gets its last message, segment 1 goes, and segment 2 is new.
+    disk = MemoryDisk({"0.idx": publish_v1(16_382, 1), "1.idx": publish_v1(16_382, 2)})
+    index = opened(disk)
+    done(index.publish_all([message(3), message(4)]))
+    done(index.ack([2 * 16_384 - 2, 2 * 16_384 - 1]))
+    done(index.recount(16_382, message(1, redeliveries=2)))
+    done(index.sync())
+    expected, tried = content(index), 0
+
+    def crash(disk: MemoryDisk) -> None:
+        nonlocal tried
+        rng = random.Random(tried)
+        for image in disk.images(rng):
+            tried += 1
+            left = MemoryDisk(image)
+            again = opened(left)
+            assert content(again) == expected
+            done(again.deliver([16_382]))
+            seq = done(again.publish(message(5)))
+            done(again.flush())
+            found = content(opened(left.killed()))
+            assert [(each[0], each[6]) for each in found] == [(16_382, True), (2 * 16_384, False), (seq, False)]
+
+    disk.watch = crash
+    done(index.flush())
+    disk.watch = None
+    assert tried > 300
+    assert disk.names() == ["0.idx", "2.idx", "journal.jif"]
+
+
 class Full(MemoryDisk):
     """A disk that cannot sync segment 1."""
 
