@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitbrain.cluster.classic import IndexOptions, Record, open_index, record
+from splitbrain.cluster.classic import Index, IndexOptions, Record, open_index, record
 from splitbrain.cluster.classic.entries import Kind, decode_original, encode_entry
 from splitbrain.cluster.classic.packed import is_persistent, publish, record_of, rewritten, scan, settles
 from splitbrain.cluster.classic.records import Version
@@ -229,15 +229,64 @@ def test_what_is_asked_about_a_message_that_is_not_there_is_refused() -> None:
         done(index.recount(7, message(7, redeliveries=1)))
 
 
-def test_cq_1_an_index_goes_on_after_a_crash_at_any_change_of_a_flush_and_nothing_is_there_twice() -> None:
-    """A flush that makes, converts, appends to and removes segments; what crashes leave is flushed again."""
-    # Segment 0 gets its last message, segment 1 goes, and segment 2 is new.
+def before_a_flush() -> tuple[MemoryDisk, Index]:
+    """A flush will convert segment 0 and append to it, remove segment 1, and make segment 2."""
     disk = MemoryDisk({"0.idx": publish_v1(16_382, 1), "1.idx": publish_v1(16_382, 2)})
     index = opened(disk)
     done(index.publish_all([message(3), message(4)]))
     done(index.ack([2 * 16_384 - 2, 2 * 16_384 - 1]))
     done(index.recount(16_382, message(1, redeliveries=2)))
     done(index.sync())
+    return disk, index
+
+
+class KilledError(Exception):
+    """The process ended here; what it had written is in the cache of the disk."""
+
+
+@pytest.mark.parametrize("step", ["sync", "flush", "open"])
+def test_cq_1_what_a_start_found_survives_a_loss_of_power_wherever_the_process_before_was_killed(step: str) -> None:
+    for last in range(100):
+        disk, index = before_a_flush()
+        done(index.publish(message(7)))
+        changes = 0
+
+        def count(_: MemoryDisk, last: int = last) -> None:
+            nonlocal changes
+            changes += 1
+            if changes > last:
+                raise KilledError
+
+        try:
+            if step == "open":
+                done(index.flush())
+                # As a loss of power left it: with the rest of an unfinished flush and of an unfinished write.
+                disk.open("0.idx").append(b"rest")
+                disk.open("journal.jif").append(b"\1rest")
+                disk.open("7.idx").append(b"rest")
+                disk.watch = count
+                opened(disk)
+            else:
+                disk.watch = count
+                done(index.sync() if step == "sync" else index.flush())
+        except KilledError:
+            disk.watch = None
+        else:
+            assert last > 2, "every change of the step was tried"
+            return
+        again = opened(disk)
+        found = content(again)
+        for image in disk.lost(random.Random(last)):
+            assert content(opened(image)) == found
+        done(again.publish(message(8)))
+        done(again.sync())
+        for image in disk.lost(random.Random(last)):
+            assert content(opened(image)) == content(again)
+    raise AssertionError("the step has no end")
+
+
+def test_cq_1_an_index_goes_on_after_a_crash_at_any_change_of_a_flush_and_nothing_is_there_twice() -> None:
+    disk, index = before_a_flush()
     expected, tried = content(index), 0
 
     def crash(disk: MemoryDisk) -> None:
