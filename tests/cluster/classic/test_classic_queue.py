@@ -265,6 +265,16 @@ def test_transient_messages_end_with_the_process_and_persistent_ones_do_not() ->
     assert world.queue.ready == 0
 
 
+def test_transient_messages_that_left_memory_are_read_back_in_the_same_life() -> None:
+    world = World(max_in_memory=1)
+    for number in range(4):
+        done(world.queue.publish(message(number), persistent=False))
+    assert [world.taken() for _ in range(5)] == [*((seq, False, 0) for seq in range(4)), None]
+    for seq in range(4):
+        done(world.queue.requeue(seq))
+    assert [world.taken() for _ in range(5)] == [*((seq, True, 1) for seq in range(4)), None]
+
+
 def test_a_message_that_no_consumer_has_cannot_be_settled() -> None:
     world = World()
     world.publish(1)
