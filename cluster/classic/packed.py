@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ Offsets = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _FIRST_BLOCK: Final = 16
+_FEW: Final = 8
+"""A run that is shorter costs more as an array than record by record."""
 
 
 class Found(NamedTuple):
@@ -156,7 +159,7 @@ def settles(relative: Iterable[int]) -> bytes:
 
 
 def rewritten(content: bytes, publishes: Offsets, redeliveries: Offsets, version: Version, to: Version) -> bytes:
-    """Publishes of one version as those of another, those without an embedded message first.
+    """Publishes of one version as those of another, ordered by the length of their messages: so they are in runs.
 
     Args:
         content: that they are in.
@@ -165,26 +168,25 @@ def rewritten(content: bytes, publishes: Offsets, redeliveries: Offsets, version
         version: of the content.
         to: the version to write.
     """
-    width = WIDTHS[version]
-    sizes = _numbers(content, publishes + _PREFIX_BYTES + width - _U32.size)
-    parts = list[bytes]()
-    for size in (0, None):
-        chosen = sizes == 0 if size == 0 else sizes > 0
-        if not chosen.any():
-            continue
-        begins = publishes[chosen]
-        heads = _heads(content, begins, redeliveries[chosen], version, to)
-        if size == 0:
-            parts.append(heads.tobytes())
-        else:
-            parts.append(_with_bodies(content, heads, begins + _PREFIX_BYTES + width, sizes[chosen]))
-    return b"".join(parts)
+    head = _PREFIX_BYTES + WIDTHS[version]
+    sizes = _numbers(content, publishes + head - _U32.size)
+    order = np.argsort(sizes, kind="stable")
+    sizes, begins = sizes[order], publishes[order]
+    heads = _heads(content, begins, redeliveries[order], version, to)
+    edges = np.flatnonzero(np.diff(sizes, prepend=-1, append=-1)).tolist()
+    if len(edges) * _FEW > len(sizes):
+        return _one_by_one(content, heads, begins + head, sizes)
+    return b"".join(
+        [
+            np.hstack((heads[first:last], _bodies(content, begins[first:last] + head, int(sizes[first])))).tobytes()
+            for first, last in pairwise(edges)
+        ]
+    )
 
 
 def _heads(content: bytes, begins: Offsets, redeliveries: Offsets, version: Version, to: Version) -> Bytes:
     """Prefixes and records of another version, a row each."""
-    data = np.frombuffer(content, np.uint8)
-    found = data[begins[:, None] + np.arange(_PREFIX_BYTES + WIDTHS[version])]
+    found = _bodies(content, begins, _PREFIX_BYTES + WIDTHS[version])
     heads = np.empty((len(begins), _PREFIX_BYTES + WIDTHS[to]), np.uint8)
     count = _PREFIX_BYTES + COUNT_AT
     heads[:, :count] = found[:, :count]
@@ -194,19 +196,20 @@ def _heads(content: bytes, begins: Offsets, redeliveries: Offsets, version: Vers
     return heads
 
 
-def _with_bodies(content: bytes, heads: Bytes, bodies: Offsets, sizes: Offsets) -> bytes:
-    """Each head with the message that follows it."""
-    size = int(sizes[0])
-    stride = int(bodies[1] - bodies[0]) if len(bodies) > 1 else size
-    if (sizes == size).all() and (np.diff(bodies) == stride).all():
-        first = int(bodies[0])
-        data = np.frombuffer(content, np.uint8, offset=first)
-        rows = np.lib.stride_tricks.as_strided(data, (len(bodies), size), (stride, 1), writeable=False)
-        return np.hstack((heads, rows)).tobytes()
-    # Messages of different lengths: a slice each is faster than an index of every byte, in an eighth of the space.
+def _bodies(content: bytes, begins: Offsets, size: int) -> Bytes:
+    """So many bytes from each offset on, a row each."""
+    data = np.frombuffer(content, np.uint8)
+    stride = int(begins[1] - begins[0]) if len(begins) > 1 else size
+    if len(begins) and stride >= size and (np.diff(begins) == stride).all():
+        rows = data[int(begins[0]) :]
+        return np.lib.stride_tricks.as_strided(rows, (len(begins), size), (stride, 1), writeable=False)
+    return data[begins[:, None] + np.arange(size)]
+
+
+def _one_by_one(content: bytes, heads: Bytes, bodies: Offsets, sizes: Offsets) -> bytes:
+    """Each head with the message that follows it: where hardly two are of the same length, a slice each is fastest."""
     view = memoryview(content)
-    ends = bodies + sizes
     pieces = list[bytes | memoryview]()
-    for head, begin, end in zip(heads, bodies.tolist(), ends.tolist(), strict=True):
+    for head, begin, end in zip(heads, bodies.tolist(), (bodies + sizes).tolist(), strict=True):
         pieces += (head.tobytes(), view[begin:end])
     return b"".join(pieces)

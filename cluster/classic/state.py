@@ -76,8 +76,8 @@ class Batch:
         return 2 if any(record.needs == 2 for _, record, _ in self.publishes) else 1
 
     def packed(self, version: Version) -> list[bytes]:
-        """The publishes of a file of that version, those without an embedded message first."""
-        ordered = sorted(self.publishes, key=lambda each: bool(each[1].body))
+        """The publishes of a file of that version, by the length of their messages: so that they are in runs."""
+        ordered = sorted(self.publishes, key=lambda each: len(each[1].body))
         return [
             packed.publish(relative, record, persistent=persistent, version=version)
             for relative, record, persistent in ordered

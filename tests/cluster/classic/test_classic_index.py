@@ -140,8 +140,8 @@ def test_cq_2_the_bytes_of_a_publish_are_its_fields_one_behind_the_other(
 @pytest.mark.parametrize("seed", range(60))
 def test_cq_8_a_conversion_of_a_whole_file_is_that_of_its_records_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
-    sizes = rng.choice([[0], [5], [0, 5], [1, 2, 300], [0, 7, 7, 7]])
-    found = [(number, golden(rng.randbytes(rng.choice(sizes)))) for number in range(rng.randint(1, 60))]
+    sizes = rng.choice([[0], [5], [0, 5], [1, 2, 300], [0, 7, 7, 7], range(50)])
+    found = [(number, golden(rng.randbytes(rng.choice(sizes)))) for number in range(rng.choice([1, 3, 60, 300]))]
     version: Version = rng.choice([1, 2])
     if version == 2:
         found = [(number, each.counted(rng.choice([0, 3]))) for number, each in found]
@@ -150,7 +150,7 @@ def test_cq_8_a_conversion_of_a_whole_file_is_that_of_its_records_one_by_one(see
     kept = np.array([rng.random() < 0.7 for _ in found])
     counts = np.array([rng.choice([0, 9]) for _ in found])
     left = [(number, each.counted(int(counts[number]))) for number, each in found if kept[number]]
-    left.sort(key=lambda pair: bool(pair[1].body))
+    left.sort(key=lambda pair: len(pair[1].body))
     expected = b"".join(publish(number, each, persistent=number % 2 == 0, version=2) for number, each in left)
     assert rewritten(whole, begins[kept], counts[kept], version, 2) == expected
 
