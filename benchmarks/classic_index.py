@@ -112,10 +112,11 @@ def main() -> None:
     parser.add_argument("--mixed", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     arguments = parser.parse_args()
-    if not 1 <= arguments.at_once <= arguments.queues <= arguments.messages:
-        parser.error("--queues is at least --at-once, and at most --messages")
+    if not 1 <= arguments.queues <= arguments.messages or arguments.at_once < 1:
+        parser.error("--queues and --at-once are at least 1, and --queues is at most --messages")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        how = (arguments.messages, arguments.queues, arguments.at_once, arguments.body)
+        at_once = min(arguments.at_once, arguments.queues)
+        how = (arguments.messages, arguments.queues, at_once, arguments.body)
         asyncio.run(measure(Path(folder), *how, mixed=arguments.mixed))
 
 
