@@ -10,6 +10,8 @@
     │       └── LaterVersionError       its log is of a later version than the node supports
     ├── DiscoveryError                  a backend of peer discovery failed
     ├── InvalidPathError                a path that no tree can have
+    ├── UnknownMessageError             an index of a classic queue is asked about a message that it does not hold
+    ├── ConversionRefusedError          files of classic queues may not be converted now
     └── ClientError                     a request got no result; `definite` says what that means
         ├── RefusedError                definite: the request did not happen and never will
         │   ├── NodeNotFoundError
@@ -98,6 +100,23 @@ class DiscoveryError(ClusterError):
 
 class InvalidPathError(ClusterError):
     """A path is not of the form /a/b/c. Names are separated by single slashes and are not empty."""
+
+
+class UnknownMessageError(ClusterError):
+    """The index of a classic queue does not hold a message of this sequence id, or it is acknowledged already."""
+
+
+class ConversionRefusedError(ClusterError):
+    """Files of classic queues may not be converted now; none was changed.
+
+    Attributes:
+        reason: "alarm" (ask again once it is cleared), "threshold" (ask again when there is less to convert) or
+            "unknown" (no such transformation) or "not_enabled" (begin it first).
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class FunctionRefusedError(ClusterError):

@@ -1,0 +1,144 @@
+"""Every flipped byte in every file of a queue is found and named, or changes nothing (CQ-8)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from splitbrain.cluster.classic import journal
+from splitbrain.cluster.classic.framing import HEADER_BYTES, frame_at
+from splitbrain.cluster.errors import StorageError
+from tests.cluster.classic.disk import Image, MemoryDisk, done
+from tests.cluster.classic.support import CONTENT_OF_RABBITMQ, Said, content, files_of_rabbitmq, message, opened
+
+NAMED = re.compile(r"(\d+\.idx|journal\.jif), byte (\d+): .*(Restore the queue's directory|Start it with)")
+
+
+def queue_of_all_kinds() -> Image:
+    """Segments of RabbitMQ, and of ours in both versions and of several flushes; a journal with what was synced."""
+    disk = MemoryDisk(files_of_rabbitmq())
+    index = opened(disk)
+    done(index.recount(16_385, message(13, body=b"hello", redeliveries=3)))
+    done(index.deliver([16_386]))
+    done(index.flush())
+    done(index.publish_all([message(20, body=b"twenty"), message(21)]))
+    done(index.flush())
+    done(index.publish_all([message(22, body=b"22", redeliveries=2), message(23)], persistent=False))
+    done(index.sync())
+    done(index.recount(16_388, message(20, redeliveries=9)))
+    done(index.deliver([16_385]))
+    done(index.sync())
+    return disk.killed()
+
+
+def flipped(files: Image, masks: tuple[int, ...]) -> Iterator[tuple[str, int, Image]]:
+    for name, data in files.items():
+        for at in range(len(data)):
+            for mask in masks:
+                changed = bytearray(data)
+                changed[at] ^= mask
+                yield name, at, {**files, name: bytes(changed)}
+
+
+def frame_begins(files: Image, name: str, at: int) -> int:
+    """Where the header, or the frame, begins that this byte is in."""
+    if at < HEADER_BYTES:
+        return 0
+    begin = HEADER_BYTES
+    while (frame := frame_at(files[name], begin, len(files[name]))) is not None and frame.end <= at:
+        begin = frame.end
+    return begin
+
+
+def read(files: Image) -> list[Said] | str:
+    """What the queue holds, or why it is refused."""
+    try:
+        return content(opened(files))
+    except StorageError as error:
+        return str(error)
+
+
+def check(files: Image, masks: tuple[int, ...]) -> Counter[tuple[str, bool]]:
+    """Open the files with each byte flipped; for each file how often it was refused, and how often it was harmless."""
+    whole, outcomes = content(opened(files)), Counter[tuple[str, bool]]()
+    for name, at, changed in flipped(files, masks):
+        found = read(changed)
+        if isinstance(found, str):
+            named = NAMED.match(found)
+            assert named is not None, found
+            assert named[1] == name, f"{name}, byte {at}: {found}"
+            assert frame_begins(files, name, at) <= int(named[2]) <= at, f"{name}, byte {at}: {found}"
+        else:
+            assert found == whole, f"{name}, byte {at}: not found, and the queue is another"
+            assert name == journal.NAME
+            assert at >= last_mark(files[name]), f"byte {at} is not of the last mark"
+        outcomes[name, isinstance(found, str)] += 1
+    return outcomes
+
+
+def last_mark(data: bytes) -> int:
+    """Where the mark begins with which a journal ends."""
+    return len(data) - len(journal.encode_mark(0))
+
+
+def test_every_flipped_byte_of_every_file_is_named_with_file_and_offset_or_is_of_the_last_mark() -> None:
+    files = queue_of_all_kinds()
+    outcomes = check(files, (0x10,))
+    assert outcomes == {
+        ("0.idx", True): len(files["0.idx"]),
+        ("1.idx", True): len(files["1.idx"]),
+        ("journal.jif", True): last_mark(files["journal.jif"]),
+        ("journal.jif", False): len(journal.encode_mark(0)),
+    }
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_of_every_file_is_named_or_is_of_the_last_mark() -> None:
+    files = queue_of_all_kinds()
+    outcomes = check(files, (*(1 << bit for bit in range(8)), 0xFF))
+    assert outcomes["journal.jif", False] == 9 * len(journal.encode_mark(0))
+
+
+def test_every_flipped_byte_of_a_segment_of_rabbitmq_is_found_once_its_journal_is_ours() -> None:
+    disk = MemoryDisk(files_of_rabbitmq())
+    opened(disk).close()
+    files = disk.killed()
+    assert files["0.idx"] == files_of_rabbitmq()["0.idx"]
+    whole = content(opened(files))
+    for name, at, changed in flipped(files, (0x01, 0x80)):
+        if name == journal.NAME:
+            continue  # the journal is as in the other tests
+        with pytest.raises(StorageError, match=rf"{name}, byte 0: the file is not the one of"):
+            opened(changed)
+        assert at < len(files[name])
+    assert whole == CONTENT_OF_RABBITMQ
+
+
+def test_in_files_of_rabbitmq_only_what_contradicts_itself_is_found() -> None:
+    """They have no checksums: a flipped byte of a message id, an expiry or a size reads as another message."""
+    outcomes = Counter[str]()
+    files = files_of_rabbitmq()
+    for name, at, changed in flipped(files, (0x10,)):
+        found = read(changed)
+        if isinstance(found, str):
+            assert NAMED.match(found), f"{name}, byte {at}: {found}"
+            outcomes["found"] += 1
+        else:
+            outcomes["the same" if found == CONTENT_OF_RABBITMQ else "another queue"] += 1
+    assert outcomes["found"] > 0
+    assert outcomes["another queue"] > outcomes["found"]
+
+
+def test_what_is_behind_the_durable_end_of_a_segment_is_cut_off_whatever_it_is() -> None:
+    files = queue_of_all_kinds()
+    whole = content(opened(files))
+    said: list[str] = []
+    for rest in (b"\0" * 100, b"\xff" * 3, files["1.idx"][HEADER_BYTES:]):
+        disk = MemoryDisk({**files, "1.idx": files["1.idx"] + rest})
+        assert content(opened(disk)) == whole
+        assert disk.killed()["1.idx"] == files["1.idx"]
+        said.append(disk.calls[0])
+    assert said == ["truncate 1.idx"] * 3
