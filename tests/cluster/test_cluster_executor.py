@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from splitbrain.cluster.executor import Action, Executor, LookAt, LookAtClient, StartTimer, StartTimerAt, StopTimer
 from splitbrain.cluster.machine import (
     AppendCommand,
+    AttachWorker,
     ClientDown,
     DemonitorClient,
     DemonitorNode,
@@ -19,6 +20,7 @@ from splitbrain.cluster.machine import (
     MonitorNode,
     NodeDown,
     NodeUp,
+    PublishDeadLetters,
     PutIntoQueue,
     ReadLog,
     ReleaseCursor,
@@ -52,6 +54,8 @@ effects: st.SearchStrategy[MachineEffect] = st.one_of(
     ),
     st.builds(ReleaseCursor, st.integers(1, 9)),
     st.just(WriteCheckpoint()),
+    st.just(AttachWorker("w", b"attach")),
+    st.just(PublishDeadLetters("w", "q", ())),
 )
 monitors: st.SearchStrategy[MachineEffect] = st.one_of(
     st.builds(MonitorNode, names), st.builds(MonitorClient, clients), st.builds(DemonitorClient, clients)
@@ -107,6 +111,8 @@ class Shell:
                     self.sent.append(action)
                 case ReadLog(_, then):
                     self.act(self.executor.read(then(())))
+                case AttachWorker() | PublishDeadLetters():
+                    self.written.append(action)
                 case ReleaseCursor() | WriteCheckpoint() | PutIntoQueue() | WantConfiguration() | ForgetQueue():
                     self.written.append(action)
 
@@ -166,6 +172,8 @@ class Model:
                 self.look_for(client)
             case DemonitorNode() | DemonitorClient():
                 pass
+            case AttachWorker() | PublishDeadLetters():
+                self.written.append(effect)
             case AppendCommand() | ReadLog():
                 self.log.append(b"read" if isinstance(effect, ReadLog) else effect.data)
             case SendToClient():
