@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def possible(history: Sequence[Op]) -> bool:
                 left[1:], guessed
             )
         for value, at in guessed.items():
-            if len(takes[value]) > LIMIT + 1:
+            if len(at) > LIMIT + 1:
                 return False
             if value in read and sum(row < read[value] for row in at) < LIMIT + 1:
                 return False
@@ -149,6 +150,39 @@ def test_one_delivery_more_than_the_limit_allows_is_beyond_it_unless_there_is_sl
     emptied(script)
     assert judge(script).anomalies == ("beyond",)
     assert judge(script, slack=1).valid == "true"
+
+
+def test_a_delivery_of_what_was_a_dead_letter_by_then_is_beyond_the_limit_also_where_others_were_not_reported() -> None:
+    script = Script()
+    put(script, 4)
+    unknown(script)
+    unknown(script)
+    collected(script, 4)
+    consumed(script, 4)
+    emptied(script)
+    assert not possible(script.ops)
+    verdict = judge(script)
+    assert verdict.anomalies == ("beyond",)
+    assert "was a dead letter at n3" in verdict.sentence
+    assert judge(script, slack=1).valid == "true"
+
+
+def test_every_short_history_is_convicted_exactly_if_no_course_of_its_takes_explains_it() -> None:
+    """All of one message with up to five steps, of a limit of 1."""
+    steps: dict[str, Callable[[Script], None]] = {
+        "die": lambda script: consumed(script, 4),
+        "settle": lambda script: consumed(script, 4, died=False),
+        "unknown": unknown,
+        "collect": lambda script: collected(script, 4),
+    }
+    for count in range(1, 6):
+        for names in product(steps, repeat=count):
+            script = Script()
+            put(script, 4)
+            for name in names:
+                steps[name](script)
+            emptied(script)
+            assert (judge(script).valid != "false") == possible(script.ops), names
 
 
 def test_consumers_that_were_given_up_explain_one_missing_delivery_each() -> None:
