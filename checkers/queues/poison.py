@@ -177,6 +177,7 @@ class Queue(msgspec.Struct):
         changed: the last row at which something was put in, taken out, or may have been.
         emptied: by node the last invocation of a take that found it empty.
         letters_changed, letters_emptied: the same of its dead letters.
+        letters_unsure: the last row at which a read of a dead letter ended whose outcome is unknown: it may have one.
         attempted: how many messages were put in.
     """
 
@@ -185,6 +186,7 @@ class Queue(msgspec.Struct):
     changed: int = -1
     emptied: dict[str | None, int] = {}
     letters_changed: int = -1
+    letters_unsure: int = -1
     letters_emptied: dict[str | None, int] = {}
     attempted: int = 0
 
@@ -208,7 +210,9 @@ def read(table: pa.Table, rules: Rules) -> dict[str | None, Queue]:
         if reader is not None:
             how = "info" if ended == OPEN else types[ended]
             found = queues.setdefault(keys[begun], Queue())
-            reader(found, table, begun, begun if ended == OPEN else ended, how, nodes[begun])
+            # A take that has not ended may be given something at any later time, and keep it.
+            until = begun if reader is _put else table.num_rows - 1
+            reader(found, table, begun, until if ended == OPEN else ended, how, nodes[begun])
     return queues
 
 
@@ -245,6 +249,8 @@ def _collected(queue: Queue, table: pa.Table, begun: int, ended: int, how: str, 
     found = _decoded(table, ended, Letter) if how == "ok" else None
     if found is not None:
         queue.fate(found.value).letters.append((ended, found.reason))
+    if how == "info":
+        queue.letters_unsure = max(queue.letters_unsure, ended)
     if found is not None or how == "info":
         queue.letters_changed = max(queue.letters_changed, ended)
     elif how == "ok":
@@ -383,12 +389,12 @@ class _Judge:
         """Why it is not known that nothing is left of a queue; nothing where it is."""
         queue = self.queues[name]
         settle_ns = round(self.rules.settle_s * 1e9)
-        due = int(self.time[queue.changed]) + settle_ns if queue.changed >= 0 else 0
         last = max(queue.changed, queue.letters_changed)
-        for what, emptied, changed in (
-            ("queue", queue.emptied, queue.changed),
-            ("the dead letters of queue", queue.letters_emptied, last),
+        for what, emptied, changed, unsure in (
+            ("queue", queue.emptied, queue.changed, queue.changed),
+            ("the dead letters of queue", queue.letters_emptied, last, max(queue.changed, queue.letters_unsure)),
         ):
+            due = int(self.time[unsure]) + settle_ns if unsure >= 0 else 0
             missing = [
                 node for node in self.nodes if emptied.get(node, -1) <= changed or int(self.time[emptied[node]]) < due
             ]

@@ -230,6 +230,41 @@ def test_nothing_has_vanished_before_what_consumers_died_of_can_be_back() -> Non
     assert "did not find queue 'q' empty" in verdict.sentence
 
 
+def test_nothing_has_vanished_that_a_read_of_unknown_outcome_may_have_among_the_dead_letters() -> None:
+    """It goes back to the queue for dead letters once the system has noticed that the reader is gone."""
+
+    def emptied_at(time_s: float) -> Verdict:
+        script = Script()
+        put(script, 4, 5)
+        consumed(script, 4, 4)
+        consumed(script, 5, died=False)
+        for asked_s, f in ((60.0, "consume"), (time_s, "collect")):
+            if f == "collect":
+                script.event(2, "invoke", "collect", key="q", time_s=70.0)
+                script.event(2, "info", "collect", key="q", time_s=75.0)
+            for process in range(3):
+                script.event(process, "invoke", f, key="q", time_s=asked_s)
+                script.event(process, "ok", f, key="q", time_s=asked_s)
+        return judge(script, settle_s=10)
+
+    early = emptied_at(76.0)
+    assert early.valid == "unknown", early.sentence
+    assert "did not find the dead letters of queue 'q' empty" in early.sentence
+    assert emptied_at(86.0).anomalies == ("vanished",)
+
+
+@pytest.mark.parametrize("f", ["consume", "collect"])
+def test_nothing_has_vanished_that_an_op_without_an_end_may_have(f: str) -> None:
+    script = Script()
+    put(script, 4, 5)
+    consumed(script, 4, 4)
+    consumed(script, 5, died=False)
+    script.event(6, "invoke", f, key="q")
+    emptied(script)
+    verdict = judge(script)
+    assert verdict.valid == "unknown", verdict.sentence
+
+
 def test_a_dead_letter_has_its_reason() -> None:
     script = Script()
     put(script, 4)
