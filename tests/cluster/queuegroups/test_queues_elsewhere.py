@@ -8,7 +8,7 @@ import pytest
 
 from splitbrain.cluster.client import OutcomeUnknownError, QueueOptions, Queues, UnavailableError
 from splitbrain.cluster.marks import counted
-from splitbrain.cluster.queuegroups.records import record_of
+from splitbrain.cluster.queuegroups.records import NAME_LEADER, record_of
 from splitbrain.cluster.raft.messages import NodeId
 from tests.cluster.queuegroups.support import FIVE, drained, in_cluster, leader_of, queue_groups, queues_on
 from tests.cluster.support import World, eventually
@@ -88,6 +88,19 @@ def test_the_record_names_the_leader_and_another_one_once_that_has_changed() -> 
         await world.kill(gone)
         await eventually(names_its_leader)
         assert await noted(world, others[0]) in {*members} - {gone}
+
+    in_cluster(check, FIVE)
+
+
+def test_a_leader_of_an_earlier_queue_of_the_name_is_not_noted() -> None:
+    async def check(world: World) -> None:
+        _, others = await declared(world)
+        await eventually(lambda: noted(world, others[0]))
+        leader = await noted(world, others[0])
+        client = await world.client("n1")
+        noting = await client.transaction(*NAME_LEADER, ["orders", "queue.9", others[0]])
+        assert noting.value is False
+        assert await noted(world, others[0]) == leader
 
     in_cluster(check, FIVE)
 
