@@ -101,6 +101,10 @@ class RemoteQueues:
         self._under_way: dict[int, _Asked] = {}
         self._count = 0
 
+    def begin_after(self, number: int) -> None:
+        """Number messages after those of a member that the node had, and has no more: it may have stopped alone."""
+        self.last_number = max(self.last_number, number)
+
     def knows(self, group: str) -> bool:
         """Whether there is a member to be asked."""
         return bool(self._members(group))
