@@ -345,7 +345,7 @@ def test_rejected_messages_and_those_that_were_given_back_too_often_become_dead_
 
 @pytest.mark.parametrize("pause_ms", [0, 3, 6, 30])
 def test_a_dead_letter_is_published_at_most_once_though_the_next_leader_applies_its_entry_too(pause_ms: int) -> None:
-    """Followers hear last that an entry is committed: one that leads then applies what the leader before had applied."""
+    """Followers hear last that an entry is committed: one that leads applies what the leader before had applied."""
 
     async def check(world: World) -> None:
         await (await queues_on(world, "n1")).declare("dead")
