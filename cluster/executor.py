@@ -105,12 +105,14 @@ class Executor:
         self._votes = votes
         self._recovered = recovered
         self._leads = False
+        self._has_begun = False
         self._timers: dict[str, None] = {}
         self._down: dict[str, bool] = {}  # of the nodes that are monitored: what the log says of each
         self._clients: dict[ClientAddress, None] = {}  # those that are monitored
 
     def begin(self, effects: Sequence[MachineEffect]) -> list[Action]:
         """This member leads, and has applied the no-op of its term; what its machine wants done then."""
+        self._has_begun = True
         return [action for effect in effects for action in self._carry_out(effect)]
 
     def read(self, effects: Sequence[MachineEffect]) -> list[Action]:
@@ -119,7 +121,7 @@ class Executor:
 
     def role_changed(self, *, leads: bool) -> list[Action]:
         """This member leads from now on, or does not any more: timers and monitors end."""
-        self._leads = leads
+        self._leads, self._has_begun = leads, False
         timers, self._timers, self._down, self._clients = self._timers, {}, {}, {}
         return [StopTimer(name) for name in timers]
 
@@ -172,6 +174,8 @@ class Executor:
         if not self._leads:
             return []
         match effect:
+            case PutIntoQueue() if not self._has_begun:
+                return []  # of an entry that a former leader may have applied: it is done once, or not at all
             case SetTimer():
                 return self._set_timer(effect.name, effect.delay_ms)
             case SetTimerAt(name, at_ms):

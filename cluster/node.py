@@ -167,6 +167,7 @@ class Node:
         group = self._groups.pop(name)
         group.halt()
         group.requests.give_up()
+        self._remote.begin_after(group.requests.last_number)
         return group
 
     def _written(self, name: str, done: Written) -> None:

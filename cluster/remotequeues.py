@@ -46,6 +46,7 @@ class _Asked:
         number: of the last message about it.
         timer: of its end.
         pause: before the next member is asked.
+        is_here: whether the node's own member has it.
         is_over: whether it was answered.
     """
 
@@ -58,6 +59,7 @@ class _Asked:
     number: int = 0
     timer: Timer | None = None
     pause: Timer | None = None
+    is_here: bool = False
     is_over: bool = False
 
 
@@ -99,6 +101,10 @@ class RemoteQueues:
         self._under_way: dict[int, _Asked] = {}
         self._count = 0
 
+    def begin_after(self, number: int) -> None:
+        """Number messages after those of a member that the node had, and has no more: it may have stopped alone."""
+        self.last_number = max(self.last_number, number)
+
     def knows(self, group: str) -> bool:
         """Whether there is a member to be asked."""
         return bool(self._members(group))
@@ -131,6 +137,7 @@ class RemoteQueues:
         asked.pause = None
         left_ms = max(1, (asked.ends_ns - self._clock.monotonic_ns()) // _MS)
         if self._here(asked.group, asked.body, left_ms, partial(self._finish, asked)):
+            asked.is_here = True
             return
         if not asked.order:
             asked.order = [*self._members(asked.group)]
@@ -159,7 +166,10 @@ class RemoteQueues:
 
     def _time_out(self, asked: _Asked) -> None:
         asked.timer = None
-        if asked.asked is None:
+        if asked.is_here:  # which may carry it out at this moment
+            unchanged = isinstance(asked.body, AskMachine)
+            failure = Failure("timeout", unchanged, f"the member on {self._node} did not answer in time")
+        elif asked.asked is None:
             detail = f"{self._node} has no member of it, and reached none that leads it in time"
             failure = Failure("no_leader", True, detail)
         else:

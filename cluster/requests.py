@@ -165,6 +165,11 @@ class Requests:
         """Number requests after those that this node sent to the group before it had a member."""
         self._last_number = max(self._last_number, number)
 
+    @property
+    def last_number(self) -> int:
+        """Of the requests that came so far: what is passed on to the group later has higher ones."""
+        return self._last_number
+
     def from_client(
         self,
         body: Wanted,

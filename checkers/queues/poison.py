@@ -1,7 +1,7 @@
 """Messages that kill their consumers: each is delivered as often as the queue allows, and is then a dead letter.
 
     unexpected   a message came out, or was a dead letter, that no client had put in by then, or whose put had failed
-    beyond       a message was delivered more often than the delivery limit allows
+    beyond       a message was delivered more often than the delivery limit allows, or once it was a dead letter
     early        a dead letter had not been delivered as often as the limit allows
     reason       a dead letter is one for another reason than `delivery_limit`
     vanished     a message was in the queue, and neither a consumer is done with it, nor was it a dead letter
@@ -10,7 +10,8 @@ With a limit of N a message is given back N times, and so is delivered 1 + N tim
 so); with the next failure it is a dead letter. A consumer that was given up may have been given one message that it
 never reported: those that a dead letter lacks are charged to such consumers, one each. As a dead letter that was read
 at some time needs consumers that had begun by then, the earliest are charged first: that decides exactly whether there
-are enough (Hall's condition, for sets that contain each other).
+are enough (Hall's condition, for sets that contain each other). Before that the message had all deliveries that it may
+have, reported or not: so one that begins behind it is beyond the limit.
 
 A message that was delivered once too often, dead-lettered twice, or settled and then a dead letter, may be all right:
 an acknowledgement may be lost, and a queue that promises dead letters at least once may publish one again.
@@ -152,10 +153,19 @@ class Fate(msgspec.Struct):
         """Whether a consumer was done with it."""
         return any(not died for _, _, died in self.deliveries)
 
-    def lacks(self, allowed: int) -> tuple[int, int]:
-        """How many deliveries are not known that must have been before it was a dead letter, and when it was read."""
-        read_at = min(row for row, _ in self.letters)
-        return allowed - sum(begun < read_at for begun, _, _ in self.deliveries), read_at
+    @property
+    def read_at(self) -> int:
+        """When it was first read as a dead letter of the delivery limit; `_NEVER` if it was not."""
+        return min((row for row, reason in self.letters if reason == DELIVERY_LIMIT), default=_NEVER)
+
+    def lacks(self, allowed: int) -> int:
+        """How many deliveries are not known that must have been before it was a dead letter."""
+        return allowed - sum(begun < self.read_at for begun, _, _ in self.deliveries)
+
+    def certain(self, allowed: int) -> int:
+        """How often it was delivered at least, with what is not known but must have been."""
+        lacking = max(0, self.lacks(allowed)) if self.read_at != _NEVER else 0
+        return len(self.deliveries) + lacking
 
 
 class Queue(msgspec.Struct):
@@ -167,6 +177,7 @@ class Queue(msgspec.Struct):
         changed: the last row at which something was put in, taken out, or may have been.
         emptied: by node the last invocation of a take that found it empty.
         letters_changed, letters_emptied: the same of its dead letters.
+        letters_unsure: the last row at which a read of a dead letter ended whose outcome is unknown: it may have one.
         attempted: how many messages were put in.
     """
 
@@ -175,6 +186,7 @@ class Queue(msgspec.Struct):
     changed: int = -1
     emptied: dict[str | None, int] = {}
     letters_changed: int = -1
+    letters_unsure: int = -1
     letters_emptied: dict[str | None, int] = {}
     attempted: int = 0
 
@@ -198,7 +210,9 @@ def read(table: pa.Table, rules: Rules) -> dict[str | None, Queue]:
         if reader is not None:
             how = "info" if ended == OPEN else types[ended]
             found = queues.setdefault(keys[begun], Queue())
-            reader(found, table, begun, begun if ended == OPEN else ended, how, nodes[begun])
+            # A take that has not ended may be given something at any later time, and keep it.
+            until = begun if reader is _put else table.num_rows - 1
+            reader(found, table, begun, until if ended == OPEN else ended, how, nodes[begun])
     return queues
 
 
@@ -235,6 +249,8 @@ def _collected(queue: Queue, table: pa.Table, begun: int, ended: int, how: str, 
     found = _decoded(table, ended, Letter) if how == "ok" else None
     if found is not None:
         queue.fate(found.value).letters.append((ended, found.reason))
+    if how == "info":
+        queue.letters_unsure = max(queue.letters_unsure, ended)
     if found is not None or how == "info":
         queue.letters_changed = max(queue.letters_changed, ended)
     elif how == "ok":
@@ -306,23 +322,27 @@ class _Judge:
     def _beyond(self) -> Iterator[Finding]:
         allowed = self.rules.allowed + self.rules.slack
         for name, _, value, fate in self._each():
-            if len(fate.deliveries) > allowed:
-                ends = sorted(ended for _, ended, _ in fate.deliveries)
-                yield Finding(
-                    "beyond",
-                    f"Beyond the limit: {_named(value, name)} was delivered {len(ends)} times, the last time to "
-                    f"{answer(self.table, ends[-1])}. A delivery limit of {self.rules.limit} allows {allowed}.",
-                    (ends[0], ends[-1]),
-                )
+            ends = sorted(ended for _, ended, _ in fate.deliveries)
+            if not ends or fate.certain(self.rules.allowed) <= allowed:
+                continue
+            if len(ends) > allowed:
+                first, how = ends[0], f"was delivered {len(ends)} times"
+            else:
+                first = fate.read_at
+                how = f"was a dead letter at {answer(self.table, first)}, and was delivered again"
+            yield Finding(
+                "beyond",
+                f"Beyond the limit: {_named(value, name)} {how}, the last time to {answer(self.table, ends[-1])}. A "
+                f"delivery limit of {self.rules.limit} allows {allowed} deliveries.",
+                (first, ends[-1]),
+            )
 
     def _early(self) -> Iterator[Finding]:
         for name, queue in self.queues.items():
             lacking = [
-                (read_at, lacks, value)
+                (fate.read_at, lacks, value)
                 for value, fate in queue.fates.items()
-                if any(reason == DELIVERY_LIMIT for _, reason in fate.letters)
-                for lacks, read_at in (fate.lacks(self.rules.allowed),)
-                if lacks > 0
+                if fate.read_at != _NEVER and (lacks := fate.lacks(self.rules.allowed)) > 0
             ]
             charged = 0
             for read_at, lacks, value in sorted(lacking):
@@ -369,12 +389,12 @@ class _Judge:
         """Why it is not known that nothing is left of a queue; nothing where it is."""
         queue = self.queues[name]
         settle_ns = round(self.rules.settle_s * 1e9)
-        due = int(self.time[queue.changed]) + settle_ns if queue.changed >= 0 else 0
         last = max(queue.changed, queue.letters_changed)
-        for what, emptied, changed in (
-            ("queue", queue.emptied, queue.changed),
-            ("the dead letters of queue", queue.letters_emptied, last),
+        for what, emptied, changed, unsure in (
+            ("queue", queue.emptied, queue.changed, queue.changed),
+            ("the dead letters of queue", queue.letters_emptied, last, max(queue.changed, queue.letters_unsure)),
         ):
+            due = int(self.time[unsure]) + settle_ns if unsure >= 0 else 0
             missing = [
                 node for node in self.nodes if emptied.get(node, -1) <= changed or int(self.time[emptied[node]]) < due
             ]

@@ -152,7 +152,10 @@ class Queues:
     # --- to publish and to consume --------------------------------------------------------------------------------
 
     def publisher(self, name: str) -> Publisher:
-        """A publisher to a queue, which need not be there yet; its messages stay in order."""
+        """A publisher to a queue, which need not be there yet; its messages stay in order.
+
+        One for many messages: the queue keeps the number of each publisher until this connection ends.
+        """
         return Publisher(self._connection, name)
 
     async def consume(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def possible(history: Sequence[Op]) -> bool:
                 left[1:], guessed
             )
         for value, at in guessed.items():
-            if len(takes[value]) > LIMIT + 1:
+            if len(at) > LIMIT + 1:
                 return False
             if value in read and sum(row < read[value] for row in at) < LIMIT + 1:
                 return False
@@ -151,6 +152,39 @@ def test_one_delivery_more_than_the_limit_allows_is_beyond_it_unless_there_is_sl
     assert judge(script, slack=1).valid == "true"
 
 
+def test_a_delivery_of_what_was_a_dead_letter_by_then_is_beyond_the_limit_also_where_others_were_not_reported() -> None:
+    script = Script()
+    put(script, 4)
+    unknown(script)
+    unknown(script)
+    collected(script, 4)
+    consumed(script, 4)
+    emptied(script)
+    assert not possible(script.ops)
+    verdict = judge(script)
+    assert verdict.anomalies == ("beyond",)
+    assert "was a dead letter at n3" in verdict.sentence
+    assert judge(script, slack=1).valid == "true"
+
+
+def test_every_short_history_is_convicted_exactly_if_no_course_of_its_takes_explains_it() -> None:
+    """All of one message with up to five steps, of a limit of 1."""
+    steps: dict[str, Callable[[Script], None]] = {
+        "die": lambda script: consumed(script, 4),
+        "settle": lambda script: consumed(script, 4, died=False),
+        "unknown": unknown,
+        "collect": lambda script: collected(script, 4),
+    }
+    for count in range(1, 6):
+        for names in product(steps, repeat=count):
+            script = Script()
+            put(script, 4)
+            for name in names:
+                steps[name](script)
+            emptied(script)
+            assert (judge(script).valid != "false") == possible(script.ops), names
+
+
 def test_consumers_that_were_given_up_explain_one_missing_delivery_each() -> None:
     script = Script()
     put(script, 4, 8)
@@ -194,6 +228,41 @@ def test_nothing_has_vanished_before_what_consumers_died_of_can_be_back() -> Non
     verdict = judge(script, settle_s=3600)
     assert verdict.valid == "unknown"
     assert "did not find queue 'q' empty" in verdict.sentence
+
+
+def test_nothing_has_vanished_that_a_read_of_unknown_outcome_may_have_among_the_dead_letters() -> None:
+    """It goes back to the queue for dead letters once the system has noticed that the reader is gone."""
+
+    def emptied_at(time_s: float) -> Verdict:
+        script = Script()
+        put(script, 4, 5)
+        consumed(script, 4, 4)
+        consumed(script, 5, died=False)
+        for asked_s, f in ((60.0, "consume"), (time_s, "collect")):
+            if f == "collect":
+                script.event(2, "invoke", "collect", key="q", time_s=70.0)
+                script.event(2, "info", "collect", key="q", time_s=75.0)
+            for process in range(3):
+                script.event(process, "invoke", f, key="q", time_s=asked_s)
+                script.event(process, "ok", f, key="q", time_s=asked_s)
+        return judge(script, settle_s=10)
+
+    early = emptied_at(76.0)
+    assert early.valid == "unknown", early.sentence
+    assert "did not find the dead letters of queue 'q' empty" in early.sentence
+    assert emptied_at(86.0).anomalies == ("vanished",)
+
+
+@pytest.mark.parametrize("f", ["consume", "collect"])
+def test_nothing_has_vanished_that_an_op_without_an_end_may_have(f: str) -> None:
+    script = Script()
+    put(script, 4, 5)
+    consumed(script, 4, 4)
+    consumed(script, 5, died=False)
+    script.event(6, "invoke", f, key="q")
+    emptied(script)
+    verdict = judge(script)
+    assert verdict.valid == "unknown", verdict.sentence
 
 
 def test_a_dead_letter_has_its_reason() -> None:

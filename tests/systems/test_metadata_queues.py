@@ -108,6 +108,31 @@ def test_a_queue_that_is_not_there_is_made_and_asked_again() -> None:
     assert client.declared == ["q0"]
 
 
+def test_to_find_a_queue_takes_no_time_from_what_is_done_with_it() -> None:
+    class Slow(NoQueues):
+        """Answers after a second, as long as the time of the request lasts; who does not know the queue asks twice."""
+
+        is_known = False
+
+        async def find(self, name: str, *, timeout_ms: int) -> None:
+            await self._answered(timeout_ms)
+            self.is_known = True
+
+        async def purge(self, name: str, *, timeout_ms: int) -> int:
+            await self._answered(timeout_ms if self.is_known else timeout_ms - 1000)
+            return 5
+
+        async def _answered(self, timeout_ms: int) -> None:
+            await asyncio.sleep(min(1.0, timeout_ms / 1000))
+            if timeout_ms < 1000:
+                raise UnavailableError("no answer in time.", 1)
+
+    async def purges() -> None:
+        assert (await of(Slow()).purge("q0")).value == 5
+
+    in_virtual_time(purges())
+
+
 # --- consumers, on nodes in memory ------------------------------------------------------------------------------------
 
 

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from splitbrain.cluster.bugs import M75, NO_BUGS, Bugs
 from splitbrain.cluster.client import InvalidRequestError, QueueOptions, Queues
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.queueclient import Message
 from splitbrain.cluster.queuegroups.worker import RETRY_MS, DeadLetterWorker
-from tests.cluster.queuegroups.support import in_cluster, leader_of, queues_on
+from tests.cluster.queuegroups.support import THREE, in_cluster, leader_of, queues_on
 from tests.cluster.support import World, eventually
 
 AT_LEAST_ONCE = QueueOptions(
@@ -128,6 +129,22 @@ def test_dead_letters_arrive_with_their_reason_and_are_settled() -> None:
     in_cluster(check)
 
 
+def test_a_dead_letter_that_becomes_one_again_says_why_the_last_time() -> None:
+    async def check(world: World) -> None:
+        queues = await queues_on(world, "n1")
+        await queues.declare("dead")
+        between = QueueOptions(delivery_limit=0, dead_letter_to="dead")
+        await queues.declare("between", between)
+        await queues.declare("orders", structs.replace(AT_LEAST_ONCE, dead_letter_to="between"))
+        await refused(queues, b"a")
+        message = await eventually(lambda: queues.take("between"))
+        assert message.dead_because == "rejected"
+        await queues.given_back(message)
+        assert [each.dead_because for each in await taken(queues, 1)] == ["delivery_limit"]
+
+    in_cluster(check)
+
+
 def test_dead_letters_wait_for_a_queue_that_is_not_there_yet() -> None:
     async def check(world: World) -> None:
         queues = await queues_on(world, "n1")
@@ -155,6 +172,24 @@ def test_what_a_leader_did_not_settle_is_published_by_the_next_one() -> None:
         await there.declare("dead")
         bodies = [each.body for each in await taken(there, 2)]
         assert sorted(set(bodies)) == [b"a", b"b"]
+
+    in_cluster(check)
+
+
+def test_a_member_that_does_not_lead_any_more_publishes_nothing() -> None:
+    async def check(world: World) -> None:
+        queues = await queues_on(world, "n1")
+        await queues.declare("orders", AT_LEAST_ONCE)
+        await refused(queues, b"a")  # and there is no queue that takes it: the worker goes on trying
+        world.cut = {(a, b) for a in THREE for b in THREE if a != b}
+
+        async def none_leads() -> bool | None:
+            return all(node.status("queue.1").role != "leader" for node in world.nodes.values()) or None
+
+        await eventually(none_leads)
+        with counted() as marks:
+            await asyncio.sleep(3)
+            assert marks["dead letter not confirmed"] == 0
 
     in_cluster(check)
 

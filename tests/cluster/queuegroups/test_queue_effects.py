@@ -343,6 +343,29 @@ def test_rejected_messages_and_those_that_were_given_back_too_often_become_dead_
     in_cluster(check)
 
 
+@pytest.mark.parametrize("pause_ms", [0, 3, 6, 30])
+def test_a_dead_letter_is_published_at_most_once_though_the_next_leader_applies_its_entry_too(pause_ms: int) -> None:
+    """Followers hear last that an entry is committed: one that leads applies what the leader before had applied."""
+
+    async def check(world: World) -> None:
+        await (await queues_on(world, "n1")).declare("dead")
+        await declared(world, dead_letter_to="dead")
+        leads = await leader_of(world, "queue.2")
+        queues = await queues_on(world, leads)
+        await publish(queues, b"refused")
+        message = await queues.take("orders")
+        assert message is not None
+        await queues.rejected(message)
+        await asyncio.sleep(pause_ms / 1000)
+        await world.kill(leads)
+        there = await queues_on(world, await leader_of(world, "queue.2"))
+        await leader_of(world, "queue.1")
+        await asyncio.sleep(3)
+        assert (await there.status("dead")).ready <= 1
+
+    in_cluster(check)
+
+
 def test_a_dead_letter_for_a_queue_that_is_not_there_is_dropped() -> None:
     async def check(world: World) -> None:
         queues = await declared(world, max_length=1, dead_letter_to="nowhere")

@@ -8,9 +8,13 @@ import pytest
 
 from splitbrain.cluster.client import OutcomeUnknownError, QueueOptions, Queues, UnavailableError
 from splitbrain.cluster.marks import counted
-from splitbrain.cluster.queuegroups.records import record_of
+from splitbrain.cluster.queuegroups.records import NAME_LEADER, record_of
+from splitbrain.cluster.queues import encode_command
+from splitbrain.cluster.queues.commands import Enqueue
 from splitbrain.cluster.raft.messages import NodeId
-from tests.cluster.queuegroups.support import FIVE, drained, in_cluster, leader_of, queue_groups, queues_on
+from splitbrain.cluster.tree import Value
+from splitbrain.cluster.wire import Outcome, QueueOp
+from tests.cluster.queuegroups.support import FIVE, THREE, drained, in_cluster, leader_of, queue_groups, queues_on
 from tests.cluster.support import World, eventually
 
 
@@ -92,6 +96,19 @@ def test_the_record_names_the_leader_and_another_one_once_that_has_changed() -> 
     in_cluster(check, FIVE)
 
 
+def test_a_leader_of_an_earlier_queue_of_the_name_is_not_noted() -> None:
+    async def check(world: World) -> None:
+        _, others = await declared(world)
+        await eventually(lambda: noted(world, others[0]))
+        leader = await noted(world, others[0])
+        client = await world.client("n1")
+        noting = await client.transaction(*NAME_LEADER, ["orders", "queue.9", others[0]])
+        assert noting.value is False
+        assert await noted(world, others[0]) == leader
+
+    in_cluster(check, FIVE)
+
+
 def test_a_client_of_such_a_node_is_served_by_the_next_leader() -> None:
     """Also before its record names it: members that do not lead say who does."""
 
@@ -139,6 +156,38 @@ def test_a_node_that_gets_a_member_numbers_its_requests_after_those_that_it_had_
         assert await drained(there, "orders") == [b"a", b"b"]
 
     in_cluster(check, FIVE)
+
+
+def test_a_node_whose_member_has_stopped_numbers_its_requests_after_those_of_the_member() -> None:
+    """Its dead letters go to the queue still; the leader would take them for repetitions, and not answer."""
+
+    async def check(world: World) -> None:
+        await (await queues_on(world, "n1")).declare("orders")
+        leader = await leader_of(world, "queue.1")
+        name = next(each for each in THREE if each != leader)
+        publisher = (await queues_on(world, name)).publisher("orders")
+        for _ in range(5):
+            await publisher.publish(b"a")
+
+        def fail(_: object) -> None:
+            raise ArithmeticError("the disk lied")
+
+        node = world.nodes[name]
+        store = node._groups["queue.1"]._store  # pyright: ignore[reportPrivateUsage]
+        store.apply = fail  # pyright: ignore[reportAttributeAccessIssue]
+        await (await queues_on(world, leader)).publisher("orders").publish(b"b")
+
+        async def has_stopped() -> bool | None:
+            return "queue.1" not in node._groups or None  # pyright: ignore[reportPrivateUsage]
+
+        await eventually(has_stopped)
+        outcomes: list[Outcome] = []
+        letter = QueueOp(encode_command(Enqueue(None, None, b"letter")))
+        node.ask("queue.1", letter, 1000, lambda _term, outcome, _index: outcomes.append(outcome))
+        await asyncio.sleep(2)
+        assert [type(each) for each in outcomes] == [Value], outcomes
+
+    in_cluster(check)
 
 
 async def has_member(world: World, names: list[str]) -> bool | None:

@@ -181,6 +181,20 @@ def test_a_member_that_the_node_gets_meanwhile_does_what_was_not_carried_out() -
     assert (shell.answers, len(shell.sent)) == ([Value(b"own")], 1)
 
 
+@pytest.mark.parametrize(("body", "definite"), [(COMMAND, False), (AskMachine("status"), True)])
+def test_what_the_own_member_has_when_the_time_is_over_may_have_happened(body: Passable, definite: bool) -> None:
+    shell = Shell()
+    shell.ask(body)
+    shell.reply(NOT_LEADER)
+    shell.has_member = True
+    shell.clock.pass_ms(PAUSE_MS)
+    assert len(shell.own) == 1
+    shell.clock.pass_ms(TIMEOUT_MS)
+    [failure] = shell.answers
+    assert isinstance(failure, Failure)
+    assert (failure.reason, failure.definite) == ("timeout", definite)
+
+
 def test_only_so_many_may_be_under_way() -> None:
     shell = Shell(most=1)
     shell.ask()
