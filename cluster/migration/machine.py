@@ -17,12 +17,12 @@ the tree names another marker. The tables stay as they were, closed, for a rollb
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from splitbrain.cluster.migration.converters import Converters
+from splitbrain.cluster.migration.converters import ConverterError, Converters, Write
 from splitbrain.cluster.migration.marker import Marker
 from splitbrain.cluster.migration.procedure import (
     FailedError,
@@ -47,6 +47,7 @@ from splitbrain.cluster.migration.steps import (
     TakeEvents,
     Unsubscribe,
 )
+from splitbrain.cluster.tables.records import Change
 
 Step: TypeAlias = Literal[
     "looking", "claiming", "clearing", "copying", "closing", "draining", "retiring", "finishing", "undoing", "ended"
@@ -134,7 +135,7 @@ class Migration:
 
     def _copy(self, marker: Marker) -> Steps:
         contents: Any = yield from tried(TakeCheckpoint())
-        writes = self._converters.writes(self._converters.ordered(contents))
+        writes = self._converted(self._converters.ordered(contents))
         for batch in in_batches(writes, self._copied_at_once):
             if "M64" in self._broken:
                 yield from self._drain(marker)
@@ -144,8 +145,14 @@ class Migration:
         """Apply the queued changes, each transaction for itself: in between the tree is as the tables were."""
         transactions: Any = yield from tried(TakeEvents())
         for changes in transactions:
-            for batch in in_batches(self._converters.writes(changes), APPLIED_AT_ONCE):
+            for batch in in_batches(self._converted(changes), APPLIED_AT_ONCE):
                 yield from written(marker, batch)
+
+    def _converted(self, changes: Iterable[Change]) -> list[Write]:
+        try:
+            return self._converters.writes(changes)
+        except ConverterError as error:
+            raise FailedError(f"{error}: mend the converter, then migrate again") from error
 
     def _undo(self, marker: Marker, failed: FailedError) -> Machine:
         """Put things right; but the last step may have been carried out although nobody said so."""

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from splitbrain.cluster.entities import bindings, exchanges, parameters, permissions, policies, queues, topology, users
-from splitbrain.cluster.entities.store import LocalStore
+from splitbrain.cluster.entities.store import LocalStore, Operation
 from splitbrain.cluster.entities.tables import REGISTER
-from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, of_entities, put
+from splitbrain.cluster.errors import ArgumentError, UnavailableError
+from splitbrain.cluster.migration import treewrites
+from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, Write, of_entities, put
 from splitbrain.cluster.migration.dispatch import FallbackStore
 from splitbrain.cluster.migration.expiry import Expiry
 from splitbrain.cluster.migration.machine import Migration
@@ -26,6 +27,7 @@ from splitbrain.cluster.migration.steps import (
     NotDone,
     SetAccess,
     SwapMarker,
+    TakeCheckpoint,
     Unknown,
     WriteTree,
 )
@@ -33,7 +35,7 @@ from splitbrain.cluster.tables.entities import layout
 from splitbrain.cluster.tables.entities.access import TablesClosedError
 from splitbrain.cluster.tables.entities.projected import PROJECTED, records_of
 from splitbrain.cluster.tables.entities.store import LocalTables, TablesStore
-from splitbrain.cluster.tables.records import Item, Put
+from splitbrain.cluster.tables.records import Change, Item, Put
 from splitbrain.cluster.tree import NEWEST_VERSION, Tree
 from tests.cluster.entities.support import now, stock
 from tests.cluster.migration.interrupted import FUNCTIONS
@@ -312,6 +314,84 @@ def test_m2k_3_a_plugin_has_its_own_table_migrated_after_what_it_needs() -> None
     assert ":rabbit/:recent_history/%2F/x" in world.nodes()
     world.run(Rollback("p2", world.converters).steps())
     assert world.nodes() == []
+
+
+class Raising(OfRecords):
+    """A plug-in's converter with a defect, which shows in the checkpoint or in what is queued behind it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("rh_exchange_table", ORDER_OF_PLUGINS, (":rabbit", ":recent_history"), {})
+        self.key = key
+
+    def writes(self, change: Change) -> list[Write]:
+        if change.item.key == self.key:
+            raise KeyError("recent")
+        return super().writes(change)
+
+
+@pytest.mark.parametrize("at", ["checkpoint", "queued"])
+def test_m2k_3_a_plugin_whose_converter_raises_has_the_migration_undone_and_its_name_said(at: str) -> None:
+    world = World()
+    world.converters.register(Raising(at))
+    world.tables.commit([Put(Item("rh_exchange_table", "checkpoint"), 1)])
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, WriteTree):
+            world.tables.commit([Put(Item("rh_exchange_table", "queued"), 1)])
+
+    migration, shell = Migration("p1", world.converters), Shell(world.tree, world.tables, world)
+    run = Run(migration.steps())
+    while run.effect is not None:
+        answer(run.effect)
+        run.happened(now(shell.carry_out(run.effect)))
+    assert run.ended is not None
+    assert run.ended.how == "undone"
+    assert "Raising: rh_exchange_table: KeyError: 'recent'" in run.ended.why
+    assert world.marker().state == "idle"
+    assert world.nodes() == []
+    now(queues.declare(world.store, "/", "still"))
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_m2k_2_a_migration_that_is_stuck_or_raises_queues_no_more_changes(raises: bool) -> None:
+    world = World()
+    writes = 0
+
+    class Failing(LocalStore):
+        async def change(self, operation: Operation, data: Any) -> Any:
+            nonlocal writes
+            writes += operation == treewrites.WRITE
+            if not writes:
+                return await super().change(operation, data)
+            if raises:
+                raise RuntimeError("a defect")
+            raise UnavailableError("no_leader.")
+
+    shell = Shell(Failing(world.of_tree), world.tables, world)
+    if raises:
+        with pytest.raises(RuntimeError):
+            now(shell.run(Migration("p1", world.converters).steps()))
+    else:
+        assert now(shell.run(Migration("p1", world.converters).steps())).how == "stuck"
+    assert world.tables.subscribers == 0
+
+
+def test_m2k_2_what_was_queued_before_the_checkpoint_is_not_applied_again_over_it() -> None:
+    """An exchange that deletes itself would lose its last binding in between, as the tables' one never did."""
+    world = World()
+    store = world.table_store
+    now(exchanges.declare(store, "/", "x", "direct", auto_delete=True))
+    for key in ("a", "b"):
+        now(bindings.add(store, "/", "x", "queue", "q", key))
+
+    def answer(effect: Effect) -> None:
+        if isinstance(effect, TakeCheckpoint):
+            now(bindings.remove(store, "/", "x", "queue", "q", "a"))
+            now(bindings.add(store, "/", "x", "queue", "q", "a"))
+            now(bindings.remove(store, "/", "x", "queue", "q", "b"))
+
+    steps_of(world, Migration("p1", world.converters), answer)
+    assert [each.key for each in now(bindings.of_source(world.store, "/", "x"))] == ["a"]
 
 
 def test_m2k_3_what_one_command_writes_is_limited_in_number_and_in_bytes() -> None:
