@@ -86,7 +86,6 @@ class Migration:
         self._converters = converters
         self._copied_at_once = copied_at_once
         self._broken = broken
-        self._finished: Marker | None = None
 
     def steps(self) -> Machine:
         """What is to be done (`splitbrain.cluster.migration.procedure.Run`)."""
@@ -102,7 +101,7 @@ class Migration:
             yield from self._migrate(marker)
         except SupersededError as error:
             yield Unsubscribe()
-            return self._ended("superseded", error)
+            return self._ended("finished") if _finished(marker, error.found) else self._ended("superseded", error)
         except FailedError as error:
             return (yield from self._undo(marker, error))
         yield Unsubscribe()
@@ -130,7 +129,6 @@ class Migration:
         yield from set_access("retired", marker)
         self.step = "finishing"
         now_ms: int = yield from tried(ReadClock())
-        self._finished = msgspec.structs.replace(marker, state="finished", finished_ms=now_ms)
         yield from swapped(marker, state="finished", finished_ms=now_ms)
 
     def _copy(self, marker: Marker) -> Steps:
@@ -161,7 +159,7 @@ class Migration:
         try:
             found: Marker = yield from tried(SwapMarker(marker, undoing))
             yield Unsubscribe()
-            if found == self._finished:
+            if _finished(marker, found):
                 return self._ended("finished")
             if found != undoing:
                 return self._ended("superseded", failed)
@@ -175,3 +173,11 @@ class Migration:
     def _ended(self, how: Any, why: object = "") -> Ended:
         self.step = "ended"
         return Ended(how, str(why))
+
+
+def _finished(marker: Marker, found: Marker | None) -> bool:
+    """Whether the migration of a marker is what brought the tree into force.
+
+    Since then a client may have written to the tree, or the tables be gone, which the marker that is found says, too.
+    """
+    return found is not None and found.tree_is_in_force and found.generation == marker.generation

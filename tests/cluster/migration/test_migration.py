@@ -12,7 +12,7 @@ from splitbrain.cluster.entities.store import LocalStore, Operation
 from splitbrain.cluster.entities.tables import REGISTER
 from splitbrain.cluster.errors import ArgumentError, UnavailableError
 from splitbrain.cluster.migration import treewrites
-from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, Write, of_entities, put
+from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, Write, delete, of_entities, put
 from splitbrain.cluster.migration.dispatch import FallbackStore
 from splitbrain.cluster.migration.expiry import Expiry
 from splitbrain.cluster.migration.machine import Migration
@@ -158,6 +158,23 @@ def test_db_2_what_goes_with_an_entity_goes_with_it_after_the_migration_too() ->
     assert now(permissions.every(world.store)) == []
 
 
+def test_db_2_topic_permissions_go_with_their_user_after_the_migration_too() -> None:
+    world = World()
+    stocked_with_everything(world)
+    world.migrate()
+    assert len(now(permissions.every_topic(world.store))) == 1
+    now(users.delete(world.store, "u"))
+    assert now(permissions.every_topic(world.store)) == []
+
+
+def test_m2k_5_a_rollback_leaves_nothing_of_any_kind_in_the_tree() -> None:
+    world = World()
+    stocked_with_everything(world)
+    world.migrate()
+    assert world.run(Rollback("p2", world.converters).steps()) == Ended("finished")
+    assert world.nodes() == []
+
+
 def test_m2k_2_a_migration_that_has_finished_is_not_done_again() -> None:
     world = World()
     world.migrate()
@@ -253,6 +270,53 @@ def test_m2k_2_if_nobody_says_whether_the_last_step_was_done_the_marker_does() -
     assert world.marker().tree_is_in_force
 
 
+@pytest.mark.parametrize("unanswered", [1, 5])
+def test_m2k_2_the_last_step_was_done_also_if_a_client_has_written_to_the_tree_since(unanswered: int) -> None:
+    """The marker is another one then, and is still this migration's: to undo it would open the tables again."""
+    world = World()
+    shell = Shell(world.tree, world.tables, world)
+    run, tried = Run(Migration("p1", world.converters).steps()), 0
+    while run.effect is not None:
+        event = now(shell.carry_out(run.effect))
+        if isinstance(run.effect, SwapMarker) and run.effect.wanted.state == "finished" and tried < unanswered:
+            event, tried = Unknown("the connection broke"), tried + 1
+            now(queues.declare(world.store, "/", "new"))
+        run.happened(event)
+    assert run.ended == Ended("finished")
+    with pytest.raises(TablesClosedError, match="retired"):
+        now(topology.read(world.table_store))
+    assert now(queues.find(world.store, "/", "new")) is not None
+
+
+def test_m2k_2_what_a_process_that_lost_the_marker_still_writes_or_clears_has_no_effect() -> None:
+    world = World()
+    world.migrate()
+    before = world.nodes()
+    lost = Marker("in_flight", "p0", 1)
+    for operation, what in (
+        (treewrites.CLEAR, {"roots": world.converters.roots}),
+        (treewrites.WRITE, {"writes": [delete((":rabbit", ":vhosts", "%2F"))]}),
+    ):
+        assert now(world.tree.change(operation, {"marker": lost, **what})) is False
+        assert world.nodes() == before
+
+
+def test_m2k_2_a_write_whose_outcome_is_unknown_is_not_sent_again() -> None:
+    """It may come late, over a newer one: only another marker keeps it from that."""
+    world = World()
+    sent = 0
+
+    def answer(effect: Effect) -> Any:
+        nonlocal sent
+        if isinstance(effect, WriteTree):
+            sent += 1
+            return Unknown("the connection broke")
+        return None
+
+    steps_of(world, Migration("p1", world.converters), answer)
+    assert (sent, world.marker().state) == (1, "idle")
+
+
 def test_m2k_5_before_the_first_change_of_the_tree_there_is_a_way_back() -> None:
     world = World()
     world.migrate()
@@ -293,6 +357,16 @@ def test_d5_tables_that_are_in_force_are_never_removed() -> None:
     assert world.run(Expiry(0).steps()).how == "nothing"
     assert not now(world.tables.run("drop_entities", (0,)))
     assert now(queues.find(world.store, "/", "q")) is not None
+
+
+@pytest.mark.parametrize(("access", "number"), [("read_write", 7), ("read_only", 7), ("retired", 8)])
+def test_d5_tables_are_removed_only_as_they_were_retired_by_the_migration_that_names_them(
+    access: str, number: int
+) -> None:
+    world = World()
+    now(world.tables.run("set_access", (access, number)))
+    assert not now(world.tables.run("drop_entities", (7,)))
+    assert world.tables.tables.keys(layout.QUEUE)
 
 
 def test_m2k_3_every_table_of_entities_has_a_converter_and_only_one() -> None:
