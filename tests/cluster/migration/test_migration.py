@@ -17,7 +17,7 @@ from splitbrain.cluster.migration.dispatch import FallbackStore
 from splitbrain.cluster.migration.expiry import Expiry
 from splitbrain.cluster.migration.machine import Migration
 from splitbrain.cluster.migration.marker import Marker
-from splitbrain.cluster.migration.procedure import BYTES_AT_ONCE, Machine, Run, in_batches
+from splitbrain.cluster.migration.procedure import BYTES_AT_ONCE, Machine, Run, in_batches, number_of
 from splitbrain.cluster.migration.rollback import Rollback
 from splitbrain.cluster.migration.shell import Shell, TreeSwitch
 from splitbrain.cluster.migration.steps import (
@@ -32,7 +32,7 @@ from splitbrain.cluster.migration.steps import (
     WriteTree,
 )
 from splitbrain.cluster.tables.entities import layout
-from splitbrain.cluster.tables.entities.access import TablesClosedError
+from splitbrain.cluster.tables.entities.access import DROPPED_AT_ONCE, TablesClosedError
 from splitbrain.cluster.tables.entities.projected import PROJECTED, records_of
 from splitbrain.cluster.tables.entities.store import LocalTables, TablesStore
 from splitbrain.cluster.tables.records import Change, Item, Put
@@ -355,8 +355,23 @@ def test_d5_tables_are_kept_for_a_while_and_then_there_is_no_way_back() -> None:
 def test_d5_tables_that_are_in_force_are_never_removed() -> None:
     world = World()
     assert world.run(Expiry(0).steps()).how == "nothing"
-    assert not now(world.tables.run("drop_entities", (0,)))
+    assert now(world.tables.run("drop_entities", (0,))) is None
     assert now(queues.find(world.store, "/", "q")) is not None
+
+
+def test_d5_large_tables_are_removed_in_transactions_of_a_limited_size() -> None:
+    """Each record takes a lock on all replicas, one after the other, and a transaction has a deadline."""
+    world = World()
+    world.tables.commit([Put(Item(layout.QUEUE, f"%2F/q{at}"), {"at": at}) for at in range(2 * DROPPED_AT_ONCE)])
+    world.tables.commit(
+        [Put(Item("rabbit_table_access", ""), {"access": "retired", "number": number_of(1, "retired")})]
+    )
+    now(world.tree.change(treewrites.SWAP, {"expected": None, "wanted": Marker("finished", "p1", 1, finished_ms=1)}))
+    sizes: list[int] = []
+    world.tables.subscribe(lambda changes: sizes.append(len(changes)))
+    assert world.run(Expiry(0).steps()) == Ended("finished")
+    assert not any(world.tables.tables.keys(table) for table in layout.ENTITY_TABLES)
+    assert max(sizes) == DROPPED_AT_ONCE
 
 
 @pytest.mark.parametrize(("access", "number"), [("read_write", 7), ("read_only", 7), ("retired", 8)])
@@ -365,7 +380,7 @@ def test_d5_tables_are_removed_only_as_they_were_retired_by_the_migration_that_n
 ) -> None:
     world = World()
     now(world.tables.run("set_access", (access, number)))
-    assert not now(world.tables.run("drop_entities", (7,)))
+    assert now(world.tables.run("drop_entities", (7,))) is None
     assert world.tables.tables.keys(layout.QUEUE)
 
 
