@@ -20,6 +20,10 @@ Write: TypeAlias = dict[str, Any]
 """What `splitbrain.cluster.migration.treewrites` takes: one change of the tree."""
 
 
+class ConverterError(Exception):
+    """A converter cannot convert a change. The message names the converter, the table and the key."""
+
+
 class Converter(Protocol):
     """Of one table, or of several."""
 
@@ -73,13 +77,22 @@ class Converters:
         return tuple(sorted(dict.fromkeys(found)))
 
     def writes(self, changes: Iterable[Change]) -> list[Write]:
-        """What changes are in the tree; of tables without a converter nothing."""
-        return [
-            write
-            for change in changes
-            if change.item.table in self._by_table
-            for write in self._by_table[change.item.table].writes(change)
-        ]
+        """What changes are in the tree; of tables without a converter nothing.
+
+        Raises:
+            ConverterError: a converter raised something.
+        """
+        found: list[Write] = []
+        for change in changes:
+            converter = self._by_table.get(change.item.table)
+            if converter is None:
+                continue
+            try:
+                found += converter.writes(change)
+            except Exception as error:  # whatever a plug-in's converter does, the tables have to answer again
+                where = f"{type(converter).__name__}: {change.item.table}"
+                raise ConverterError(f"{where}: {type(error).__name__}: {error} (key {change.item.key!r})") from error
+        return found
 
     def ordered(self, contents: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[Change]:
         """The records of a checkpoint as changes that make them, what others need first."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from splitbrain.cluster.entities.errors import EntityError
 from splitbrain.cluster.entities.store import MetadataStore, Operation
-from splitbrain.cluster.errors import OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from splitbrain.cluster.migration.marker import Marker
 from splitbrain.cluster.migration.repeating import IDEMPOTENT
 from splitbrain.cluster.tables.entities.access import TablesClosedError
@@ -75,7 +75,8 @@ class FallbackStore:
 
         Raises:
             UnavailableError: no store was in force for all attempts; nothing was done.
-            OutcomeUnknownError: the store that was asked gave no answer, and the operation may not be repeated.
+            OutcomeUnknownError: the store that was asked gave no answer, and the operation may not be repeated, or was
+                refused when it was.
         """
 
         async def once() -> Any:
@@ -83,7 +84,7 @@ class FallbackStore:
                 return await self._tree.change(operation, data)
             return await self._tables.change(operation, data)
 
-        return await self._repeated(once, operation.name, may_repeat=IDEMPOTENT.get(operation, False))
+        return await self._repeated(once, operation.name, changes=True, may_repeat=IDEMPOTENT.get(operation, False))
 
     async def ask(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`."""
@@ -112,7 +113,7 @@ class FallbackStore:
                 raise refused
             return answer
 
-        return await self._repeated(once, name, may_repeat=True)
+        return await self._repeated(once, name, changes=False, may_repeat=True)
 
     async def _marker(self) -> Marker | None:
         """The marker; None once the tree is in force for ever."""
@@ -132,7 +133,7 @@ class FallbackStore:
             self._tree_for_ever = True
         return self._tree_for_ever
 
-    async def _repeated(self, once: Callable[[], Awaitable[Any]], name: str, *, may_repeat: bool) -> Any:
+    async def _repeated(self, once: Callable[[], Awaitable[Any]], name: str, *, changes: bool, may_repeat: bool) -> Any:
         unknown: OutcomeUnknownError | None = None
         for attempt in range(ATTEMPTS + 1):
             if attempt:
@@ -146,6 +147,12 @@ class FallbackStore:
                 if not may_repeat:
                     what = "it may have happened, and may not be repeated"
                     raise OutcomeUnknownError(f"{name}: {what}: {error}", error.term) from error
+            except RefusedError as error:
+                if unknown is None or not changes:
+                    raise
+                # It says of this attempt only that nothing happened.
+                what = "it may have happened before it was refused"
+                raise OutcomeUnknownError(f"{name}: {what}: {error}", error.term) from error
         if unknown is not None:
             raise OutcomeUnknownError(f"{name}: no answer after {ATTEMPTS + 1} attempts: {unknown}") from unknown
         raise UnavailableError(

@@ -42,7 +42,8 @@ class Expiry:
                 if left_ms > 0:
                     return Ended("nothing", f"the tables are kept for {left_ms} ms more")
                 marker = yield from swapped(marker, keeps_tables=False)
-            yield from tried(DropTables(number_of(marker.generation, "retired")))
+            while (yield from tried(DropTables(number_of(marker.generation, "retired")))):
+                pass
         except SupersededError as error:
             return Ended("superseded", f"{error}: look again")
         except FailedError as error:

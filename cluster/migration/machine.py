@@ -17,12 +17,12 @@ the tree names another marker. The tables stay as they were, closed, for a rollb
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from splitbrain.cluster.migration.converters import Converters
+from splitbrain.cluster.migration.converters import ConverterError, Converters, Write
 from splitbrain.cluster.migration.marker import Marker
 from splitbrain.cluster.migration.procedure import (
     FailedError,
@@ -47,6 +47,7 @@ from splitbrain.cluster.migration.steps import (
     TakeEvents,
     Unsubscribe,
 )
+from splitbrain.cluster.tables.records import Change
 
 Step: TypeAlias = Literal[
     "looking", "claiming", "clearing", "copying", "closing", "draining", "retiring", "finishing", "undoing", "ended"
@@ -85,7 +86,6 @@ class Migration:
         self._converters = converters
         self._copied_at_once = copied_at_once
         self._broken = broken
-        self._finished: Marker | None = None
 
     def steps(self) -> Machine:
         """What is to be done (`splitbrain.cluster.migration.procedure.Run`)."""
@@ -101,7 +101,7 @@ class Migration:
             yield from self._migrate(marker)
         except SupersededError as error:
             yield Unsubscribe()
-            return self._ended("superseded", error)
+            return self._ended("finished") if _finished(marker, error.found) else self._ended("superseded", error)
         except FailedError as error:
             return (yield from self._undo(marker, error))
         yield Unsubscribe()
@@ -129,12 +129,11 @@ class Migration:
         yield from set_access("retired", marker)
         self.step = "finishing"
         now_ms: int = yield from tried(ReadClock())
-        self._finished = msgspec.structs.replace(marker, state="finished", finished_ms=now_ms)
         yield from swapped(marker, state="finished", finished_ms=now_ms)
 
     def _copy(self, marker: Marker) -> Steps:
         contents: Any = yield from tried(TakeCheckpoint())
-        writes = self._converters.writes(self._converters.ordered(contents))
+        writes = self._converted(self._converters.ordered(contents))
         for batch in in_batches(writes, self._copied_at_once):
             if "M64" in self._broken:
                 yield from self._drain(marker)
@@ -144,8 +143,14 @@ class Migration:
         """Apply the queued changes, each transaction for itself: in between the tree is as the tables were."""
         transactions: Any = yield from tried(TakeEvents())
         for changes in transactions:
-            for batch in in_batches(self._converters.writes(changes), APPLIED_AT_ONCE):
+            for batch in in_batches(self._converted(changes), APPLIED_AT_ONCE):
                 yield from written(marker, batch)
+
+    def _converted(self, changes: Iterable[Change]) -> list[Write]:
+        try:
+            return self._converters.writes(changes)
+        except ConverterError as error:
+            raise FailedError(f"{error}: mend the converter, then migrate again") from error
 
     def _undo(self, marker: Marker, failed: FailedError) -> Machine:
         """Put things right; but the last step may have been carried out although nobody said so."""
@@ -154,7 +159,7 @@ class Migration:
         try:
             found: Marker = yield from tried(SwapMarker(marker, undoing))
             yield Unsubscribe()
-            if found == self._finished:
+            if _finished(marker, found):
                 return self._ended("finished")
             if found != undoing:
                 return self._ended("superseded", failed)
@@ -168,3 +173,11 @@ class Migration:
     def _ended(self, how: Any, why: object = "") -> Ended:
         self.step = "ended"
         return Ended(how, str(why))
+
+
+def _finished(marker: Marker, found: Marker | None) -> bool:
+    """Whether the migration of a marker is what brought the tree into force.
+
+    Since then a client may have written to the tree, or the tables be gone, which the marker that is found says, too.
+    """
+    return found is not None and found.tree_is_in_force and found.generation == marker.generation

@@ -50,7 +50,15 @@ class FailedError(Exception):
 
 
 class SupersededError(Exception):
-    """Another process has the migration: nothing more may be done."""
+    """Another process has the migration: nothing more may be done.
+
+    Attributes:
+        found: the marker that is there instead; None if it was not read.
+    """
+
+    def __init__(self, message: str, found: Marker | None = None) -> None:
+        super().__init__(message)
+        self.found = found
 
 
 def number_of(generation: int, access: Access, *, again: bool = False) -> int:
@@ -97,7 +105,7 @@ def swapped(expected: Marker, **changed: Any) -> Steps:
     wanted = msgspec.structs.replace(expected, **changed)
     found = yield from tried(SwapMarker(expected, wanted))
     if found != wanted:
-        raise SupersededError(f"the marker is {found}")
+        raise SupersededError(f"the marker is {found}", found)
     return wanted
 
 

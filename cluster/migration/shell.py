@@ -120,8 +120,12 @@ class Shell:
     async def run(self, machine: Machine) -> Ended:
         """Carry out all that a machine wants; how it ended."""
         run = Run(machine)
-        while run.effect is not None:
-            run.happened(await self.carry_out(run.effect))
+        try:
+            while run.effect is not None:
+                run.happened(await self.carry_out(run.effect))
+        finally:
+            # It may be stuck, or have been cancelled: nobody takes what would be queued.
+            self._end_subscription()
         assert run.ended is not None, "without an effect it has ended"
         return run.ended
 

@@ -76,7 +76,7 @@ class TakeEvents(msgspec.Struct, frozen=True):
 
 
 class DropTables(msgspec.Struct, frozen=True):
-    """Remove all records of the tables: whether they were retired under this number."""
+    """Remove records of the tables: how many keys are left, None if they were not retired under this number."""
 
     number: int
 

@@ -16,7 +16,7 @@ TIMEOUT_MS: Final = 5_000
 
 
 class ReplicaTables:
-    """See the module. One subscription at a time.
+    """See the module. A node has one subscription at a time: a later one, also of another of these, takes its place.
 
     Args:
         node: the replica.
@@ -29,6 +29,7 @@ class ReplicaTables:
         self._members = tuple(sorted(members))
         self._timeout_ms = timeout_ms
         self._has_gap = False
+        self._subscriber: Callable[[Sequence[Change]], None] | None = None
 
     async def run(self, procedure: str, arguments: Sequence[Any]) -> Any:
         """What a procedure returns.
@@ -58,12 +59,14 @@ class ReplicaTables:
 
     def subscribe(self, subscriber: Callable[[Sequence[Change]], None]) -> Callable[[], None]:
         """Have the changes of each transaction from now on, as it is applied here; what ends it."""
-        self._has_gap = False
-        self._node.on_changes = subscriber
-        self._node.on_replaced = self._replaced
+        node = self._node
+        self._has_gap, self._subscriber = False, subscriber
+        node.on_changes, node.on_replaced = subscriber, self._replaced
 
         def end() -> None:
-            self._node.on_changes = lambda _: None
+            # A later subscription, of another migration in this process, goes on.
+            if node.on_changes is subscriber:
+                node.on_changes, node.on_replaced = lambda _: None, lambda: None
 
         return end
 
@@ -73,6 +76,8 @@ class ReplicaTables:
     def problem(self) -> str | None:
         """Why changes may be missing since the subscription began: then what was copied is worth nothing."""
         database = self._node.database
+        if self._subscriber is not None and self._node.on_changes is not self._subscriber:
+            return "another migration of this process queues the changes now"
         if self._has_gap:
             return "this replica took over the tables of another one meanwhile"
         if database.partitions:

@@ -20,6 +20,9 @@ Access: TypeAlias = Literal["read_write", "read_only", "retired"]
 
 RECORD: Final = Item("rabbit_table_access", "")
 
+DROPPED_AT_ONCE: Final = 100
+"""Keys that one transaction removes: each takes a lock on all replicas, one after the other, before its deadline."""
+
 
 class TablesClosedError(UnavailableError):
     """A migration has closed the tables of entities; nothing was done. Ask again: the tree or the tables will answer.
@@ -53,12 +56,16 @@ def set_access(access: Access, number: int) -> Steps:
 
 
 def drop(number: int) -> Steps:
-    """Remove all records of tables that are retired; False, and no change, if they are not, under this number."""
+    """Remove records of tables that are retired, as many as one transaction may.
+
+    Returns:
+        how many keys are left; None, and no change, if the tables are not retired, under this number.
+    """
     values = yield Read(RECORD, "write")
     if access_of(values) != "retired" or values[0]["number"] != number:
-        return False
+        return None
     tables = yield Look()
-    for table in ENTITY_TABLES:
-        for found in tables.keys(table):
-            yield Delete(Item(table, found))
-    return True
+    found = [Item(table, key) for table in ENTITY_TABLES for key in tables.keys(table)]
+    for item in found[:DROPPED_AT_ONCE]:
+        yield Delete(item)
+    return len(found[DROPPED_AT_ONCE:])

@@ -31,12 +31,23 @@ from splitbrain.cluster.tables.records import Item
 Locking = Callable[[Any], Steps]
 
 
+def _item(table: str, name: Any) -> Item:
+    """What stands for an entity.
+
+    Raises:
+        TypeError: its name is no text. No other node could read a message with it.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a name in {table} is {type(name).__name__}")
+    return Item(table, name)
+
+
 def _of_vhost(data: Any) -> Steps:
-    yield Read(Item(VHOST, data["vhost"]), "write")
+    yield Read(_item(VHOST, data["vhost"]), "write")
 
 
 def _of_user(data: Any) -> Steps:
-    yield Read(Item(USER, data["user"]), "write")
+    yield Read(_item(USER, data["user"]), "write")
 
 
 def _of_both(data: Any) -> Steps:
@@ -72,19 +83,19 @@ def _each(all_of_them: Item, mode: Mode) -> Steps:
 
 def _of_selected(data: Any) -> Steps:
     for vhost in dict.fromkeys(path[2] for path, _ in data):
-        yield Read(Item(VHOST, vhost), "write")
+        yield Read(_item(VHOST, vhost), "write")
 
 
 def _looked_at(data: Any) -> Steps:
-    yield Read(Item(VHOST, data["vhost"]), "read")
+    yield Read(_item(VHOST, data["vhost"]), "read")
 
 
 def _of_node(data: Any) -> Steps:
-    yield Read(Item(MAINTENANCE, data["node"]), "write")
+    yield Read(_item(MAINTENANCE, data["node"]), "write")
 
 
 def _of_global_parameter(data: Any) -> Steps:
-    yield Read(Item(PARAMETERS, data["name"]), "write")
+    yield Read(_item(PARAMETERS, data["name"]), "write")
 
 
 LOCKS: Final[dict[Operation, Locking]] = {

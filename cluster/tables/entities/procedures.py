@@ -38,7 +38,10 @@ def records(table: str, key: bytes | None) -> Steps:
     access = access_of(tables.read(RECORD))
     if not allows(access, changes=False):
         return ["closed", access]
-    return ["value", records_of(tables, table, None if key is None else msgspec.msgpack.decode(key))]
+    try:
+        return ["value", records_of(tables, table, None if key is None else msgspec.msgpack.decode(key))]
+    except (LookupError, TypeError) as error:  # no key of that table
+        return ["invalid", f"{table}: {type(error).__name__}"]
 
 
 def _carry_out(operation: Operation, data: bytes, *, changes: bool) -> Steps:

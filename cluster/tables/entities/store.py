@@ -41,14 +41,23 @@ class LocalTables:
         self.tables = Tables() if tables is None else tables
         self._subscribers: list[Callable[[Sequence[Change]], None]] = []
 
+    @property
+    def subscribers(self) -> int:
+        """How many have the changes."""
+        return len(self._subscribers)
+
     async def run(self, procedure: str, arguments: Sequence[Any]) -> Any:
         """See `RunsProcedures`."""
         result, changes = carried_out(self.tables, PROCEDURES[procedure](*arguments))
-        self.tables.apply(changes)
         if changes:
-            for subscriber in list(self._subscribers):
-                subscriber(changes)
+            self.commit(changes)
         return result
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Make the changes of a transaction, and have subscribers know."""
+        self.tables.apply(changes)
+        for subscriber in list(self._subscribers):
+            subscriber(changes)
 
     def contents(self) -> Contents:
         """A copy of all records."""

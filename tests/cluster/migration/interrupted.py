@@ -123,7 +123,8 @@ class Interruption:
 
     Attributes:
         at: the number of the effect; None for none.
-        how: "dies before", "dies after", "is refused", "is lost", "is unanswered" or "is late".
+        how: "dies before", "dies after", "is refused", "is lost", "is unanswered", "is never answered" (each time that
+            it is tried) or "is late".
         often: the share of other effects to which the same happens once, but for death.
     """
 
@@ -132,7 +133,7 @@ class Interruption:
     often: float = 0.0
 
 
-HOWS = ("dies before", "dies after", "is refused", "is lost", "is unanswered", "is late")
+HOWS = ("dies before", "dies after", "is refused", "is lost", "is unanswered", "is never answered", "is late")
 
 
 class Process:
@@ -167,14 +168,27 @@ class Process:
                 now(self.shell.carry_out(effect))
             self._die(f"{step} {type(effect).__name__} {how}")
             return
-        self.run.happened(self._happened(effect, how))
+        event = self._happened(effect, how)
+        self.world.marker()  # notes it if this finished the migration
+        self.run.happened(event)
         if self.run.ended is not None:
             self.world.counts[f"{self.kind} {self.run.ended.how}"] += 1
+            self._check_end(self.run.ended.how)
+
+    def _check_end(self, how: str) -> None:
+        """What a migration says of its end is so."""
+        if self.kind != "migration":
+            return
+        marker, has_finished = self.world.marker(), self.name in self.world.finished
+        if how in ("finished", "undone") and has_finished != (how == "finished"):
+            self.world.wrong.append(f"{self.name} ended {how}, and had {'' if has_finished else 'not '}finished")
+        if how == "superseded" and marker.owner == self.name:
+            self.world.wrong.append(f"{self.name} ended superseded, and has the marker: {marker}")
 
     def _how(self, effect: Effect, number: int) -> str:
         given = self.interruption
         if number == given.at or effect is self._failing:
-            if given.how == "is refused":
+            if given.how in ("is refused", "is never answered"):
                 self._failing = effect  # each time that it is tried
             return given.how
         if given.how not in ("dies before", "dies after") and self.world.rng.random() < given.often:
@@ -187,7 +201,7 @@ class Process:
         self.world.counts[f"{type(effect).__name__} {how}"] += 1
         if how == "is refused":
             return NotDone("refused")
-        if how == "is unanswered":
+        if how in ("is unanswered", "is never answered"):
             now(self.shell.carry_out(effect))
         elif how == "is late" and not isinstance(effect, ReadMarker):
             self.world.late.append(lambda: now(self.shell.carry_out(effect)))
@@ -371,6 +385,7 @@ class World:
         wrong: what went wrong.
         counts: what happened how often; `died_at`: where processes died.
         moved: how many effects and late effects there were.
+        finished: the processes by whose migration the tree has been in force.
         late: effects that are still to come.
         stepping: the client that takes a step.
     """
@@ -389,6 +404,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.died_at: Counter[str] = Counter()
         self.moved = 0
+        self.finished: set[str] = set()
         self.late: list[Callable[[], Any]] = []
         self.processes: list[Process] = []
         self._names = 0
@@ -422,7 +438,10 @@ class World:
     # --- the schedule -----------------------------------------------------------------------------------------------
 
     def marker(self) -> Marker:
-        return marker_of(now(LocalStore(self.tree).ask(treewrites.READ, None)))
+        found = marker_of(now(LocalStore(self.tree).ask(treewrites.READ, None)))
+        if found.tree_is_in_force:
+            self.finished.add(found.owner)
+        return found
 
     def running(self) -> list[Process]:
         return [process for process in self.processes if not process.is_dead and process.run.ended is None]

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from splitbrain.cluster.entities import bindings, exchanges, queues, users
+from splitbrain.cluster.entities.errors import EntityNotFoundError
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.entities.records import Queue
 from splitbrain.cluster.entities.store import MetadataStore, Operation
-from splitbrain.cluster.errors import OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from splitbrain.cluster.migration.dispatch import ATTEMPTS, FallbackStore
 from splitbrain.cluster.migration.marker import NONE, Marker
 from splitbrain.cluster.migration.repeating import IDEMPOTENT
@@ -167,6 +168,43 @@ def test_m2k_1_what_may_have_happened_and_then_found_no_store_is_still_of_unknow
     world.switch.on_progress = on_progress
     with pytest.raises(OutcomeUnknownError, match="101 attempts"):
         now(queues.declare(world.store, "/", "a"))
+
+
+@pytest.mark.parametrize(
+    "refusal", [UnavailableError("stopped: the database is stopped."), EntityNotFoundError("not_found: vhost '/'.")]
+)
+def test_m2k_1_what_may_have_happened_and_is_refused_when_it_is_repeated_is_still_of_unknown_outcome(
+    refusal: RefusedError,
+) -> None:
+    """That the second attempt did nothing says nothing about the first one, which did."""
+    world = World()
+    world.tables.after = lost
+
+    async def refuse() -> None:
+        raise refusal
+
+    def on_progress(_: int) -> None:
+        world.tables.before = refuse
+
+    world.switch.on_progress = on_progress
+    with pytest.raises(OutcomeUnknownError, match="may have happened before it was refused"):
+        now(queues.declare(world.store, "/", "a"))
+    assert now(queues.find(world.tables.store, "/", "a")) is not None
+
+
+def test_m2k_1_a_look_up_that_is_refused_after_no_answer_is_refused() -> None:
+    world = World()
+    world.tables.before = lost
+
+    async def refuse() -> None:
+        raise UnavailableError("stopped: the database is stopped.")
+
+    def on_progress(_: int) -> None:
+        world.tables.before = refuse
+
+    world.switch.on_progress = on_progress
+    with pytest.raises(UnavailableError, match="stopped"):
+        now(queues.find(world.store, "/", "a"))
 
 
 def test_m2k_5_before_its_first_change_the_tree_is_noted_as_written_and_no_rollback_comes_between() -> None:

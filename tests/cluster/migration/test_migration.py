@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from splitbrain.cluster.entities import bindings, exchanges, parameters, permissions, policies, queues, topology, users
-from splitbrain.cluster.entities.store import LocalStore
+from splitbrain.cluster.entities.store import LocalStore, Operation
 from splitbrain.cluster.entities.tables import REGISTER
-from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, of_entities, put
+from splitbrain.cluster.errors import ArgumentError, UnavailableError
+from splitbrain.cluster.migration import treewrites
+from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords, Write, delete, of_entities, put
 from splitbrain.cluster.migration.dispatch import FallbackStore
 from splitbrain.cluster.migration.expiry import Expiry
 from splitbrain.cluster.migration.machine import Migration
 from splitbrain.cluster.migration.marker import Marker
-from splitbrain.cluster.migration.procedure import BYTES_AT_ONCE, Machine, Run, in_batches
+from splitbrain.cluster.migration.procedure import BYTES_AT_ONCE, Machine, Run, in_batches, number_of
 from splitbrain.cluster.migration.rollback import Rollback
 from splitbrain.cluster.migration.shell import Shell, TreeSwitch
 from splitbrain.cluster.migration.steps import (
@@ -26,14 +27,15 @@ from splitbrain.cluster.migration.steps import (
     NotDone,
     SetAccess,
     SwapMarker,
+    TakeCheckpoint,
     Unknown,
     WriteTree,
 )
 from splitbrain.cluster.tables.entities import layout
-from splitbrain.cluster.tables.entities.access import TablesClosedError
+from splitbrain.cluster.tables.entities.access import DROPPED_AT_ONCE, TablesClosedError
 from splitbrain.cluster.tables.entities.projected import PROJECTED, records_of
 from splitbrain.cluster.tables.entities.store import LocalTables, TablesStore
-from splitbrain.cluster.tables.records import Item, Put
+from splitbrain.cluster.tables.records import Change, Item, Put
 from splitbrain.cluster.tree import NEWEST_VERSION, Tree
 from tests.cluster.entities.support import now, stock
 from tests.cluster.migration.interrupted import FUNCTIONS
@@ -156,6 +158,23 @@ def test_db_2_what_goes_with_an_entity_goes_with_it_after_the_migration_too() ->
     assert now(permissions.every(world.store)) == []
 
 
+def test_db_2_topic_permissions_go_with_their_user_after_the_migration_too() -> None:
+    world = World()
+    stocked_with_everything(world)
+    world.migrate()
+    assert len(now(permissions.every_topic(world.store))) == 1
+    now(users.delete(world.store, "u"))
+    assert now(permissions.every_topic(world.store)) == []
+
+
+def test_m2k_5_a_rollback_leaves_nothing_of_any_kind_in_the_tree() -> None:
+    world = World()
+    stocked_with_everything(world)
+    world.migrate()
+    assert world.run(Rollback("p2", world.converters).steps()) == Ended("finished")
+    assert world.nodes() == []
+
+
 def test_m2k_2_a_migration_that_has_finished_is_not_done_again() -> None:
     world = World()
     world.migrate()
@@ -251,6 +270,53 @@ def test_m2k_2_if_nobody_says_whether_the_last_step_was_done_the_marker_does() -
     assert world.marker().tree_is_in_force
 
 
+@pytest.mark.parametrize("unanswered", [1, 5])
+def test_m2k_2_the_last_step_was_done_also_if_a_client_has_written_to_the_tree_since(unanswered: int) -> None:
+    """The marker is another one then, and is still this migration's: to undo it would open the tables again."""
+    world = World()
+    shell = Shell(world.tree, world.tables, world)
+    run, tried = Run(Migration("p1", world.converters).steps()), 0
+    while run.effect is not None:
+        event = now(shell.carry_out(run.effect))
+        if isinstance(run.effect, SwapMarker) and run.effect.wanted.state == "finished" and tried < unanswered:
+            event, tried = Unknown("the connection broke"), tried + 1
+            now(queues.declare(world.store, "/", "new"))
+        run.happened(event)
+    assert run.ended == Ended("finished")
+    with pytest.raises(TablesClosedError, match="retired"):
+        now(topology.read(world.table_store))
+    assert now(queues.find(world.store, "/", "new")) is not None
+
+
+def test_m2k_2_what_a_process_that_lost_the_marker_still_writes_or_clears_has_no_effect() -> None:
+    world = World()
+    world.migrate()
+    before = world.nodes()
+    lost = Marker("in_flight", "p0", 1)
+    for operation, what in (
+        (treewrites.CLEAR, {"roots": world.converters.roots}),
+        (treewrites.WRITE, {"writes": [delete((":rabbit", ":vhosts", "%2F"))]}),
+    ):
+        assert now(world.tree.change(operation, {"marker": lost, **what})) is False
+        assert world.nodes() == before
+
+
+def test_m2k_2_a_write_whose_outcome_is_unknown_is_not_sent_again() -> None:
+    """It may come late, over a newer one: only another marker keeps it from that."""
+    world = World()
+    sent = 0
+
+    def answer(effect: Effect) -> Any:
+        nonlocal sent
+        if isinstance(effect, WriteTree):
+            sent += 1
+            return Unknown("the connection broke")
+        return None
+
+    steps_of(world, Migration("p1", world.converters), answer)
+    assert (sent, world.marker().state) == (1, "idle")
+
+
 def test_m2k_5_before_the_first_change_of_the_tree_there_is_a_way_back() -> None:
     world = World()
     world.migrate()
@@ -289,8 +355,33 @@ def test_d5_tables_are_kept_for_a_while_and_then_there_is_no_way_back() -> None:
 def test_d5_tables_that_are_in_force_are_never_removed() -> None:
     world = World()
     assert world.run(Expiry(0).steps()).how == "nothing"
-    assert not now(world.tables.run("drop_entities", (0,)))
+    assert now(world.tables.run("drop_entities", (0,))) is None
     assert now(queues.find(world.store, "/", "q")) is not None
+
+
+def test_d5_large_tables_are_removed_in_transactions_of_a_limited_size() -> None:
+    """Each record takes a lock on all replicas, one after the other, and a transaction has a deadline."""
+    world = World()
+    world.tables.commit([Put(Item(layout.QUEUE, f"%2F/q{at}"), {"at": at}) for at in range(2 * DROPPED_AT_ONCE)])
+    world.tables.commit(
+        [Put(Item("rabbit_table_access", ""), {"access": "retired", "number": number_of(1, "retired")})]
+    )
+    now(world.tree.change(treewrites.SWAP, {"expected": None, "wanted": Marker("finished", "p1", 1, finished_ms=1)}))
+    sizes: list[int] = []
+    world.tables.subscribe(lambda changes: sizes.append(len(changes)))
+    assert world.run(Expiry(0).steps()) == Ended("finished")
+    assert not any(world.tables.tables.keys(table) for table in layout.ENTITY_TABLES)
+    assert max(sizes) == DROPPED_AT_ONCE
+
+
+@pytest.mark.parametrize(("access", "number"), [("read_write", 7), ("read_only", 7), ("retired", 8)])
+def test_d5_tables_are_removed_only_as_they_were_retired_by_the_migration_that_names_them(
+    access: str, number: int
+) -> None:
+    world = World()
+    now(world.tables.run("set_access", (access, number)))
+    assert now(world.tables.run("drop_entities", (7,))) is None
+    assert world.tables.tables.keys(layout.QUEUE)
 
 
 def test_m2k_3_every_table_of_entities_has_a_converter_and_only_one() -> None:
@@ -312,6 +403,84 @@ def test_m2k_3_a_plugin_has_its_own_table_migrated_after_what_it_needs() -> None
     assert ":rabbit/:recent_history/%2F/x" in world.nodes()
     world.run(Rollback("p2", world.converters).steps())
     assert world.nodes() == []
+
+
+class Raising(OfRecords):
+    """A plug-in's converter with a defect, which shows in the checkpoint or in what is queued behind it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("rh_exchange_table", ORDER_OF_PLUGINS, (":rabbit", ":recent_history"), {})
+        self.key = key
+
+    def writes(self, change: Change) -> list[Write]:
+        if change.item.key == self.key:
+            raise KeyError("recent")
+        return super().writes(change)
+
+
+@pytest.mark.parametrize("at", ["checkpoint", "queued"])
+def test_m2k_3_a_plugin_whose_converter_raises_has_the_migration_undone_and_its_name_said(at: str) -> None:
+    world = World()
+    world.converters.register(Raising(at))
+    world.tables.commit([Put(Item("rh_exchange_table", "checkpoint"), 1)])
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, WriteTree):
+            world.tables.commit([Put(Item("rh_exchange_table", "queued"), 1)])
+
+    migration, shell = Migration("p1", world.converters), Shell(world.tree, world.tables, world)
+    run = Run(migration.steps())
+    while run.effect is not None:
+        answer(run.effect)
+        run.happened(now(shell.carry_out(run.effect)))
+    assert run.ended is not None
+    assert run.ended.how == "undone"
+    assert "Raising: rh_exchange_table: KeyError: 'recent'" in run.ended.why
+    assert world.marker().state == "idle"
+    assert world.nodes() == []
+    now(queues.declare(world.store, "/", "still"))
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_m2k_2_a_migration_that_is_stuck_or_raises_queues_no_more_changes(raises: bool) -> None:
+    world = World()
+    writes = 0
+
+    class Failing(LocalStore):
+        async def change(self, operation: Operation, data: Any) -> Any:
+            nonlocal writes
+            writes += operation == treewrites.WRITE
+            if not writes:
+                return await super().change(operation, data)
+            if raises:
+                raise RuntimeError("a defect")
+            raise UnavailableError("no_leader.")
+
+    shell = Shell(Failing(world.of_tree), world.tables, world)
+    if raises:
+        with pytest.raises(RuntimeError):
+            now(shell.run(Migration("p1", world.converters).steps()))
+    else:
+        assert now(shell.run(Migration("p1", world.converters).steps())).how == "stuck"
+    assert world.tables.subscribers == 0
+
+
+def test_m2k_2_what_was_queued_before_the_checkpoint_is_not_applied_again_over_it() -> None:
+    """An exchange that deletes itself would lose its last binding in between, as the tables' one never did."""
+    world = World()
+    store = world.table_store
+    now(exchanges.declare(store, "/", "x", "direct", auto_delete=True))
+    for key in ("a", "b"):
+        now(bindings.add(store, "/", "x", "queue", "q", key))
+
+    def answer(effect: Effect) -> None:
+        if isinstance(effect, TakeCheckpoint):
+            now(bindings.remove(store, "/", "x", "queue", "q", "a"))
+            now(bindings.add(store, "/", "x", "queue", "q", "a"))
+            now(bindings.remove(store, "/", "x", "queue", "q", "b"))
+
+    steps_of(world, Migration("p1", world.converters), answer)
+    assert [each.key for each in now(bindings.of_source(world.store, "/", "x"))] == ["a"]
 
 
 def test_m2k_3_what_one_command_writes_is_limited_in_number_and_in_bytes() -> None:

@@ -65,6 +65,45 @@ def test_db_7_clients_of_several_nodes_use_entities_over_connections() -> None:
     on_nodes(THREE, check)
 
 
+def test_db_7_a_request_whose_names_are_no_texts_is_refused_and_the_nodes_go_on() -> None:
+    """Sent to another replica, such a name would break their link, and each one after it, for ever."""
+
+    async def check(tables: Tables) -> None:
+        stores = [TablesStore(await tables.client(name)) for name in THREE]
+        await vhosts.declare(stores[0], "/")
+        for wrong in (5, ["a"], b"x", None):
+            with pytest.raises(InvalidRequestError, match="queue_declare"):
+                await stores[0].change(queues.DECLARE, {"vhost": wrong, "name": "q", "record": {"vhost": "/"}})
+            if wrong is not None:
+                with pytest.raises(InvalidRequestError, match="exchanges_v1"):
+                    await stores[1].records(exchanges.TABLE, [wrong, "x"])
+        await queues.declare(stores[0], "/", "q")
+        assert await queues.find(stores[0], "/", "q") is not None
+
+    on_nodes(THREE, check)
+
+
+def test_m2k_2_what_ends_a_former_subscription_leaves_the_present_one_and_the_former_one_has_a_gap() -> None:
+    """A migration of the same process that was taken for dead ends while the next one queues changes."""
+
+    async def check(tables: Tables) -> None:
+        store = TablesStore(await tables.client("n1"))
+        seen: list[object] = []
+        former, present = (ReplicaTables(tables.nodes["n1"], THREE) for _ in range(2))
+        end_former = former.subscribe(lambda _: None)
+        end_present = present.subscribe(seen.append)
+        assert "another migration" in str(former.problem())
+        end_former()
+        await vhosts.declare(store, "/")
+        assert len(seen) == 1
+        assert present.problem() is None
+        end_present()
+        await vhosts.delete(store, "/")
+        assert len(seen) == 1
+
+    on_nodes(THREE, check)
+
+
 def test_m2k_2_a_node_migrates_while_clients_declare_on_others() -> None:
     async def check(tables: Tables) -> None:
         tree = new_tree()

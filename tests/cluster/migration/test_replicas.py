@@ -17,8 +17,9 @@ from splitbrain.cluster.migration.machine import Migration
 from splitbrain.cluster.migration.shell import Shell, TreeSwitch
 from splitbrain.cluster.migration.steps import Ended
 from splitbrain.cluster.tables.effects import Effect, LogChanges
+from splitbrain.cluster.tables.entities.layout import QUEUE
 from splitbrain.cluster.tables.entities.store import TablesStore
-from splitbrain.cluster.tables.records import Change, Contents
+from splitbrain.cluster.tables.records import Change, Contents, Item, Put
 from splitbrain.cluster.tree import NEWEST_VERSION, Tree
 from tests.cluster.migration.interrupted import FUNCTIONS, Pause
 from tests.cluster.tables.simulation import Cluster
@@ -184,3 +185,33 @@ def test_m2k_4_the_node_that_migrates_is_killed_and_another_one_begins_anew(seed
     while clients:
         world.advance(clients)
     world.check()
+
+
+def test_d5_large_tables_are_removed_though_each_record_takes_a_lock_on_all_replicas() -> None:
+    """One transaction for all of them would miss its deadline each time, so that the tables stayed for ever."""
+    cluster = Observed(1)
+    cluster.run(5_000)
+    records = [Put(Item(QUEUE, f"v/q{at}"), {"name": at}) for at in range(600)]
+    for name in cluster.names:
+        cluster.node(name).database.tables.apply(records)
+    tables = OfNode(cluster, "n1")
+
+    async def remove() -> list[Any]:
+        await tables.run("set_access", ("retired", 2))
+        left = [await tables.run("drop_entities", (2,))]
+        while left[-1]:
+            left.append(await tables.run("drop_entities", (2,)))
+        return left
+
+    removing: list[Coroutine[Any, Any, Any]] = [remove()]
+    ends: list[Any] = []
+    while removing:
+        try:
+            removing[0].send(None)
+            cluster.run(10)
+        except StopIteration as end:
+            ends.append(end.value)
+            removing.clear()
+    assert ends == [[500, 400, 300, 200, 100, 0]]
+    cluster.run(1_000)
+    assert not any(cluster.node(name).database.tables.keys(QUEUE) for name in cluster.names)
