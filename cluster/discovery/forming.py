@@ -119,7 +119,7 @@ class Forming:
         await self._voter.begin()
         await self._front.open(self._config.listen)
         record = self._kept.record
-        if self._kept.was_used:
+        if record.was_used:
             await self._begin(self._config.founders)
         elif record.founded:
             await self._begin((self._config.node,))

@@ -257,6 +257,30 @@ def test_a_vote_whose_candidate_started_anew_does_not_bind_the_voter_for_ever() 
     assert play(story, 1, "classic", count=4).problems() == []
 
 
+def test_nodes_that_were_started_with_founders_before_stay_in_their_cluster_over_every_restart() -> None:
+    async def story(town: Town) -> None:
+        await calm(town)
+        for name in town.names:  # as if they had never been started with --discovery
+            town.kill(name)
+            town.hosts[name].disk.mount(town.clock.sleep_ns, lambda: True).remove(FILE)
+        town.known = dict.fromkeys(town.names, town.names) | {"n1": town.names[:-1]}
+        for _ in range(2):
+            for name in town.names:
+                await town.boot(name)
+            assert await town.until(lambda: town.settled() and town.members("n1") == town.names, 20)
+            assert await town.until(lambda: is_kept(town, "n1"), 60), "n1 is to learn where n5 is"
+            for name in town.names:
+                town.kill(name)
+        assert len(town.founders()) == 1
+        assert all(town.failure(name) is None for name in town.names)
+
+    play(story, 1, "classic")
+
+
+def is_kept(town: Town, name: str) -> bool:
+    return town.hosts[name].disk.mount(town.clock.sleep_ns, lambda: True).read(FILE) is not None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_that_lost_its_data_does_not_pass_for_itself(kind: Kind) -> None:
     async def story(town: Town) -> None:
