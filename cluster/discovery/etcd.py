@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.cluster.discovery.backend import Listing
 from splitbrain.cluster.discovery.http import TIMEOUT_S, Http
-from splitbrain.cluster.discovery.reading import a_list, an_address, field
+from splitbrain.cluster.discovery.reading import a_list, a_number, an_address, field, json_of
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import DiscoveryError
 
@@ -82,7 +82,7 @@ class Etcd:
             raise DiscoveryError("this node has no lease")
         answer = await self._call("lease/keepalive", {"ID": self._lease})
         result = field(answer, "result", dict, "lease/keepalive")
-        if int(str(result.get("TTL", "0"))) <= 0:
+        if "TTL" not in result or a_number(result, "TTL", "lease/keepalive") <= 0:
             self._lease = None
             raise DiscoveryError("the lease of this node ran out")
 
@@ -133,8 +133,9 @@ def _coded(data: bytes) -> str:
 def _peer(entry: Any) -> Peer:
     what = "kv/range"
     try:
-        value = msgspec.json.decode(base64.b64decode(field(entry, "value", str, what)))
-    except (msgspec.DecodeError, ValueError) as error:
+        content = base64.b64decode(field(entry, "value", str, what))
+    except ValueError as error:
         raise DiscoveryError(f"{what}: the key of a node has no value that this program wrote: {error}") from error
+    value = json_of(content, f"{what}: the value of a node's key")
     address = an_address(field(value, "host", str, what), field(value, "port", int, what), what)
     return Peer(field(value, "name", str, what), address)

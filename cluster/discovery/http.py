@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import h11
 import msgspec
 
+from splitbrain.cluster.discovery.reading import is_host, json_of
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError
 
 TIMEOUT_S: Final = 5.0
@@ -40,13 +41,10 @@ class Answer:
         Raises:
             DiscoveryError: the status is none of success, or it is no JSON; the message begins with `what`.
         """
-        text = self.body[:200].decode(errors="replace").strip()
         if not 200 <= self.status < 300:
+            text = self.body[:200].decode(errors="replace").strip()
             raise DiscoveryError(f"{what}: status {self.status}: {text or 'no reason given'}")
-        try:
-            return msgspec.json.decode(self.body)
-        except msgspec.DecodeError as error:
-            raise DiscoveryError(f"{what}: the answer is no JSON ({error}): {text}") from error
+        return json_of(self.body, what)
 
 
 class Http(Protocol):
@@ -79,7 +77,13 @@ class Endpoint:
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise ArgumentError(f"--discovery-endpoint takes URLs, not {url!r}: {error}.") from error
-        if parts.scheme not in ("http", "https") or not host or parts.path.strip("/") or parts.query:
+        if (
+            parts.scheme not in ("http", "https")
+            or not host
+            or not is_host(host)
+            or parts.path.strip("/")
+            or parts.query
+        ):
             raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {url!r}.")
         self.url = url
         self._host = host

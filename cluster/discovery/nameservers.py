@@ -54,7 +54,7 @@ class NameServers:
                     return await self._ask(server, number, name, kind)
             except TimeoutError:
                 problems.append(f"{server[0]}:{server[1]} does not answer within {TIMEOUT_S:g} s")
-            except (OSError, DiscoveryError) as error:
+            except (OSError, UnicodeError, DiscoveryError) as error:  # UnicodeError: the server's own name
                 problems.append(f"{server[0]}:{server[1]}: {error}")
         raise DiscoveryError(f"{name} ({kind}): {'; '.join(problems) or 'there is no name server'}")
 

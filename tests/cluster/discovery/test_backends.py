@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import datetime
 import ipaddress
+import json
 import shutil
 import socket
 import ssl
@@ -33,10 +35,11 @@ from splitbrain.cluster.discovery.kubernetes import Pods, Seed
 from splitbrain.cluster.discovery.nameservers import NameServers, of_this_machine
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError
-from splitbrain.cluster.real import RealClock
+from splitbrain.cluster.real import RealClock, RealNetwork
 from tests.cluster.discovery.services import (
     ApiServer,
     ConsulAgent,
+    Handler,
     Served,
     as_name,
     name_server,
@@ -65,6 +68,11 @@ LIES: list[bytes] = [
     b'{"items": [{}]}',
     b'{"kvs": [{}]}',
     b"\xff",
+    b'"\xff"',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    *(b"[" * depth + b"]" * depth for depth in (900, 5000)),
+    *(b'{"a":' * depth + b"1" + b"}" * depth for depth in (900, 5000)),
 ]
 
 
@@ -313,7 +321,7 @@ def test_a_name_that_points_to_itself_ends() -> None:
 
 
 def test_a_name_that_cannot_be_one_is_refused() -> None:
-    for name in ("", "a..b", "x" * 64):
+    for name in ("", "a..b", "x" * 64, "ü" * 70):
         with pytest.raises(DiscoveryError, match="cannot be the name of a host"):
             question(1, name, "A")
 
@@ -437,18 +445,69 @@ def test_an_etcd_that_is_gone_is_an_error_and_the_next_endpoint_is_asked(etcd: s
     play(story)
 
 
-def nothing_is_there(*_: object) -> tuple[int, object]:
-    return 200, {"header": {}}
+def says(answer: object) -> Handler:
+    """A service that always answers this."""
+
+    def handler(*_: object) -> tuple[int, object]:
+        return 200, answer
+
+    return handler
 
 
 def test_an_ill_etcd_is_an_error_each_time(hasty: None) -> None:
     async def story() -> None:
-        async with served(nothing_is_there) as service:
+        async with served(says({"header": {}})) as service:
             node = Etcd(Endpoint(service.url), N1)
-            await suffers(service, node.list_nodes, [lie for lie in LIES if lie not in (b"{}", b'{"items": [{}]}')])
+            await suffers(
+                service,
+                node.list_nodes,
+                [lie for lie in LIES if not (lie == b"{}" or lie.startswith((b'{"items"', b'{"a":{')))],
+            )
             service.ills.raw = b'{"result": {"TTL": "30"}}'
             with pytest.raises(DiscoveryError, match="no ID"):
                 await node.register()
+
+    play(story)
+
+
+@pytest.mark.parametrize("ttl", ["soon", "", "1e3", None, [], "٣", "9" * 5000])
+def test_a_sign_of_life_that_etcd_answers_with_no_number_is_an_error(ttl: object) -> None:
+    async def story() -> None:
+        said: dict[str, Any] = {"ID": "7"}
+        async with served(says(said)) as service:
+            node = Etcd(Endpoint(service.url), N1)
+            await node.register()
+            said["result"] = {"TTL": ttl}
+            with pytest.raises(DiscoveryError, match="lease"):
+                await node.post_registration()
+
+    play(story)
+
+
+HOSTS = ["", "a..b", ".a", "x" * 64 + ".example", "a\0b", "a b", "a\nb", "ü" * 70, "x" * 300, "1.2.3.4/5"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_to_which_nothing_can_be_connected_is_an_error_of_the_service(host: str) -> None:
+    async def story() -> None:
+        value = base64.b64encode(json.dumps({"name": "n1", "host": host, "port": 1}).encode()).decode()
+        async with served(says({"kvs": [{"value": value}]})) as service:
+            with pytest.raises(DiscoveryError, match="is no address of a node"):
+                await Etcd(Endpoint(service.url), N1).list_nodes()
+
+    play(story)
+
+
+def _spawns_nothing(_: object, __: str) -> None:
+    raise AssertionError("it only connects")
+
+
+@pytest.mark.parametrize("host", ["a..b", "a\0b", "ü" * 70])
+def test_a_node_that_is_said_to_be_at_no_host_is_not_reached(host: str) -> None:
+    async def story() -> None:
+        network = RealNetwork(asyncio.get_running_loop(), _spawns_nothing)
+        with pytest.raises(ConnectionError):
+            await network.connect((host, 1))
 
     play(story)
 
@@ -457,7 +516,17 @@ def test_an_ill_etcd_is_an_error_each_time(hasty: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:1", "ftp://a:1", "http://", "http://a:x", "http://a:1/path", "http://a:1?q=1"]
+    "url",
+    [
+        "http://a..b:1",
+        "http://[fe80::1:1",
+        "localhost:1",
+        "ftp://a:1",
+        "http://",
+        "http://a:x",
+        "http://a:1/path",
+        "http://a:1?q=1",
+    ],
 )
 def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
     with pytest.raises(ArgumentError, match="--discovery-endpoint takes"):
