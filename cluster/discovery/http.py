@@ -142,7 +142,7 @@ async def _answer(reader: asyncio.StreamReader, http: h11.Connection) -> Answer:
 
 
 class Endpoints:
-    """Several base URLs of one service: the first that answers.
+    """Several base URLs of one service: the first that answers, and the next time that one first.
 
     A request may reach more than one of them; those of backends may be repeated without harm.
     """
@@ -151,16 +151,21 @@ class Endpoints:
         self._endpoints = endpoints
 
     async def ask(self, method: str, target: str, body: object = None, timeout_s: float = TIMEOUT_S) -> Answer:
-        """See `Http.ask`. One that answers with a failure of its own (5xx) is as good as none."""
+        """See `Http.ask`. One that answers with a failure of its own (5xx) is as good as none.
+
+        Each has an equal part of the time: callers wait for one answer only, and several may be without power.
+        """
         problems: list[str] = []
         answer: Answer | None = None
-        for endpoint in self._endpoints:
+        endpoints = self._endpoints
+        for at, endpoint in enumerate(endpoints):
             try:
-                answer = await endpoint.ask(method, target, body, timeout_s)
+                answer = await endpoint.ask(method, target, body, timeout_s / len(endpoints))
             except DiscoveryError as error:
                 problems.append(str(error))
                 continue
             if answer.status < 500:
+                self._endpoints = endpoints[at:] + endpoints[:at]
                 return answer
         if answer is not None:
             return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import datetime
 import ipaddress
 import json
@@ -24,13 +25,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.cluster.discovery import consul as consul_module
+from splitbrain.cluster.discovery import etcd as etcd_module
 from splitbrain.cluster.discovery import http as http_module
 from splitbrain.cluster.discovery import nameservers
 from splitbrain.cluster.discovery.consul import Consul
 from splitbrain.cluster.discovery.dns import Dns
 from splitbrain.cluster.discovery.dnswire import answers, question, reverse
 from splitbrain.cluster.discovery.etcd import Etcd
-from splitbrain.cluster.discovery.http import Endpoint, Endpoints
+from splitbrain.cluster.discovery.http import Answer, Endpoint, Endpoints
 from splitbrain.cluster.discovery.kubernetes import Pods, Seed
 from splitbrain.cluster.discovery.nameservers import NameServers, of_this_machine
 from splitbrain.cluster.discovery.seen import Peer
@@ -85,7 +87,7 @@ async def suffers(service: Served, call: Listed, lies: Sequence[bytes]) -> None:
     with pytest.raises(DiscoveryError, match="without sending complete message body"):
         await call()
     service.ills.half, service.ills.silent = False, True
-    with pytest.raises(DiscoveryError, match="no answer within"):
+    with impatience(), pytest.raises(DiscoveryError, match="no answer within"):
         await call()
     service.ills.silent = False
     for lie in lies:
@@ -96,16 +98,18 @@ async def suffers(service: Served, call: Listed, lies: Sequence[bytes]) -> None:
     await call()
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent service is given up soon."""
-    exchange = http_module.Endpoint.ask
+@contextlib.contextmanager
+def impatience() -> Generator[None]:
+    """A service is given up soon: only where it is silent, as any other may be slow on a busy machine."""
+    exchange = Endpoint.ask
 
-    async def ask(self: Endpoint, method: str, target: str, body: object = None, timeout_s: float = 0.2) -> Any:
-        return await exchange(self, method, target, body, min(timeout_s, 0.2))
+    async def ask(self: Endpoint, method: str, target: str, body: object = None, timeout_s: float = 0.1) -> Any:
+        return await exchange(self, method, target, body, min(timeout_s, 0.1))
 
-    monkeypatch.setattr(http_module.Endpoint, "ask", ask)
-    monkeypatch.setattr(nameservers, "TIMEOUT_S", 0.2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Endpoint, "ask", ask)
+        patched.setattr(nameservers, "TIMEOUT_S", 0.1)
+        yield
 
 
 # --- Consul ---------------------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ def test_consuls_token_is_sent() -> None:
     play(story)
 
 
-def test_an_ill_consul_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_consul_is_an_error_each_time() -> None:
     async def story() -> None:
         async with served(ConsulAgent()) as service:
             node = of_consul(service, N1)
@@ -207,7 +211,7 @@ def test_the_api_server_lists_pods_that_have_an_address_and_do_not_end() -> None
     play(story)
 
 
-def test_an_ill_api_server_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_api_server_is_an_error_each_time() -> None:
     async def story() -> None:
         async with served(ApiServer("token", "prod", [pod("n-0", "10.0.0.1")])) as service:
             pods = Pods(Endpoint(service.url, {"Authorization": "Bearer token"}), "prod", "app=splitbrain", 7101)
@@ -271,7 +275,7 @@ def test_dns_lists_the_hosts_to_which_addresses_lead_back() -> None:
     play(story)
 
 
-def test_an_ill_name_server_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_name_server_is_an_error_each_time() -> None:
     async def story() -> None:
         async with name_server(dict(TABLE)) as (server, address):
             with pytest.raises(DiscoveryError, match=r"nowhere\.example has no address"):
@@ -283,7 +287,7 @@ def test_an_ill_name_server_is_an_error_each_time(hasty: None) -> None:
             with pytest.raises(DiscoveryError, match="makes no sense"):
                 await of_dns(address).list_nodes()
             server.garbage, server.silent = None, True
-            with pytest.raises(DiscoveryError, match="does not answer within"):
+            with impatience(), pytest.raises(DiscoveryError, match="does not answer within"):
                 await of_dns(address).list_nodes()
             server.silent = False
             server.table = {key: records for key, records in TABLE.items() if key[1] != "PTR"}
@@ -293,11 +297,24 @@ def test_an_ill_name_server_is_an_error_each_time(hasty: None) -> None:
     play(story)
 
 
-def test_the_second_name_server_is_asked_if_the_first_fails(hasty: None) -> None:
+def test_the_second_name_server_is_asked_if_the_first_fails() -> None:
     async def story() -> None:
         async with name_server(dict(TABLE)) as (first, one), name_server(dict(TABLE)) as (_, two):
             first.code = 5
             assert await NameServers((one, two), Draws(1)).resolve("nodes.example", "AAAA") == ["fd00::4"]
+
+    play(story)
+
+
+def test_a_name_server_that_failed_is_not_asked_again_once_another_has_answered() -> None:
+    async def story() -> None:
+        async with name_server(dict(TABLE)) as (first, one), name_server(dict(TABLE)) as (second, two):
+            first.code = 5
+            both = NameServers((one, two), Draws(1))
+            assert len((await Dns(both, "nodes.example", 7101).list_nodes()).peers) == 3
+            assert (first.asked, second.asked) == (1, 6)
+            first.code, second.code = 0, 5
+            assert await both.resolve("nodes.example", "AAAA") == ["fd00::4"]
 
     play(story)
 
@@ -419,7 +436,9 @@ def test_etcds_lock_has_one_owner_and_passes_to_who_waits(etcd: str) -> None:
     play(story)
 
 
-def test_who_waits_for_etcds_lock_in_vain_leaves_nothing(etcd: str, hasty: None) -> None:
+def test_who_waits_for_etcds_lock_in_vain_leaves_nothing(etcd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd_module, "LOCK_WAIT_S", 0.1)
+
     async def story() -> None:
         one, two = Etcd(Endpoint(etcd), N1), Etcd(Endpoint(etcd), N2)
         assert await one.lock(())
@@ -454,7 +473,7 @@ def says(answer: object) -> Handler:
     return handler
 
 
-def test_an_ill_etcd_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_etcd_is_an_error_each_time() -> None:
     async def story() -> None:
         async with served(says({"header": {}})) as service:
             node = Etcd(Endpoint(service.url), N1)
@@ -513,6 +532,36 @@ def test_a_node_that_is_said_to_be_at_no_host_is_not_reached(host: str) -> None:
 
 
 # --- endpoints ------------------------------------------------------------------------------------------
+
+
+class Machine:
+    """One machine of a service: on, or without power, where a connection takes as long as one waits for it."""
+
+    def __init__(self, *, on: bool) -> None:
+        self.on = on
+        self.waited: list[float] = []
+
+    async def ask(self, method: str, target: str, body: object = None, timeout_s: float = 5.0) -> Answer:
+        self.waited.append(timeout_s)
+        if not self.on:
+            raise DiscoveryError("no answer")
+        return Answer(200, b'{"ID": "1", "result": {"TTL": "30"}}')
+
+
+def test_endpoints_without_power_together_take_no_longer_than_one_and_are_not_asked_again() -> None:
+    async def story() -> None:
+        dead = [Machine(on=False), Machine(on=False)]
+        lives = Machine(on=True)
+        node = Etcd(Endpoints((*dead, lives)), N1)
+        await node.register()
+        await node.post_registration()
+        assert [len(each.waited) for each in (*dead, lives)] == [1, 1, 3], "the one that answered is the first now"
+        assert sum(each.waited[0] for each in (*dead, lives)) <= http_module.TIMEOUT_S
+        lives.on, dead[0].on = False, True
+        await node.post_registration()
+        assert len(dead[0].waited) == 2
+
+    play(story)
 
 
 @pytest.mark.parametrize(
