@@ -67,16 +67,25 @@ class Endpoint:
         headers: of each request.
         ca_file: certificates that are trusted beside those of the system.
 
+    Attributes:
+        url: the same.
+        authority: HOST:PORT as requests name it (RFC 9110, 7.2).
+
     Raises:
         ArgumentError: it is no such URL, or the file cannot be read.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, ca_file: str | None = None) -> None:
+        shown = url.rpartition("@")[2].partition("#")[0]  # a password is for no log
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise ArgumentError(f"--discovery-endpoint takes URLs, not {url!r}: {error}.") from error
+            raise ArgumentError(f"--discovery-endpoint takes URLs, not {shown!r}: {error}.") from error
+        if "@" in url or "#" in url:
+            raise ArgumentError(
+                f"--discovery-endpoint takes HOST:PORT without user, password and more, as of {shown!r}."
+            )
         if (
             parts.scheme not in ("http", "https")
             or not host
@@ -84,10 +93,11 @@ class Endpoint:
             or parts.path.strip("/")
             or parts.query
         ):
-            raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {url!r}.")
+            raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {shown!r}.")
         self.url = url
         self._host = host
         self._port = port or (443 if parts.scheme == "https" else 80)
+        self.authority = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
         self._headers = dict(headers or {})
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
@@ -111,7 +121,7 @@ class Endpoint:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls)
         try:
             http = h11.Connection(h11.CLIENT)
-            headers = [("Host", f"{self._host}:{self._port}"), ("Connection", "close"), *self._headers.items()]
+            headers = [("Host", self.authority), ("Connection", "close"), *self._headers.items()]
             if body is not None:
                 headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
             events: list[h11.Event] = [h11.Request(method=method, target=target, headers=headers)]

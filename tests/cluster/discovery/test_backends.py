@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitbrain.cluster.__main__ import main
 from splitbrain.cluster.discovery import consul as consul_module
 from splitbrain.cluster.discovery import etcd as etcd_module
 from splitbrain.cluster.discovery import http as http_module
@@ -580,6 +581,35 @@ def test_endpoints_without_power_together_take_no_longer_than_one_and_are_not_as
 def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
     with pytest.raises(ArgumentError, match="--discovery-endpoint takes"):
         Endpoint(url)
+
+
+@pytest.mark.parametrize("url", ["http://me:hush@a:1", "http://hush@a:1/path", "me:hush@a:1", "http://a:1#hush"])
+def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ArgumentError, match="--discovery-endpoint takes") as refused:
+        Endpoint(url)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_host_header_has_brackets_where_an_address_has_colons() -> None:
+    assert Endpoint("http://[fd00::1]:2379").authority == "[fd00::1]:2379"
+    assert Endpoint("https://a").authority == "a:443"
+
+
+@pytest.mark.parametrize("content", ["", "\n", "hush\nhush", "h\0ush", "h\x1bush", "husch\u00e9"])
+@pytest.mark.parametrize("backend", ["consul", "k8s-api"])
+def test_a_file_that_holds_no_token_is_refused_and_not_shown(
+    backend: str, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(content)
+    argv = ["--node", "n1", "--listen", "127.0.0.1:1", "--data", str(tmp_path / "data"), "--discovery", backend]
+    argv += ["--discovery-nodes", "1", "--discovery-token-file", str(path)]
+    argv += ["--discovery-namespace", "n", "--discovery-label", "l"] if backend == "k8s-api" else []
+    argv += ["--discovery-endpoint", "http://127.0.0.1:1", "--discovery-retries", "0"]
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert f"--discovery-token-file: {path} holds no token" in said
+    assert "hus" not in said
 
 
 def test_certificates_that_cannot_be_read_are_refused() -> None:
