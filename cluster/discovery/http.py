@@ -76,31 +76,14 @@ class Endpoint:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, ca_file: str | None = None) -> None:
-        shown = url.rpartition("@")[2].partition("#")[0]  # a password is for no log
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ArgumentError(f"--discovery-endpoint takes URLs, not {shown!r}: {error}.") from error
-        if "@" in url or "#" in url:
-            raise ArgumentError(
-                f"--discovery-endpoint takes HOST:PORT without user, password and more, as of {shown!r}."
-            )
-        if (
-            parts.scheme not in ("http", "https")
-            or not host
-            or not is_host(host)
-            or parts.path.strip("/")
-            or parts.query
-        ):
-            raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {shown!r}.")
+        host, port = _host_and_port(url)
         self.url = url
         self._host = host
-        self._port = port or (443 if parts.scheme == "https" else 80)
+        self._port = port
         self.authority = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
         self._headers = dict(headers or {})
         self._tls: ssl.SSLContext | None = None
-        if parts.scheme == "https":
+        if url.lower().startswith("https:"):
             try:
                 self._tls = ssl.create_default_context(cafile=ca_file)
             except (OSError, ssl.SSLError) as error:
@@ -131,6 +114,24 @@ class Endpoint:
             return await _answer(reader, http)
         finally:
             writer.close()
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    """Of a base URL. The error shows no user and no password, which would be for no log."""
+    shown = url.rpartition("@")[2].partition("#")[0]
+    if shown != url:  # before it is taken apart: an error about its port may show a part of a password
+        raise ArgumentError(
+            f"--discovery-endpoint takes no user, no password and no fragment, as that of {shown!r} has."
+        )
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ArgumentError(f"--discovery-endpoint takes URLs, not {shown!r}: {error}.") from error
+    is_base = parts.scheme in ("http", "https") and not parts.path.strip("/") and not parts.query
+    if not is_base or not host or not is_host(host):
+        raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {shown!r}.")
+    return host, port or (443 if parts.scheme == "https" else 80)
 
 
 async def _answer(reader: asyncio.StreamReader, http: h11.Connection) -> Answer:

@@ -583,7 +583,9 @@ def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
         Endpoint(url)
 
 
-@pytest.mark.parametrize("url", ["http://me:hush@a:1", "http://hush@a:1/path", "me:hush@a:1", "http://a:1#hush"])
+@pytest.mark.parametrize(
+    "url", ["http://me:hush@a:1", "http://me:hush/1@a:1", "http://hush@a:1/path", "me:hush@a:1", "http://a:1#hush"]
+)
 def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ArgumentError, match="--discovery-endpoint takes") as refused:
         Endpoint(url)
