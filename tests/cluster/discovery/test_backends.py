@@ -406,6 +406,24 @@ def test_etcd_lists_registered_nodes_of_the_cluster(etcd: str) -> None:
     play(story)
 
 
+def test_a_name_that_a_node_at_another_address_has_in_etcd_is_refused(etcd: str) -> None:
+    async def story() -> None:
+        first, second = Etcd(Endpoint(etcd), N1), Etcd(Endpoint(etcd), Peer("n1", ("10.0.0.7", 7101)))
+        await first.register()
+        with pytest.raises(DiscoveryError, match=r"another node is registered as n1, at 10\.0\.0\.1:7101"):
+            await second.register()
+        assert len((await Endpoint(etcd).ask("POST", "/v3/lease/leases", {})).json("leases")["leases"]) == 1
+        assert (await second.list_nodes()).peers == (N1,)
+        again = Etcd(Endpoint(etcd), N1)  # the same node, which was killed
+        await again.register()
+        await first.unregister()
+        assert (await again.list_nodes()).peers == (N1,)
+        await again.unregister()
+        await second.register()
+
+    play(story)
+
+
 def test_a_lease_that_ended_is_an_error_and_the_node_registers_again(etcd: str) -> None:
     async def story() -> None:
         node = Etcd(Endpoint(etcd), N1)
@@ -493,7 +511,7 @@ def test_an_ill_etcd_is_an_error_each_time() -> None:
 @pytest.mark.parametrize("ttl", ["soon", "", "1e3", None, [], "٣", "9" * 5000])
 def test_a_sign_of_life_that_etcd_answers_with_no_number_is_an_error(ttl: object) -> None:
     async def story() -> None:
-        said: dict[str, Any] = {"ID": "7"}
+        said: dict[str, Any] = {"ID": "7", "succeeded": True}
         async with served(says(said)) as service:
             node = Etcd(Endpoint(service.url), N1)
             await node.register()
@@ -546,7 +564,7 @@ class Machine:
         self.waited.append(timeout_s)
         if not self.on:
             raise DiscoveryError("no answer")
-        return Answer(200, b'{"ID": "1", "result": {"TTL": "30"}}')
+        return Answer(200, b'{"ID": "1", "succeeded": true, "result": {"TTL": "30"}}')
 
 
 def test_endpoints_without_power_together_take_no_longer_than_one_and_are_not_asked_again() -> None:

@@ -294,6 +294,21 @@ def test_a_member_that_lost_its_data_does_not_pass_for_itself(kind: Kind) -> Non
     assert play(story, 1, kind).problems() == []
 
 
+@pytest.mark.parametrize("kind", ["dns", "k8s-api", "consul", "etcd"])
+def test_a_second_node_of_one_name_takes_the_first_not_for_itself_and_ends(kind: Kind) -> None:
+    async def story(town: Town) -> None:
+        await town.boot("n4", "n1")  # the oldest: it would be the founder
+        await town.wait(0.1)
+        for name in ("n1", "n2", "n3"):
+            await town.boot(name)
+        assert await town.until(lambda: not town.runs("n4"), 60)
+        assert await town.until(lambda: town.settled() and town.members("n3") == ("n1", "n2", "n3"), 60)
+        assert "n4" not in town.founders()
+        assert "another node answers as n1 at the address that the backend has of it" in str(town.failure("n4"))
+
+    play(story, 1, kind, count=4)
+
+
 def test_where_a_founder_lost_its_data_before_another_joined_one_cluster_forms_or_each_node_says_why_not() -> None:
     async def story(town: Town) -> None:
         for name in town.names:

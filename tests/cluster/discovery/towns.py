@@ -180,7 +180,9 @@ class Town:
         process = self.hosts[name].process
         return process is not None and process.alive()
 
-    async def boot(self, name: str) -> None:
+    async def boot(self, name: str, called: str | None = None) -> None:
+        """Start the node of a host, which is called as its host is, unless one says otherwise."""
+        called = called or name
         process, made = self.hosts[name].boot()
         runtime = cast(Runtime, made)
         node = Runtime(
@@ -193,9 +195,9 @@ class Town:
             log=runtime.log,
         )
         peers = {each: (each, 1) for each in self.known.get(name, ()) if each != name}
-        config = NodeConfig(name, (name, 1), peers, SLOW, self._bugs)
-        settings = Settings(name, len(self.names), retries=self._retries, bugs=self._bugs)
-        forming = Forming(config, settings, node, self.backend(name, node), (name, 1))
+        config = NodeConfig(called, (name, 1), peers, SLOW, self._bugs)
+        settings = Settings(called, len(self.names), retries=self._retries, bugs=self._bugs)
+        forming = Forming(config, settings, node, self.backend(called, node), (name, 1))
         self.nodes[name] = forming
         process.spawn(forming.start(), "start")
 
