@@ -28,7 +28,7 @@ from splitbrain.cluster.__main__ import main
 from splitbrain.cluster.discovery import consul as consul_module
 from splitbrain.cluster.discovery import etcd as etcd_module
 from splitbrain.cluster.discovery import http as http_module
-from splitbrain.cluster.discovery import nameservers
+from splitbrain.cluster.discovery import kubernetes, nameservers
 from splitbrain.cluster.discovery.consul import Consul
 from splitbrain.cluster.discovery.dns import Dns
 from splitbrain.cluster.discovery.dnswire import answers, question, reverse
@@ -212,6 +212,18 @@ def test_the_api_server_lists_pods_that_have_an_address_and_do_not_end() -> None
     play(story)
 
 
+def test_a_list_of_pods_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes, "_PAGES_MAX", 3)
+
+    async def story() -> None:
+        async with served(says({"metadata": {"continue": "more"}, "items": []})) as service:
+            with pytest.raises(DiscoveryError, match="more than 3 pages"):
+                await Pods(Endpoint(service.url), "prod", "app=splitbrain", 7101).list_nodes()
+            assert len(service.asked) == 3
+
+    play(story)
+
+
 def test_an_ill_api_server_is_an_error_each_time() -> None:
     async def story() -> None:
         async with served(ApiServer("token", "prod", [pod("n-0", "10.0.0.1")])) as service:
@@ -330,6 +342,18 @@ def test_no_bytes_are_taken_for_an_answer_that_they_are_not(data: bytes) -> None
         except DiscoveryError:
             continue
         assert all(ipaddress.IPv4Address(each) for each in found)
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    head, rest = (7).to_bytes(2, "big"), b"\x81\x80\0\1\0\1\0\0\0\0" + question(7, "nodes.example", "A")[12:]
+    record = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\1"
+    assert answers(head + rest + record, 7, "Nodes.example.", "A") == ["10.0.0.1"]
+    with pytest.raises(DiscoveryError, match=r"is about nodes\.example, not other\.example"):
+        answers(head + rest + record, 7, "other.example", "A")
+    with pytest.raises(DiscoveryError, match="is no answer to the question"):
+        answers(head + rest + record, 8, "nodes.example", "A")
+    with pytest.raises(DiscoveryError, match="is no answer to the question"):
+        answers(question(7, "nodes.example", "A"), 7, "nodes.example", "A")
 
 
 def test_a_name_that_points_to_itself_ends() -> None:
@@ -464,6 +488,7 @@ def test_who_waits_for_etcds_lock_in_vain_leaves_nothing(etcd: str, monkeypatch:
         with pytest.raises(DiscoveryError, match="no answer within"):
             await two.lock(())
         await one.unlock()
+        assert "leases" not in (await Endpoint(etcd).ask("POST", "/v3/lease/leases", {})).json("r")
         assert "kvs" not in (
             await Endpoint(etcd).ask("POST", "/v3/kv/range", {"key": "AA==", "range_end": "AA=="})
         ).json("r")
@@ -608,6 +633,44 @@ def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ArgumentError, match="--discovery-endpoint takes") as refused:
         Endpoint(url)
     assert "hush" not in str(refused.value)
+
+
+def test_an_answer_without_end_is_an_error_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "ANSWER_MAX_BYTES", 1 << 18)
+    sent = 0
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1000\r\n" + b" " * 0x1000 + b"\r\n")
+                sent += 0x1000
+                await writer.drain()
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        with pytest.raises(DiscoveryError, match="longer than 262,144 bytes"):
+            await Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}").ask("GET", "/")
+        assert sent > 1 << 18
+        server.close()
+
+    play(story)
+
+
+@pytest.mark.parametrize("status", [301, 307, 308])
+def test_a_redirect_is_an_error_and_not_followed(status: int) -> None:
+    async def story() -> None:
+        async with served(ConsulAgent()) as service:
+            service.ills.status = status
+            with pytest.raises(DiscoveryError, match=f"status {status}"):
+                await of_consul(service, N1).list_nodes()
+            with pytest.raises(DiscoveryError, match=f"status {status}"):
+                await of_consul(service, N1).register()
+            assert len(service.asked) == 2
+
+    play(story)
 
 
 def test_a_host_header_has_brackets_where_an_address_has_colons() -> None:

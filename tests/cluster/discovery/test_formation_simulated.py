@@ -7,15 +7,19 @@ with a clear error.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from splitbrain.cluster.discovery.formation import Settings
+from splitbrain.cluster.discovery.forming import BACKEND_MS
 from splitbrain.cluster.discovery.record import FILE
+from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import FormationError
-from tests.cluster.discovery.towns import KINDS, Kind, Town, play
+from tests.cluster.discovery.towns import KINDS, Kind, Model, Town, play
 
 SEEDS = 200
 FEW = 12
@@ -292,6 +296,37 @@ def test_a_member_that_lost_its_data_does_not_pass_for_itself(kind: Kind) -> Non
             assert f"{lost} is a member with other data" in str(town.failure(lost))
 
     assert play(story, 1, kind).problems() == []
+
+
+@pytest.mark.parametrize("kind", ["consul", "etcd"])
+def test_a_node_that_stops_in_good_order_is_listed_no_more(kind: Kind) -> None:
+    async def story(town: Town) -> None:
+        await calm(town)
+        assert town.service.alive() == list(town.names)
+        await town.nodes["n2"].stop()
+        assert "n2" not in town.service.alive()
+
+    play(story, 1, kind)
+
+
+def test_a_lock_that_comes_after_it_was_given_up_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, taken = Model.lock, list[bool]()
+
+    async def slow(self: Model, peers: Sequence[Peer]) -> bool:
+        await asyncio.sleep(1.2 * BACKEND_MS / 1000)
+        taken.append(await lock(self, peers))
+        return True
+
+    async def story(town: Town) -> None:
+        await town.boot("n1")
+        await town.boot("n2")
+        assert await town.until(lambda: taken == [True], 60), "the lock comes late"
+        await town.wait(0.5)
+        assert town.owner() is None, "long before its time is over"
+
+    monkeypatch.setattr(Model, "lock", slow)
+    monkeypatch.setattr("tests.cluster.discovery.towns.TTL_MS", 60_000)
+    play(story, 1, "etcd", count=2)
 
 
 @pytest.mark.parametrize("kind", ["dns", "k8s-api", "consul", "etcd"])
