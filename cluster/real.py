@@ -93,7 +93,7 @@ class RealNetwork:
                 transport, connection = await self._loop.create_connection(StreamConnection, *address)
         except TimeoutError as error:
             raise ConnectionError(f"{address[0]}:{address[1]}: no answer within {CONNECT_TIMEOUT_S:g} s") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: the name of a host that cannot be one
             raise ConnectionError(f"{address[0]}:{address[1]}: {error}") from error
         _tune(transport)
         return connection

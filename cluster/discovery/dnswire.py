@@ -92,7 +92,10 @@ def _value(data: bytes, at: int, length: int, kind: Type) -> str:
 
 
 def _labels(name: str) -> bytes:
-    parts = [part.encode("idna") if not part.isascii() else part.encode() for part in name.rstrip(".").split(".")]
+    try:
+        parts = [part.encode("idna") if not part.isascii() else part.encode() for part in name.rstrip(".").split(".")]
+    except UnicodeError:
+        parts = [b""]
     if not all(0 < len(part) < 64 for part in parts) or sum(len(part) + 1 for part in parts) > 254:
         raise DiscoveryError(f"{name!r} cannot be the name of a host")
     return b"".join(bytes([len(part)]) + part for part in parts) + b"\0"

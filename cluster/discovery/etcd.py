@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.cluster.discovery.backend import Listing
 from splitbrain.cluster.discovery.http import TIMEOUT_S, Http
-from splitbrain.cluster.discovery.reading import a_list, an_address, field
+from splitbrain.cluster.discovery.reading import a_list, a_number, an_address, field, json_of
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import DiscoveryError
 
@@ -64,13 +64,29 @@ class Etcd:
         return Listing(tuple(found))
 
     async def register(self) -> None:
-        """Write this node's key, with a lease of its own."""
-        lease = await self._grant(self._ttl_s)
+        """Write this node's key, with a lease of its own.
+
+        Raises:
+            DiscoveryError: a node at another address has the key, which it keeps until its lease is over.
+        """
+        lease = self._lease = await self._grant(self._ttl_s)
         host, port = self._peer.address
         value = msgspec.json.encode({"name": self._peer.name, "host": host, "port": port})
         key = f"{self._base}/nodes/{self._peer.name}".encode()
-        await self._call("kv/put", {"key": _coded(key), "value": _coded(value), "lease": lease})
-        self._lease = lease
+        put = {"key": _coded(key), "value": _coded(value), "lease": lease}
+        is_new = {"result": "EQUAL", "target": "CREATE", "key": _coded(key), "createRevision": "0"}
+        look = {"requestRange": {"key": _coded(key)}}
+        answer = await self._call("kv/txn", {"compare": [is_new], "success": [{"requestPut": put}], "failure": [look]})
+        if answer.get("succeeded") is True:
+            return
+        former = _first_of(answer)
+        if former != self._peer:
+            await self.unregister()
+            host, port = former.address
+            raise DiscoveryError(
+                f"another node is registered as {former.name}, at {host}:{port}: give each its own name"
+            )
+        await self._call("kv/put", put)
 
     async def post_registration(self) -> None:
         """Keep the lease.
@@ -82,7 +98,7 @@ class Etcd:
             raise DiscoveryError("this node has no lease")
         answer = await self._call("lease/keepalive", {"ID": self._lease})
         result = field(answer, "result", dict, "lease/keepalive")
-        if int(str(result.get("TTL", "0"))) <= 0:
+        if "TTL" not in result or a_number(result, "TTL", "lease/keepalive") <= 0:
             self._lease = None
             raise DiscoveryError("the lease of this node ran out")
 
@@ -130,11 +146,21 @@ def _coded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+def _first_of(answer: dict[str, Any]) -> Peer:
+    """The node in the answer to a transaction whose only request was a range."""
+    what = "kv/txn"
+    responses = a_list(answer.get("responses"), what)
+    found = field(responses[0] if responses else None, "response_range", dict, what)
+    entries = field(found, "kvs", list, what)
+    return _peer(entries[0] if entries else None)
+
+
 def _peer(entry: Any) -> Peer:
     what = "kv/range"
     try:
-        value = msgspec.json.decode(base64.b64decode(field(entry, "value", str, what)))
-    except (msgspec.DecodeError, ValueError) as error:
+        content = base64.b64decode(field(entry, "value", str, what))
+    except ValueError as error:
         raise DiscoveryError(f"{what}: the key of a node has no value that this program wrote: {error}") from error
+    value = json_of(content, f"{what}: the value of a node's key")
     address = an_address(field(value, "host", str, what), field(value, "port", int, what), what)
     return Peer(field(value, "name", str, what), address)

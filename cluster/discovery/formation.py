@@ -339,7 +339,7 @@ class Formation:
 
     def _found(self) -> list[Effect]:
         if not self._may_found:
-            return self._retry("this node began to join a cluster before, of which no member answers")
+            return self._retry("this node was in a cluster before, or began to join one, of which no member answers")
         if self._founder is not None:
             return self._end(Found())
         if len(self._peers) > self._settings.nodes:

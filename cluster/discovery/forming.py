@@ -119,7 +119,7 @@ class Forming:
         await self._voter.begin()
         await self._front.open(self._config.listen)
         record = self._kept.record
-        if self._kept.was_used:
+        if record.was_used:
             await self._begin(self._config.founders)
         elif record.founded:
             await self._begin((self._config.node,))
@@ -252,6 +252,11 @@ class Forming:
         replies = await ask_all(self._runtime, asked, AskProperties(), ASK_MS)
         # One that answers under another name is at an address that the backend has wrong.
         found = (reply for name, reply in replies.items() if isinstance(reply, Properties) and reply.name == name)
+        own = replies.get(self._config.node)
+        if isinstance(own, Properties) and own.name == self._config.node and own.start_ns != self._start_ns:
+            problem = f"another node answers as {own.name} at the address that the backend has of it"
+            await self._happened(formation.Failed(round, f"{problem}: give each node a name of its own"))
+            return
         await self._happened(formation.Queried(round, tuple(found)))
 
     async def _ask_votes(self, round: int, peers: tuple[Peer, ...]) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import h11
 import msgspec
 
+from splitbrain.cluster.discovery.reading import is_host, json_of
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError
 
 TIMEOUT_S: Final = 5.0
@@ -40,13 +41,10 @@ class Answer:
         Raises:
             DiscoveryError: the status is none of success, or it is no JSON; the message begins with `what`.
         """
-        text = self.body[:200].decode(errors="replace").strip()
         if not 200 <= self.status < 300:
+            text = self.body[:200].decode(errors="replace").strip()
             raise DiscoveryError(f"{what}: status {self.status}: {text or 'no reason given'}")
-        try:
-            return msgspec.json.decode(self.body)
-        except msgspec.DecodeError as error:
-            raise DiscoveryError(f"{what}: the answer is no JSON ({error}): {text}") from error
+        return json_of(self.body, what)
 
 
 class Http(Protocol):
@@ -69,24 +67,23 @@ class Endpoint:
         headers: of each request.
         ca_file: certificates that are trusted beside those of the system.
 
+    Attributes:
+        url: the same.
+        authority: HOST:PORT as requests name it (RFC 9110, 7.2).
+
     Raises:
         ArgumentError: it is no such URL, or the file cannot be read.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None, ca_file: str | None = None) -> None:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ArgumentError(f"--discovery-endpoint takes URLs, not {url!r}: {error}.") from error
-        if parts.scheme not in ("http", "https") or not host or parts.path.strip("/") or parts.query:
-            raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {url!r}.")
+        host, port = _host_and_port(url)
         self.url = url
         self._host = host
-        self._port = port or (443 if parts.scheme == "https" else 80)
+        self._port = port
+        self.authority = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
         self._headers = dict(headers or {})
         self._tls: ssl.SSLContext | None = None
-        if parts.scheme == "https":
+        if url.lower().startswith("https:"):
             try:
                 self._tls = ssl.create_default_context(cafile=ca_file)
             except (OSError, ssl.SSLError) as error:
@@ -107,7 +104,7 @@ class Endpoint:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls)
         try:
             http = h11.Connection(h11.CLIENT)
-            headers = [("Host", f"{self._host}:{self._port}"), ("Connection", "close"), *self._headers.items()]
+            headers = [("Host", self.authority), ("Connection", "close"), *self._headers.items()]
             if body is not None:
                 headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
             events: list[h11.Event] = [h11.Request(method=method, target=target, headers=headers)]
@@ -117,6 +114,24 @@ class Endpoint:
             return await _answer(reader, http)
         finally:
             writer.close()
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    """Of a base URL. The error shows no user and no password, which would be for no log."""
+    shown = url.rpartition("@")[2].partition("#")[0]
+    if shown != url:  # before it is taken apart: an error about its port may show a part of a password
+        raise ArgumentError(
+            f"--discovery-endpoint takes no user, no password and no fragment, as that of {shown!r} has."
+        )
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ArgumentError(f"--discovery-endpoint takes URLs, not {shown!r}: {error}.") from error
+    is_base = parts.scheme in ("http", "https") and not parts.path.strip("/") and not parts.query
+    if not is_base or not host or not is_host(host):
+        raise ArgumentError(f"--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not {shown!r}.")
+    return host, port or (443 if parts.scheme == "https" else 80)
 
 
 async def _answer(reader: asyncio.StreamReader, http: h11.Connection) -> Answer:
@@ -138,7 +153,7 @@ async def _answer(reader: asyncio.StreamReader, http: h11.Connection) -> Answer:
 
 
 class Endpoints:
-    """Several base URLs of one service: the first that answers.
+    """Several base URLs of one service: the first that answers, and the next time that one first.
 
     A request may reach more than one of them; those of backends may be repeated without harm.
     """
@@ -147,16 +162,21 @@ class Endpoints:
         self._endpoints = endpoints
 
     async def ask(self, method: str, target: str, body: object = None, timeout_s: float = TIMEOUT_S) -> Answer:
-        """See `Http.ask`. One that answers with a failure of its own (5xx) is as good as none."""
+        """See `Http.ask`. One that answers with a failure of its own (5xx) is as good as none.
+
+        Each has an equal part of the time: callers wait for one answer only, and several may be without power.
+        """
         problems: list[str] = []
         answer: Answer | None = None
-        for endpoint in self._endpoints:
+        endpoints = self._endpoints
+        for at, endpoint in enumerate(endpoints):
             try:
-                answer = await endpoint.ask(method, target, body, timeout_s)
+                answer = await endpoint.ask(method, target, body, timeout_s / len(endpoints))
             except DiscoveryError as error:
                 problems.append(str(error))
                 continue
             if answer.status < 500:
+                self._endpoints = endpoints[at:] + endpoints[:at]
                 return answer
         if answer is not None:
             return answer

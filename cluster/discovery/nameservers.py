@@ -33,7 +33,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 class NameServers:
-    """The servers that are asked, one after the other, until one answers.
+    """The servers that are asked, one after the other, until one answers; the next question goes to that one first.
 
     Args:
         servers: their addresses.
@@ -47,15 +47,19 @@ class NameServers:
     async def resolve(self, name: str, kind: Type) -> list[str]:
         """See `splitbrain.cluster.discovery.dns.Resolver`."""
         problems: list[str] = []
-        for server in self._servers:
+        servers = self._servers
+        for at, server in enumerate(servers):
             number = self._rng.between(0, _NUMBER_MAX)
             try:
                 async with asyncio.timeout(TIMEOUT_S):
-                    return await self._ask(server, number, name, kind)
+                    found = await self._ask(server, number, name, kind)
             except TimeoutError:
                 problems.append(f"{server[0]}:{server[1]} does not answer within {TIMEOUT_S:g} s")
-            except (OSError, DiscoveryError) as error:
+            except (OSError, UnicodeError, DiscoveryError) as error:  # UnicodeError: the server's own name
                 problems.append(f"{server[0]}:{server[1]}: {error}")
+            else:
+                self._servers = servers[at:] + servers[:at]
+                return found
         raise DiscoveryError(f"{name} ({kind}): {'; '.join(problems) or 'there is no name server'}")
 
     async def _ask(self, server: Address, number: int, name: str, kind: Type) -> list[str]:

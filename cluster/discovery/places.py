@@ -77,7 +77,7 @@ def _seed(options: Options, _: NodeConfig, peer: Peer, *__: Runtime) -> Backend:
 
 
 def _pods(options: Options, _: NodeConfig, peer: Peer, *__: Runtime) -> Backend:
-    token = _read(options.text("-token-file", str(ACCOUNT / "token")), "-token-file")
+    token = _token(options.text("-token-file", str(ACCOUNT / "token")))
     namespace = options.given.get("-namespace") or _read(str(ACCOUNT / "namespace"), "-namespace")
     authority = ACCOUNT / "ca.crt"
     ca_file = options.given.get("-ca-file") or (str(authority) if authority.exists() else None)
@@ -87,7 +87,7 @@ def _pods(options: Options, _: NodeConfig, peer: Peer, *__: Runtime) -> Backend:
 
 def _consul(options: Options, _: NodeConfig, peer: Peer, runtime: Runtime) -> Backend:
     token = options.given.get("-token-file")
-    headers = {} if token is None else {"X-Consul-Token": _read(token, "-token-file")}
+    headers = {} if token is None else {"X-Consul-Token": _token(token)}
     agent = Endpoint(options.text("-endpoint", CONSUL), headers, options.given.get("-ca-file"))
     cluster, service = options.text("-cluster", "default"), options.text("-service", SERVICE)
     return Consul(agent, runtime.clock, peer, cluster, service, options.number("-ttl-s", CONSUL_TTL_S, *_TTL_S))
@@ -98,6 +98,16 @@ def _etcd(options: Options, _: NodeConfig, peer: Peer, *__: Runtime) -> Backend:
     servers = Endpoints(tuple(Endpoint(url, ca_file=options.given.get("-ca-file")) for url in urls))
     cluster, prefix = options.text("-cluster", "default"), options.text("-prefix", PREFIX)
     return Etcd(servers, peer, cluster, prefix, options.number("-ttl-s", ETCD_TTL_S, *_TTL_S))
+
+
+def _token(path: str) -> str:
+    """A token in a file. No message shows it."""
+    found = _read(path, "-token-file")
+    if not found or not all("!" <= each <= "~" for each in found):
+        raise ArgumentError(
+            f"--discovery-token-file: {path} holds no token: that is one line of printable ASCII without spaces."
+        )
+    return found
 
 
 def _read(path: str, option: str) -> str:

@@ -30,6 +30,7 @@ class Record(msgspec.Struct, frozen=True):
         founded: whether the node founded a cluster.
         joined: names of the founders of the cluster that it joined, or began to join.
         addresses: of the nodes that it knows.
+        was_used: whether the directory was used by a node without peer discovery, before this file was made.
     """
 
     identity: str
@@ -37,6 +38,7 @@ class Record(msgspec.Struct, frozen=True):
     founded: bool = False
     joined: tuple[str, ...] = ()
     addresses: tuple[Peer, ...] = ()
+    was_used: bool = False
 
 
 class Kept:
@@ -44,19 +46,17 @@ class Kept:
 
     Attributes:
         record: its content, as it will be once what was begun is written.
-        was_used: whether the directory was used by a node that kept no such file.
     """
 
-    def __init__(self, disk: Disk, record: Record, *, was_used: bool = False) -> None:
+    def __init__(self, disk: Disk, record: Record) -> None:
         self._disk = disk
         self._writing = asyncio.Lock()
         self.record = record
-        self.was_used = was_used
 
     @property
     def may_found(self) -> bool:
-        """Whether the node neither founded a cluster nor began to join one."""
-        return not self.record.founded and not self.record.joined
+        """Whether the node neither founded a cluster nor began to join one, nor has data older than this file."""
+        return not self.record.founded and not self.record.joined and not self.record.was_used
 
     def refusal(self, asked: AskVote, node: str, nodes: int) -> str | None:
         """Why the node does not give its vote, a clause; None if it may."""
@@ -112,9 +112,8 @@ async def open_record(disk: Disk, rng: Rng) -> Kept:
     content = disk.read(FILE)
     if content is None:
         was_used = any(name not in _NOT_DATA for name in disk.names())
-        kept = Kept(disk, Record(f"{rng.between(0, _IDENTITY_MAX):016x}"), was_used=was_used)
-        if not was_used:
-            await kept.write()
+        kept = Kept(disk, Record(f"{rng.between(0, _IDENTITY_MAX):016x}", was_used=was_used))
+        await kept.write()  # at once: later the file itself would be what shows that there were none
         return kept
     try:
         return Kept(disk, msgspec.json.decode(content, type=Record))

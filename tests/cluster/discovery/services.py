@@ -214,6 +214,7 @@ class NameServer(asyncio.DatagramProtocol):
         silent: whether it answers nothing.
         truncates: whether answers over UDP are truncated.
         garbage: what it sends instead of answers, behind the question's number.
+        over_tcp, asked: how many questions came, over TCP and in datagrams.
     """
 
     def __init__(self, table: dict[tuple[str, str], list[bytes]]) -> None:
@@ -223,12 +224,14 @@ class NameServer(asyncio.DatagramProtocol):
         self.truncates = False
         self.garbage: bytes | None = None
         self.over_tcp = 0
+        self.asked = 0
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.asked += 1
         if not self.silent and self._transport is not None:
             self._transport.sendto(b"\0\0 not this one", addr)  # an answer to another question is not taken
             self._transport.sendto(self.answer(data, truncates=self.truncates), addr)

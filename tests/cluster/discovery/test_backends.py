@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import datetime
 import ipaddress
+import json
 import shutil
 import socket
 import ssl
@@ -21,22 +24,25 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitbrain.cluster.__main__ import main
 from splitbrain.cluster.discovery import consul as consul_module
+from splitbrain.cluster.discovery import etcd as etcd_module
 from splitbrain.cluster.discovery import http as http_module
-from splitbrain.cluster.discovery import nameservers
+from splitbrain.cluster.discovery import kubernetes, nameservers
 from splitbrain.cluster.discovery.consul import Consul
 from splitbrain.cluster.discovery.dns import Dns
 from splitbrain.cluster.discovery.dnswire import answers, question, reverse
 from splitbrain.cluster.discovery.etcd import Etcd
-from splitbrain.cluster.discovery.http import Endpoint, Endpoints
+from splitbrain.cluster.discovery.http import Answer, Endpoint, Endpoints
 from splitbrain.cluster.discovery.kubernetes import Pods, Seed
 from splitbrain.cluster.discovery.nameservers import NameServers, of_this_machine
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError
-from splitbrain.cluster.real import RealClock
+from splitbrain.cluster.real import RealClock, RealNetwork
 from tests.cluster.discovery.services import (
     ApiServer,
     ConsulAgent,
+    Handler,
     Served,
     as_name,
     name_server,
@@ -65,6 +71,11 @@ LIES: list[bytes] = [
     b'{"items": [{}]}',
     b'{"kvs": [{}]}',
     b"\xff",
+    b'"\xff"',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    *(b"[" * depth + b"]" * depth for depth in (900, 5000)),
+    *(b'{"a":' * depth + b"1" + b"}" * depth for depth in (900, 5000)),
 ]
 
 
@@ -77,7 +88,7 @@ async def suffers(service: Served, call: Listed, lies: Sequence[bytes]) -> None:
     with pytest.raises(DiscoveryError, match="without sending complete message body"):
         await call()
     service.ills.half, service.ills.silent = False, True
-    with pytest.raises(DiscoveryError, match="no answer within"):
+    with impatience(), pytest.raises(DiscoveryError, match="no answer within"):
         await call()
     service.ills.silent = False
     for lie in lies:
@@ -88,16 +99,18 @@ async def suffers(service: Served, call: Listed, lies: Sequence[bytes]) -> None:
     await call()
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent service is given up soon."""
-    exchange = http_module.Endpoint.ask
+@contextlib.contextmanager
+def impatience() -> Generator[None]:
+    """A service is given up soon: only where it is silent, as any other may be slow on a busy machine."""
+    exchange = Endpoint.ask
 
-    async def ask(self: Endpoint, method: str, target: str, body: object = None, timeout_s: float = 0.2) -> Any:
-        return await exchange(self, method, target, body, min(timeout_s, 0.2))
+    async def ask(self: Endpoint, method: str, target: str, body: object = None, timeout_s: float = 0.1) -> Any:
+        return await exchange(self, method, target, body, min(timeout_s, 0.1))
 
-    monkeypatch.setattr(http_module.Endpoint, "ask", ask)
-    monkeypatch.setattr(nameservers, "TIMEOUT_S", 0.2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Endpoint, "ask", ask)
+        patched.setattr(nameservers, "TIMEOUT_S", 0.1)
+        yield
 
 
 # --- Consul ---------------------------------------------------------------------------------------------
@@ -160,7 +173,7 @@ def test_consuls_token_is_sent() -> None:
     play(story)
 
 
-def test_an_ill_consul_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_consul_is_an_error_each_time() -> None:
     async def story() -> None:
         async with served(ConsulAgent()) as service:
             node = of_consul(service, N1)
@@ -199,7 +212,19 @@ def test_the_api_server_lists_pods_that_have_an_address_and_do_not_end() -> None
     play(story)
 
 
-def test_an_ill_api_server_is_an_error_each_time(hasty: None) -> None:
+def test_a_list_of_pods_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes, "_PAGES_MAX", 3)
+
+    async def story() -> None:
+        async with served(says({"metadata": {"continue": "more"}, "items": []})) as service:
+            with pytest.raises(DiscoveryError, match="more than 3 pages"):
+                await Pods(Endpoint(service.url), "prod", "app=splitbrain", 7101).list_nodes()
+            assert len(service.asked) == 3
+
+    play(story)
+
+
+def test_an_ill_api_server_is_an_error_each_time() -> None:
     async def story() -> None:
         async with served(ApiServer("token", "prod", [pod("n-0", "10.0.0.1")])) as service:
             pods = Pods(Endpoint(service.url, {"Authorization": "Bearer token"}), "prod", "app=splitbrain", 7101)
@@ -263,7 +288,7 @@ def test_dns_lists_the_hosts_to_which_addresses_lead_back() -> None:
     play(story)
 
 
-def test_an_ill_name_server_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_name_server_is_an_error_each_time() -> None:
     async def story() -> None:
         async with name_server(dict(TABLE)) as (server, address):
             with pytest.raises(DiscoveryError, match=r"nowhere\.example has no address"):
@@ -275,7 +300,7 @@ def test_an_ill_name_server_is_an_error_each_time(hasty: None) -> None:
             with pytest.raises(DiscoveryError, match="makes no sense"):
                 await of_dns(address).list_nodes()
             server.garbage, server.silent = None, True
-            with pytest.raises(DiscoveryError, match="does not answer within"):
+            with impatience(), pytest.raises(DiscoveryError, match="does not answer within"):
                 await of_dns(address).list_nodes()
             server.silent = False
             server.table = {key: records for key, records in TABLE.items() if key[1] != "PTR"}
@@ -285,11 +310,24 @@ def test_an_ill_name_server_is_an_error_each_time(hasty: None) -> None:
     play(story)
 
 
-def test_the_second_name_server_is_asked_if_the_first_fails(hasty: None) -> None:
+def test_the_second_name_server_is_asked_if_the_first_fails() -> None:
     async def story() -> None:
         async with name_server(dict(TABLE)) as (first, one), name_server(dict(TABLE)) as (_, two):
             first.code = 5
             assert await NameServers((one, two), Draws(1)).resolve("nodes.example", "AAAA") == ["fd00::4"]
+
+    play(story)
+
+
+def test_a_name_server_that_failed_is_not_asked_again_once_another_has_answered() -> None:
+    async def story() -> None:
+        async with name_server(dict(TABLE)) as (first, one), name_server(dict(TABLE)) as (second, two):
+            first.code = 5
+            both = NameServers((one, two), Draws(1))
+            assert len((await Dns(both, "nodes.example", 7101).list_nodes()).peers) == 3
+            assert (first.asked, second.asked) == (1, 6)
+            first.code, second.code = 0, 5
+            assert await both.resolve("nodes.example", "AAAA") == ["fd00::4"]
 
     play(story)
 
@@ -306,6 +344,18 @@ def test_no_bytes_are_taken_for_an_answer_that_they_are_not(data: bytes) -> None
         assert all(ipaddress.IPv4Address(each) for each in found)
 
 
+def test_an_answer_to_another_question_is_none() -> None:
+    head, rest = (7).to_bytes(2, "big"), b"\x81\x80\0\1\0\1\0\0\0\0" + question(7, "nodes.example", "A")[12:]
+    record = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\1"
+    assert answers(head + rest + record, 7, "Nodes.example.", "A") == ["10.0.0.1"]
+    with pytest.raises(DiscoveryError, match=r"is about nodes\.example, not other\.example"):
+        answers(head + rest + record, 7, "other.example", "A")
+    with pytest.raises(DiscoveryError, match="is no answer to the question"):
+        answers(head + rest + record, 8, "nodes.example", "A")
+    with pytest.raises(DiscoveryError, match="is no answer to the question"):
+        answers(question(7, "nodes.example", "A"), 7, "nodes.example", "A")
+
+
 def test_a_name_that_points_to_itself_ends() -> None:
     head = (7).to_bytes(2, "big") + b"\x81\x80\0\1\0\0\0\0\0\0"
     with pytest.raises(DiscoveryError, match="has no end"):
@@ -313,7 +363,7 @@ def test_a_name_that_points_to_itself_ends() -> None:
 
 
 def test_a_name_that_cannot_be_one_is_refused() -> None:
-    for name in ("", "a..b", "x" * 64):
+    for name in ("", "a..b", "x" * 64, "ü" * 70):
         with pytest.raises(DiscoveryError, match="cannot be the name of a host"):
             question(1, name, "A")
 
@@ -380,6 +430,24 @@ def test_etcd_lists_registered_nodes_of_the_cluster(etcd: str) -> None:
     play(story)
 
 
+def test_a_name_that_a_node_at_another_address_has_in_etcd_is_refused(etcd: str) -> None:
+    async def story() -> None:
+        first, second = Etcd(Endpoint(etcd), N1), Etcd(Endpoint(etcd), Peer("n1", ("10.0.0.7", 7101)))
+        await first.register()
+        with pytest.raises(DiscoveryError, match=r"another node is registered as n1, at 10\.0\.0\.1:7101"):
+            await second.register()
+        assert len((await Endpoint(etcd).ask("POST", "/v3/lease/leases", {})).json("leases")["leases"]) == 1
+        assert (await second.list_nodes()).peers == (N1,)
+        again = Etcd(Endpoint(etcd), N1)  # the same node, which was killed
+        await again.register()
+        await first.unregister()
+        assert (await again.list_nodes()).peers == (N1,)
+        await again.unregister()
+        await second.register()
+
+    play(story)
+
+
 def test_a_lease_that_ended_is_an_error_and_the_node_registers_again(etcd: str) -> None:
     async def story() -> None:
         node = Etcd(Endpoint(etcd), N1)
@@ -411,13 +479,16 @@ def test_etcds_lock_has_one_owner_and_passes_to_who_waits(etcd: str) -> None:
     play(story)
 
 
-def test_who_waits_for_etcds_lock_in_vain_leaves_nothing(etcd: str, hasty: None) -> None:
+def test_who_waits_for_etcds_lock_in_vain_leaves_nothing(etcd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd_module, "LOCK_WAIT_S", 0.1)
+
     async def story() -> None:
         one, two = Etcd(Endpoint(etcd), N1), Etcd(Endpoint(etcd), N2)
         assert await one.lock(())
         with pytest.raises(DiscoveryError, match="no answer within"):
             await two.lock(())
         await one.unlock()
+        assert "leases" not in (await Endpoint(etcd).ask("POST", "/v3/lease/leases", {})).json("r")
         assert "kvs" not in (
             await Endpoint(etcd).ask("POST", "/v3/kv/range", {"key": "AA==", "range_end": "AA=="})
         ).json("r")
@@ -437,15 +508,24 @@ def test_an_etcd_that_is_gone_is_an_error_and_the_next_endpoint_is_asked(etcd: s
     play(story)
 
 
-def nothing_is_there(*_: object) -> tuple[int, object]:
-    return 200, {"header": {}}
+def says(answer: object) -> Handler:
+    """A service that always answers this."""
+
+    def handler(*_: object) -> tuple[int, object]:
+        return 200, answer
+
+    return handler
 
 
-def test_an_ill_etcd_is_an_error_each_time(hasty: None) -> None:
+def test_an_ill_etcd_is_an_error_each_time() -> None:
     async def story() -> None:
-        async with served(nothing_is_there) as service:
+        async with served(says({"header": {}})) as service:
             node = Etcd(Endpoint(service.url), N1)
-            await suffers(service, node.list_nodes, [lie for lie in LIES if lie not in (b"{}", b'{"items": [{}]}')])
+            await suffers(
+                service,
+                node.list_nodes,
+                [lie for lie in LIES if not (lie == b"{}" or lie.startswith((b'{"items"', b'{"a":{')))],
+            )
             service.ills.raw = b'{"result": {"TTL": "30"}}'
             with pytest.raises(DiscoveryError, match="no ID"):
                 await node.register()
@@ -453,15 +533,166 @@ def test_an_ill_etcd_is_an_error_each_time(hasty: None) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("ttl", ["soon", "", "1e3", None, [], "٣", "9" * 5000])
+def test_a_sign_of_life_that_etcd_answers_with_no_number_is_an_error(ttl: object) -> None:
+    async def story() -> None:
+        said: dict[str, Any] = {"ID": "7", "succeeded": True}
+        async with served(says(said)) as service:
+            node = Etcd(Endpoint(service.url), N1)
+            await node.register()
+            said["result"] = {"TTL": ttl}
+            with pytest.raises(DiscoveryError, match="lease"):
+                await node.post_registration()
+
+    play(story)
+
+
+HOSTS = ["", "a..b", ".a", "x" * 64 + ".example", "a\0b", "a b", "a\nb", "ü" * 70, "x" * 300, "1.2.3.4/5"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_to_which_nothing_can_be_connected_is_an_error_of_the_service(host: str) -> None:
+    async def story() -> None:
+        value = base64.b64encode(json.dumps({"name": "n1", "host": host, "port": 1}).encode()).decode()
+        async with served(says({"kvs": [{"value": value}]})) as service:
+            with pytest.raises(DiscoveryError, match="is no address of a node"):
+                await Etcd(Endpoint(service.url), N1).list_nodes()
+
+    play(story)
+
+
+def _spawns_nothing(_: object, __: str) -> None:
+    raise AssertionError("it only connects")
+
+
+@pytest.mark.parametrize("host", ["a..b", "a\0b", "ü" * 70])
+def test_a_node_that_is_said_to_be_at_no_host_is_not_reached(host: str) -> None:
+    async def story() -> None:
+        network = RealNetwork(asyncio.get_running_loop(), _spawns_nothing)
+        with pytest.raises(ConnectionError):
+            await network.connect((host, 1))
+
+    play(story)
+
+
 # --- endpoints ------------------------------------------------------------------------------------------
 
 
+class Machine:
+    """One machine of a service: on, or without power, where a connection takes as long as one waits for it."""
+
+    def __init__(self, *, on: bool) -> None:
+        self.on = on
+        self.waited: list[float] = []
+
+    async def ask(self, method: str, target: str, body: object = None, timeout_s: float = 5.0) -> Answer:
+        self.waited.append(timeout_s)
+        if not self.on:
+            raise DiscoveryError("no answer")
+        return Answer(200, b'{"ID": "1", "succeeded": true, "result": {"TTL": "30"}}')
+
+
+def test_endpoints_without_power_together_take_no_longer_than_one_and_are_not_asked_again() -> None:
+    async def story() -> None:
+        dead = [Machine(on=False), Machine(on=False)]
+        lives = Machine(on=True)
+        node = Etcd(Endpoints((*dead, lives)), N1)
+        await node.register()
+        await node.post_registration()
+        assert [len(each.waited) for each in (*dead, lives)] == [1, 1, 3], "the one that answered is the first now"
+        assert sum(each.waited[0] for each in (*dead, lives)) <= http_module.TIMEOUT_S
+        lives.on, dead[0].on = False, True
+        await node.post_registration()
+        assert len(dead[0].waited) == 2
+
+    play(story)
+
+
 @pytest.mark.parametrize(
-    "url", ["localhost:1", "ftp://a:1", "http://", "http://a:x", "http://a:1/path", "http://a:1?q=1"]
+    "url",
+    [
+        "http://a..b:1",
+        "http://[fe80::1:1",
+        "localhost:1",
+        "ftp://a:1",
+        "http://",
+        "http://a:x",
+        "http://a:1/path",
+        "http://a:1?q=1",
+    ],
 )
 def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
     with pytest.raises(ArgumentError, match="--discovery-endpoint takes"):
         Endpoint(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:hush@a:1", "http://me:hush/1@a:1", "http://hush@a:1/path", "me:hush@a:1", "http://a:1#hush"]
+)
+def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ArgumentError, match="--discovery-endpoint takes") as refused:
+        Endpoint(url)
+    assert "hush" not in str(refused.value)
+
+
+def test_an_answer_without_end_is_an_error_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "ANSWER_MAX_BYTES", 1 << 18)
+    sent = 0
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1000\r\n" + b" " * 0x1000 + b"\r\n")
+                sent += 0x1000
+                await writer.drain()
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        with pytest.raises(DiscoveryError, match="longer than 262,144 bytes"):
+            await Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}").ask("GET", "/")
+        assert sent > 1 << 18
+        server.close()
+
+    play(story)
+
+
+@pytest.mark.parametrize("status", [301, 307, 308])
+def test_a_redirect_is_an_error_and_not_followed(status: int) -> None:
+    async def story() -> None:
+        async with served(ConsulAgent()) as service:
+            service.ills.status = status
+            with pytest.raises(DiscoveryError, match=f"status {status}"):
+                await of_consul(service, N1).list_nodes()
+            with pytest.raises(DiscoveryError, match=f"status {status}"):
+                await of_consul(service, N1).register()
+            assert len(service.asked) == 2
+
+    play(story)
+
+
+def test_a_host_header_has_brackets_where_an_address_has_colons() -> None:
+    assert Endpoint("http://[fd00::1]:2379").authority == "[fd00::1]:2379"
+    assert Endpoint("https://a").authority == "a:443"
+
+
+@pytest.mark.parametrize("content", ["", "\n", "hush\nhush", "h\0ush", "h\x1bush", "husch\u00e9"])
+@pytest.mark.parametrize("backend", ["consul", "k8s-api"])
+def test_a_file_that_holds_no_token_is_refused_and_not_shown(
+    backend: str, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(content)
+    argv = ["--node", "n1", "--listen", "127.0.0.1:1", "--data", str(tmp_path / "data"), "--discovery", backend]
+    argv += ["--discovery-nodes", "1", "--discovery-token-file", str(path)]
+    argv += ["--discovery-namespace", "n", "--discovery-label", "l"] if backend == "k8s-api" else []
+    argv += ["--discovery-endpoint", "http://127.0.0.1:1", "--discovery-retries", "0"]
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert f"--discovery-token-file: {path} holds no token" in said
+    assert "hus" not in said
 
 
 def test_certificates_that_cannot_be_read_are_refused() -> None:

@@ -190,7 +190,7 @@ def test_a_failed_join_gives_the_lock_back_and_the_node_founds_no_cluster_later(
     found.handle(Woken(1))
     found.handle(Discovered(2, peers("n1", "n3")))
     assert found.handle(Queried(2, (virgin("n1", 2), virgin("n3", 3)))) == [Wait(2, 1000)]
-    assert "began to join a cluster before" in found.problem
+    assert "began to join one, of which no member answers" in found.problem
 
 
 def test_it_registers_first_and_unregisters_at_the_stop() -> None:

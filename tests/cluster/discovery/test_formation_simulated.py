@@ -7,15 +7,19 @@ with a clear error.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from splitbrain.cluster.discovery.formation import Settings
+from splitbrain.cluster.discovery.forming import BACKEND_MS
 from splitbrain.cluster.discovery.record import FILE
+from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import FormationError
-from tests.cluster.discovery.towns import KINDS, Kind, Town, play
+from tests.cluster.discovery.towns import KINDS, Kind, Model, Town, play
 
 SEEDS = 200
 FEW = 12
@@ -257,6 +261,30 @@ def test_a_vote_whose_candidate_started_anew_does_not_bind_the_voter_for_ever() 
     assert play(story, 1, "classic", count=4).problems() == []
 
 
+def test_nodes_that_were_started_with_founders_before_stay_in_their_cluster_over_every_restart() -> None:
+    async def story(town: Town) -> None:
+        await calm(town)
+        for name in town.names:  # as if they had never been started with --discovery
+            town.kill(name)
+            town.hosts[name].disk.mount(town.clock.sleep_ns, lambda: True).remove(FILE)
+        town.known = dict.fromkeys(town.names, town.names) | {"n1": town.names[:-1]}
+        for _ in range(2):
+            for name in town.names:
+                await town.boot(name)
+            assert await town.until(lambda: town.settled() and town.members("n1") == town.names, 20)
+            assert await town.until(lambda: is_kept(town, "n1"), 60), "n1 is to learn where n5 is"
+            for name in town.names:
+                town.kill(name)
+        assert len(town.founders()) == 1
+        assert all(town.failure(name) is None for name in town.names)
+
+    play(story, 1, "classic")
+
+
+def is_kept(town: Town, name: str) -> bool:
+    return town.hosts[name].disk.mount(town.clock.sleep_ns, lambda: True).read(FILE) is not None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_that_lost_its_data_does_not_pass_for_itself(kind: Kind) -> None:
     async def story(town: Town) -> None:
@@ -268,6 +296,52 @@ def test_a_member_that_lost_its_data_does_not_pass_for_itself(kind: Kind) -> Non
             assert f"{lost} is a member with other data" in str(town.failure(lost))
 
     assert play(story, 1, kind).problems() == []
+
+
+@pytest.mark.parametrize("kind", ["consul", "etcd"])
+def test_a_node_that_stops_in_good_order_is_listed_no_more(kind: Kind) -> None:
+    async def story(town: Town) -> None:
+        await calm(town)
+        assert town.service.alive() == list(town.names)
+        await town.nodes["n2"].stop()
+        assert "n2" not in town.service.alive()
+
+    play(story, 1, kind)
+
+
+def test_a_lock_that_comes_after_it_was_given_up_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, taken = Model.lock, list[bool]()
+
+    async def slow(self: Model, peers: Sequence[Peer]) -> bool:
+        await asyncio.sleep(1.2 * BACKEND_MS / 1000)
+        taken.append(await lock(self, peers))
+        return True
+
+    async def story(town: Town) -> None:
+        await town.boot("n1")
+        await town.boot("n2")
+        assert await town.until(lambda: taken == [True], 60), "the lock comes late"
+        await town.wait(0.5)
+        assert town.owner() is None, "long before its time is over"
+
+    monkeypatch.setattr(Model, "lock", slow)
+    monkeypatch.setattr("tests.cluster.discovery.towns.TTL_MS", 60_000)
+    play(story, 1, "etcd", count=2)
+
+
+@pytest.mark.parametrize("kind", ["dns", "k8s-api", "consul", "etcd"])
+def test_a_second_node_of_one_name_takes_the_first_not_for_itself_and_ends(kind: Kind) -> None:
+    async def story(town: Town) -> None:
+        await town.boot("n4", "n1")  # the oldest: it would be the founder
+        await town.wait(0.1)
+        for name in ("n1", "n2", "n3"):
+            await town.boot(name)
+        assert await town.until(lambda: not town.runs("n4"), 60)
+        assert await town.until(lambda: town.settled() and town.members("n3") == ("n1", "n2", "n3"), 60)
+        assert "n4" not in town.founders()
+        assert "another node answers as n1 at the address that the backend has of it" in str(town.failure("n4"))
+
+    play(story, 1, kind, count=4)
 
 
 def test_where_a_founder_lost_its_data_before_another_joined_one_cluster_forms_or_each_node_says_why_not() -> None:

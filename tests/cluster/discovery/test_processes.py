@@ -84,6 +84,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         process.wait()
 
 
+@pytest.mark.slow
 def test_processes_on_a_list_form_a_cluster_and_find_it_again(nodes: Nodes) -> None:
     for name in NAMES:
         nodes.start(name, *nodes.peers(name), "--discovery", "classic")
@@ -97,6 +98,7 @@ def test_processes_on_a_list_form_a_cluster_and_find_it_again(nodes: Nodes) -> N
     assert sum("founds the cluster" in nodes.log(name) for name in NAMES) == 1
 
 
+@pytest.mark.slow
 def test_processes_that_know_nothing_but_etcd_form_a_cluster_and_leave_etcd_when_they_stop(
     nodes: Nodes, etcd: str
 ) -> None:
@@ -115,6 +117,7 @@ def test_processes_that_know_nothing_but_etcd_form_a_cluster_and_leave_etcd_when
     asyncio.run(nodes.until_whole())
 
 
+@pytest.mark.slow
 def test_processes_form_a_cluster_by_consul(nodes: Nodes) -> None:
     async def story() -> None:
         async with served(ConsulAgent()) as service:

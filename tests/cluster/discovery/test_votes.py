@@ -64,10 +64,20 @@ def test_addresses_are_kept_and_a_directory_of_a_node_without_discovery_is_seen(
     kept.know((Peer("n2", ("h", 2)),))
     asyncio.run(kept.join(("n2",)))
     assert opened(disk).record.addresses == (Peer("n2", ("h", 2)),)
-    assert not opened(disk).was_used
+    assert not opened(disk).record.was_used
     used = FakeDisk()
     asyncio.run(used.replace("node", b""))
-    assert opened(used).was_used
+    assert opened(used).record.was_used
+
+
+def test_a_directory_of_a_node_without_discovery_stays_one_once_the_file_is_written() -> None:
+    disk = FakeDisk()
+    asyncio.run(disk.replace("node", b""))
+    opened(disk)
+    assert opened(disk).record.was_used
+    asked = AskVote(Ballot("n2", "x", 1, 1), 3)
+    assert opened(disk).refusal(asked, "n1", 3) == "n1 is in a cluster, or joins one"
+    assert not opened(disk).may_found
 
 
 def test_a_damaged_record_is_refused() -> None:

@@ -128,7 +128,12 @@ class Model(Plain):
 
 
 class Town:
-    """Five nodes and a service. Made by `play`."""
+    """Five nodes and a service. Made by `play`.
+
+    Attributes:
+        lists_all_pods: whether the backend k8s knows how many pods there are.
+        known: by node, the others with whose addresses it is started (--peer).
+    """
 
     def __init__(self, loop: SimLoop, seed: int, kind: Kind, bugs: Sequence[str], retries: int, count: int) -> None:
         self.loop = loop
@@ -148,6 +153,7 @@ class Town:
         self.owners_killed = 0
         self.lines: list[str] = []
         self.lists_all_pods = True
+        self.known: dict[str, tuple[str, ...]] = {}
         self._bugs = Bugs(bugs)
         self._retries = retries
 
@@ -174,7 +180,9 @@ class Town:
         process = self.hosts[name].process
         return process is not None and process.alive()
 
-    async def boot(self, name: str) -> None:
+    async def boot(self, name: str, called: str | None = None) -> None:
+        """Start the node of a host, which is called as its host is, unless one says otherwise."""
+        called = called or name
         process, made = self.hosts[name].boot()
         runtime = cast(Runtime, made)
         node = Runtime(
@@ -186,9 +194,10 @@ class Town:
             telemetry=runtime.telemetry,
             log=runtime.log,
         )
-        config = NodeConfig(name, (name, 1), {}, SLOW, self._bugs)
-        settings = Settings(name, len(self.names), retries=self._retries, bugs=self._bugs)
-        forming = Forming(config, settings, node, self.backend(name, node), (name, 1))
+        peers = {each: (each, 1) for each in self.known.get(name, ()) if each != name}
+        config = NodeConfig(called, (name, 1), peers, SLOW, self._bugs)
+        settings = Settings(called, len(self.names), retries=self._retries, bugs=self._bugs)
+        forming = Forming(config, settings, node, self.backend(called, node), (name, 1))
         self.nodes[name] = forming
         process.spawn(forming.start(), "start")
 
