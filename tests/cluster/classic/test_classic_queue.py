@@ -240,6 +240,55 @@ def test_cq_4_while_files_are_converted_publishers_wait_and_nothing_is_lost() ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("step", ["deliver", "read", "page out", "drop", "ack"])
+def test_cq_4_a_call_that_is_given_up_while_it_waits_for_files_loses_no_message(step: str) -> None:
+    """A consumer does not wait for a conversion to end. Nothing was done, so that the message is there for the next."""
+
+    async def deliver(queue: ClassicQueue, count: int) -> list[int]:
+        return [found.seq for _ in range(count) if (found := await queue.deliver()) is not None]
+
+    async def main() -> None:
+        disk, dropped = Gated(), set[int]()
+        index = await open_index(disk)
+        limit = 0 if step == "drop" else None
+        queue = await open_queue(index, lambda letter: dropped.add(letter.seq), Clock(), limit=limit, max_in_memory=2)
+        for number in range(4):
+            await queue.publish(message(number))
+        if step == "page out":
+            for seq in await deliver(queue, 4):
+                await queue.requeue(seq)
+            await deliver(queue, 4)
+            await queue.requeue(0)
+            await queue.requeue(1)
+        elif step != "deliver":
+            await deliver(queue, 2)
+        calls = {"page out": queue.requeue(2), "drop": queue.requeue(1), "ack": queue.ack(1)}
+        disk.gate = asyncio.Event()
+        flushing = asyncio.ensure_future(index.flush())
+        given_up = asyncio.ensure_future(calls.pop(step, None) or queue.deliver())
+        for each in calls.values():
+            each.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert (given_up.cancelled(), flushing.done()) == (True, False)
+        disk.gate.set()
+        await flushing
+        # What consumers had besides is given back; the ack that was given up is repeated.
+        for seq in {"deliver": [], "read": [0, 1], "page out": [3]}.get(step, []):
+            await queue.requeue(seq)
+        for seq in {"drop": [0], "ack": [0, 1]}.get(step, []):
+            await queue.ack(seq)
+        rest = await deliver(queue, 5)
+        assert rest == ([2, 3] if step in ("drop", "ack") else [0, 1, 2, 3])
+        for seq in rest:
+            await queue.ack(seq)
+        assert (len(index), queue.ready, dropped) == (0, 0, {1} if step == "drop" else set())
+
+    asyncio.run(main())
+
+
 def test_cq_7_where_no_file_may_be_converted_counts_are_lost_and_no_message() -> None:
     def refuse(messages: int) -> None:
         raise ConversionRefusedError(f"not now: {messages}", "alarm")
