@@ -62,14 +62,14 @@ class ClassicQueue:
         index: Index,
         limit: int | None,
         dead_letter: Callable[[DeadLetter], None],
-        now_ms: Callable[[], int],
+        now_us: Callable[[], int],
         max_in_memory: int,
     ) -> None:
         self.limit = limit
         self.lost_counts = 0
         self._index = index
         self._dead_letter = dead_letter
-        self._now_ms = now_ms
+        self._now_us = now_us
         self._max = max_in_memory
         self._busy = asyncio.Lock()
         self._held: dict[int, _Held] = {}
@@ -210,7 +210,7 @@ class ClassicQueue:
 
     def _has_expired(self, held: _Held) -> bool:
         expiry = held.record.expiry
-        return (expiry is not None and expiry <= self._now_ms()) or self._is_above_limit(held)
+        return (expiry is not None and expiry <= self._now_us()) or self._is_above_limit(held)
 
     def _is_above_limit(self, held: _Held) -> bool:
         """Whether the next delivery would be one too many."""
@@ -297,7 +297,7 @@ class ClassicQueue:
 async def open_queue(
     index: Index,
     dead_letter: Callable[[DeadLetter], None],
-    now_ms: Callable[[], int],
+    now_us: Callable[[], int],
     *,
     limit: int | None = None,
     max_in_memory: int = MAX_IN_MEMORY,
@@ -308,8 +308,8 @@ async def open_queue(
         index: that holds its messages.
         dead_letter: takes each message that the queue drops, before it is gone. What it raises reaches the caller, and
             the message stays.
-        now_ms: milliseconds since the Unix epoch.
+        now_us: microseconds since the Unix epoch.
         limit: how often a message may be delivered again (`splitbrain.cluster.classic.limits`).
         max_in_memory: how many ready messages are held in memory.
     """
-    return ClassicQueue(index, limit, dead_letter, now_ms, max_in_memory)
+    return ClassicQueue(index, limit, dead_letter, now_us, max_in_memory)

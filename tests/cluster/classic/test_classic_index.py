@@ -28,12 +28,12 @@ from tests.cluster.classic.support import (
     settle,
 )
 
-GOLDEN_HEAD = bytes.fromhex("000102030405060708090a0b0c0d0e0f0000018bcfe5680000000400")
-"""Message id, expiry 1,700,000,000,000 ms, size 1,024."""
+GOLDEN_HEAD = bytes.fromhex("000102030405060708090a0b0c0d0e0f00060a24181e400000000400")
+"""Message id, expiry 1,700,000,000,000,000 us, size 1,024."""
 
 
 def golden(body: bytes = b"", redeliveries: int = 0) -> Record:
-    return record(bytes(range(16)), 1024, expiry=1_700_000_000_000, body=body, redeliveries=redeliveries)
+    return record(bytes(range(16)), 1024, expiry=1_700_000_000_000_000, body=body, redeliveries=redeliveries)
 
 
 # --- CQ-1 and CQ-2: bytes -------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def test_cq_3_records_that_say_the_same_are_equal_in_any_version_and_count_from_
     two = record_of(golden().encoded(2).rjust(38), 0, 2)
     assert one == two == golden()
     assert (one.redeliveries, one.needs, two.needs, two.counted(3).needs) == (0, 1, 1, 2)
-    assert (two.id, two.expiry, two.size, two.body) == (bytes(range(16)), 1_700_000_000_000, 1024, b"")
+    assert (two.id, two.expiry, two.size, two.body) == (bytes(range(16)), 1_700_000_000_000_000, 1024, b"")
     assert two.counted(3).encoded(2)[28:32] == bytes.fromhex("00000003")
     assert two.counted(2**40).redeliveries == 2**32 - 1
     with pytest.raises(AssertionError):

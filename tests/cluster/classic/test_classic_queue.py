@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
@@ -27,10 +28,10 @@ from tests.cluster.classic.support import message
 
 class Clock:
     def __init__(self) -> None:
-        self.now_ms = 1_000
+        self.now_us = 1_000
 
     def __call__(self) -> int:
-        return self.now_ms
+        return self.now_us
 
 
 class World:
@@ -113,11 +114,26 @@ def test_cq_5_one_pass_drops_what_is_too_old_and_what_is_above_the_limit() -> No
     for _ in range(3):
         assert world.taken() is not None
         done(world.queue.requeue(0))
-    world.clock.now_ms = 2_000
+    world.clock.now_us = 2_000
     assert done(world.queue.set_limit(2)) == 2
     assert [(letter.seq, letter.reason) for letter in world.dropped] == [(0, "expired"), (2, "expired")]
     assert done(world.queue.expire()) == 0
     assert [world.taken(), world.taken(), world.taken()] == [(1, False, 0), (3, False, 0), None]
+
+
+def test_cq_2_a_message_of_rabbitmq_is_too_old_at_the_microsecond_that_its_file_says() -> None:
+    """`rabbit_amqqueue_process` of 3.8 adds a time to live to `os:system_time(micro_seconds)`."""
+    published_us, ttl_ms = 1_700_000_000_000_000, 5_000
+    expiry = published_us + ttl_ms * 1_000
+    world = World()
+    world.disk = MemoryDisk({"0.idx": struct.pack(">H16sQII", 0xC000, b"%016d" % 1, expiry, 10, 0)})
+    world.clock.now_us = expiry - 1
+    world.open()
+    assert done(world.queue.deliver()) is not None
+    done(world.queue.requeue(0))
+    assert done(world.queue.expire()) == 0
+    world.clock.now_us += 1
+    assert (done(world.queue.expire()), [letter.seq for letter in world.dropped]) == (1, [0])
 
 
 def test_cq_5_the_dead_letter_is_there_before_the_message_is_gone() -> None:
