@@ -47,7 +47,9 @@ class World:
     def open(self) -> ClassicQueue:
         index = done(open_index(self.disk, self.options))
         self.queue = done(
-            open_queue(index, self.dropped.append, self.clock, limit=self.limit, max_in_memory=self.max_in_memory)
+            open_queue(
+                index, self.dropped.append, now_us=self.clock, limit=self.limit, max_in_memory=self.max_in_memory
+            )
         )
         return self.queue
 
