@@ -3,10 +3,10 @@
     version 1, 32 bytes    id:16 bytes  expiry:u64  size:u32  embedded:u32
     version 2, 36 bytes    id:16 bytes  expiry:u64  size:u32  redeliveries:u32  embedded:u32
 
-All numbers are big endian, as Erlang writes them, and `expiry` is in microseconds, as RabbitMQ has it. `embedded` is the
-length of the message itself, which follows where the index holds it. Version 1 is the publish record of RabbitMQ 3.8
-(`rabbit_queue_index`). Version 2 is that of document S003, which adds the counter; ours counts redeliveries, so that one
-delivery never needs it.
+All numbers are big endian, as Erlang writes them, and `expiry` is in microseconds, as RabbitMQ has it. `embedded` is
+the length of the message itself, which follows where the index holds it. Version 1 is the publish record of RabbitMQ
+3.8 (`rabbit_queue_index`). Version 2 is that of document S003, which adds the counter; ours counts redeliveries, so
+that one delivery never needs it.
 """
 
 from __future__ import annotations
