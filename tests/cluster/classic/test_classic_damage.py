@@ -162,7 +162,7 @@ def test_a_byte_that_is_missing_or_there_twice_in_a_journal_is_found_or_is_of_th
     for at in range(len(data)):
         changed = data[:at] + (data[at + 1 :] if change == "missing" else data[at : at + 1] + data[at:])
         found = read({journal.NAME: changed})
-        if at < last_mark(data):
+        if at < last_mark(data) - (change == "twice"):
             assert isinstance(found, str), f"byte {at}: not found"
             named = NAMED.match(found)
             assert named is not None, found
