@@ -157,7 +157,7 @@ def synced(bodies: list[bytes]) -> Image:
 @pytest.mark.parametrize("change", ["missing", "twice"])
 def test_a_byte_that_is_missing_or_there_twice_in_a_journal_is_found_or_is_of_the_last_mark(change: str) -> None:
     """What is behind it is at another place then; the marks in it are known as such all the same."""
-    files = synced([b"one", b"two", b"three"])
+    files = synced([b"one", b"two", b"third"])
     whole, data = content(opened(files)), files[journal.NAME]
     for at in range(len(data)):
         changed = data[:at] + (data[at + 1 :] if change == "missing" else data[at : at + 1] + data[at:])
