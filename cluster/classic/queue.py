@@ -237,8 +237,9 @@ class ClassicQueue:
             end = self._index.bounds[1]
             if self._delta >= end:
                 return None
-            until = min(self._delta + self._max, end)
-            for stored in await self._index.read(self._delta, until):
+            begin = self._index.following(self._delta)
+            until = min(begin + self._max, end)
+            for stored in await self._index.read(begin, until):
                 await self._take_in(stored)
             self._delta = until
         return heapq.heappop(self._ready)

@@ -16,10 +16,17 @@ from splitbrain.cluster.classic import Index, IndexOptions, Record, open_index, 
 from splitbrain.cluster.classic.entries import Kind, decode_original, encode_entry
 from splitbrain.cluster.classic.packed import is_persistent, publish, record_of, rewritten, scan, settles
 from splitbrain.cluster.classic.records import Version
-from splitbrain.cluster.errors import ConversionRefusedError, CorruptStorageError, StorageError, UnknownMessageError
+from splitbrain.cluster.errors import (
+    ConversionRefusedError,
+    CorruptStorageError,
+    InvalidRequestError,
+    StorageError,
+    UnknownMessageError,
+)
 from tests.cluster.classic.disk import MemoryDisk, done
 from tests.cluster.classic.support import (
     CONTENT_OF_RABBITMQ,
+    body_v1,
     content,
     files_of_rabbitmq,
     message,
@@ -337,6 +344,31 @@ def test_cq_1_an_index_that_failed_within_a_flush_refuses_to_go_on_and_is_whole_
         with pytest.raises(StorageError, match="open it again"):
             done(again)
     assert content(opened(disk.killed())) == before
+
+
+def test_cq_1_behind_the_last_sequence_id_no_message_is_taken_and_those_that_are_there_stay() -> None:
+    """62 bits are its place: one more would be the first message of all, and transient."""
+    last = 2**62 - 1
+    files = {"0.idx": publish_v1(3, 1), "journal.jif": struct.pack(">Q", last - 1) + body_v1(2)}
+    disk = MemoryDisk(files)
+    index = opened(disk)
+    before = content(index)
+    assert [each[0] for each in before] == [3, last - 1]
+    assert done(index.publish(message(3))) == last
+    for refused in (index.publish(message(4)), index.publish_all([message(5)])):
+        with pytest.raises(InvalidRequestError, match="no sequence id is left"):
+            done(refused)
+    done(index.flush())
+    assert [each[0] for each in content(index)] == [3, last - 1, last]
+    assert content(opened(disk.killed())) == content(index)
+    assert index.bounds == (0, 2**62)
+
+
+@pytest.mark.parametrize("number", [2**48, 2**64, 10**30])
+def test_cq_2_a_segment_that_no_sequence_id_is_in_is_refused(number: int) -> None:
+    with pytest.raises(CorruptStorageError, match=rf"{number}\.idx, byte 0: no segment has this number"):
+        opened({f"{number}.idx": publish_v1(0, 1)})
+    assert len(opened({f"{2**48 - 1}.idx": publish_v1(0, 1)})) == 1
 
 
 # --- CQ-8: files of RabbitMQ, and both versions -----------------------------------------------------------------------

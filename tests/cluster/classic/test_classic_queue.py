@@ -23,7 +23,7 @@ from splitbrain.cluster.entities.policies import effective
 from splitbrain.cluster.entities.records import Policy
 from splitbrain.cluster.errors import ConversionRefusedError, InvalidRequestError, UnknownMessageError
 from tests.cluster.classic.disk import MemoryDisk, done
-from tests.cluster.classic.support import message
+from tests.cluster.classic.support import message, publish_v1
 
 
 class Clock:
@@ -305,6 +305,18 @@ def test_cq_4_a_call_that_is_given_up_while_it_waits_for_files_loses_no_message(
         assert (len(index), queue.ready, dropped) == (0, 0, {1} if step == "drop" else set())
 
     asyncio.run(main())
+
+
+def test_cq_4_messages_that_are_far_apart_are_read_without_what_is_between_them() -> None:
+    world = World(max_in_memory=1)
+    far = [5, 2**40 + 1, 2**62 - 1]
+    files = {f"{seq // 16_384}.idx": publish_v1(seq % 16_384, 1) for seq in far}
+    world.disk = MemoryDisk(files)
+    world.open()
+    assert [world.taken() for _ in range(4)] == [*((seq, False, 0) for seq in far), None]
+    for seq in far:
+        done(world.queue.requeue(seq))
+    assert [found[0] for _ in range(3) if (found := world.taken()) is not None] == far
 
 
 def test_cq_7_where_no_file_may_be_converted_counts_are_lost_and_no_message() -> None:
