@@ -65,7 +65,7 @@ class ClassicQueue:
         now_us: Callable[[], int],
         max_in_memory: int,
     ) -> None:
-        self.limit = limit
+        self.limit = _unless_below_0(limit)
         self.lost_counts = 0
         self._index = index
         self._dead_letter = dead_letter
@@ -189,8 +189,12 @@ class ClassicQueue:
     # --- the limit ----------------------------------------------------------------------------------------------------
 
     async def set_limit(self, limit: int | None) -> int:
-        """Change the delivery limit, as a policy does, and drop what is above it; how many messages went."""
-        self.limit = limit
+        """Change the delivery limit, as a policy does, and drop what is above it; how many messages went.
+
+        Args:
+            limit: None, or a number below 0, for none.
+        """
+        self.limit = _unless_below_0(limit)
         return await self.expire()
 
     async def expire(self) -> int:
@@ -293,6 +297,10 @@ class ClassicQueue:
                 await self._write_count(seq, held)
             await self._index.flush()
             self._index.close()
+
+
+def _unless_below_0(limit: int | None) -> int | None:
+    return None if limit is None or limit < 0 else limit
 
 
 async def open_queue(

@@ -115,6 +115,8 @@ def record(id: bytes, size: int, *, expiry: int | None = None, body: bytes = b""
     Raises:
         ValueError: the id has another length, or a number does not fit.
     """
+    if redeliveries < 0:
+        raise ValueError(f"redeliveries are 0 or more, not {redeliveries}")
     if len(id) != ID_BYTES or expiry == _NO_EXPIRY:
         raise ValueError(f"a message has an id of {ID_BYTES} bytes, not {len(id)}, and no expiry at 0")
     try:

@@ -108,6 +108,16 @@ def test_cq_5_a_limit_of_0_delivers_once_and_none_for_ever() -> None:
     assert world.dropped == []
 
 
+def test_cq_6_a_limit_below_0_is_none_wherever_it_is_given() -> None:
+    world = World(limit=-1)
+    world.publish(1)
+    for _ in range(3):
+        assert world.taken() is not None
+        done(world.queue.requeue(0))
+        assert done(world.queue.set_limit(-2)) == 0
+    assert (world.queue.limit, world.dropped) == (None, [])
+
+
 def test_cq_5_one_pass_drops_what_is_too_old_and_what_is_above_the_limit() -> None:
     world = World()
     world.publish(2)
@@ -382,6 +392,10 @@ def test_a_message_that_no_consumer_has_cannot_be_settled() -> None:
         ({"x-delivery-limit": -1}, {"delivery-limit": -1}, {}, None),
         ({"x-queue-mode": "lazy"}, {"delivery-limit": 7}, {}, None),
         ({"x-queue-mode": "default", "x-delivery-limit": 4}, {}, {}, 4),
+        ({"x-delivery-limit": 4}, {"queue-mode": "lazy"}, {"delivery-limit": 3}, None),
+        ({}, {"queue-mode": "lazy", "delivery-limit": 7}, {}, None),
+        ({"x-queue-mode": "default"}, {"queue-mode": "lazy", "delivery-limit": 7}, {}, 7),
+        ({}, {"queue-mode": "default", "delivery-limit": 7}, {}, 7),
     ],
 )
 def test_cq_6_the_lowest_limit_of_argument_policy_and_operator_policy_counts(
