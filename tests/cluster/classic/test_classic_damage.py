@@ -12,7 +12,16 @@ from splitbrain.cluster.classic import journal
 from splitbrain.cluster.classic.framing import HEADER_BYTES, frame_at
 from splitbrain.cluster.errors import StorageError
 from tests.cluster.classic.disk import Image, MemoryDisk, done
-from tests.cluster.classic.support import CONTENT_OF_RABBITMQ, Said, content, files_of_rabbitmq, message, opened
+from tests.cluster.classic.support import (
+    CONTENT_OF_RABBITMQ,
+    Said,
+    content,
+    files_of_rabbitmq,
+    message,
+    opened,
+    publish_v1,
+    settle,
+)
 
 NAMED = re.compile(r"(\d+\.idx|journal\.jif), byte (\d+): .*(Restore the queue's directory|Start it with)")
 
@@ -181,6 +190,30 @@ def test_a_journal_that_is_cut_short_in_what_it_was_made_with_is_no_new_one() ->
     data = disk.killed()[journal.NAME]
     for size in range(1, len(data)):
         assert "journal.jif, byte" in str(read({journal.NAME: data[:size]})), f"{size} bytes of {len(data)}"
+
+
+def test_what_a_start_found_and_made_durable_is_covered_from_then_on_although_its_mark_was_lost() -> None:
+    files = synced([b"one", b"two"])
+    unmarked = files[journal.NAME][: last_mark(files[journal.NAME])]
+    disk = MemoryDisk({journal.NAME: unmarked})
+    opened(disk).close()
+    assert disk.killed() == files
+    changed = bytearray(files[journal.NAME])
+    changed[len(unmarked) - 1] ^= 1
+    assert "a part that was durable is damaged" in str(read({journal.NAME: bytes(changed)}))
+
+
+@pytest.mark.parametrize(
+    ("records", "at"),
+    [
+        (publish_v1(0, 1) + publish_v1(0, 1), 34),
+        (publish_v1(0, 1) + settle(0) * 3, 34),
+        (publish_v1(0, 1) + settle(1), 34),
+        (publish_v1(0, 1) + b"\x3f", 34),
+    ],
+)
+def test_records_of_rabbitmq_that_contradict_each_other_are_refused(records: bytes, at: int) -> None:
+    assert str(read({"0.idx": records})).startswith(f"0.idx, byte {at}: ")
 
 
 def test_bytes_of_a_message_that_look_like_a_mark_make_an_unfinished_write_no_damage() -> None:

@@ -317,6 +317,18 @@ def test_cq_4_a_call_that_is_given_up_while_it_waits_for_files_loses_no_message(
     asyncio.run(main())
 
 
+def test_cq_4_a_message_that_comes_back_stays_behind_those_that_left_memory_before_it() -> None:
+    world = World(max_in_memory=2)
+    world.publish(4)
+    for seq in range(4):
+        assert world.taken() == (seq, False, 0)
+    for seq in range(3):
+        done(world.queue.requeue(seq))  # 2 leaves memory
+    assert world.taken() == (0, True, 1)
+    done(world.queue.requeue(3))
+    assert [found[0] for _ in range(4) if (found := world.taken()) is not None] == [1, 2, 3]
+
+
 def test_cq_4_messages_that_are_far_apart_are_read_without_what_is_between_them() -> None:
     world = World(max_in_memory=1)
     far = [5, 2**40 + 1, 2**62 - 1]
