@@ -454,6 +454,24 @@ def test_cq_8_a_file_of_a_later_version_is_refused() -> None:
         opened({"journal.jif": bytes(head)})
 
 
+def test_cq_8_a_file_of_a_later_format_or_of_the_other_kind_is_refused() -> None:
+    disk = MemoryDisk()
+    index = opened(disk)
+    done(index.publish(message(1)))
+    done(index.flush())
+    files = disk.killed()
+    head = bytearray(files["0.idx"])
+    head[5] = 2
+    head[32:36] = struct.pack(">I", zlib.crc32(head[:32]))
+    with pytest.raises(StorageError, match=r"0\.idx, byte 4: the file has format 2 .*, this node reads format 1"):
+        opened({**files, "0.idx": bytes(head)})
+    for one, other, begin in (("0.idx", "journal.jif", "SBCJ"), ("journal.jif", "0.idx", "SBCS")):
+        with pytest.raises(
+            CorruptStorageError, match=f"{one}, byte 0: this is another file: it begins with b'{begin}'"
+        ):
+            opened({**files, one: files[other]})
+
+
 def test_cq_8_a_file_is_converted_once_when_a_count_is_written_to_it_and_no_other_file_is() -> None:
     disk = MemoryDisk(files_of_rabbitmq())
     index = opened(disk)
