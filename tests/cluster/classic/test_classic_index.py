@@ -95,8 +95,9 @@ def test_cq_3_records_that_say_the_same_are_equal_in_any_version_and_count_from_
     "wrong", [{"size": -1}, {"size": 2**32}, {"expiry": 0}, {"expiry": -1}, {"expiry": 2**64}, {"redeliveries": -1}]
 )
 def test_cq_2_a_number_that_has_no_place_in_a_record_is_refused(wrong: dict[str, Any]) -> None:
+    how: dict[str, Any] = {"size": 1, **wrong}
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        record(bytes(16), **{"size": 1, **wrong})
+        record(bytes(16), **how)
     largest = record(bytes(16), 2**32 - 1, expiry=2**64 - 1, redeliveries=2**32 - 1)
     assert (largest.size, largest.expiry, largest.redeliveries) == (2**32 - 1, 2**64 - 1, 2**32 - 1)
 
