@@ -10,7 +10,7 @@ journal under which the file was made. `base` is how many bytes it had when it g
 synced and renamed, so that these bytes are whole.
 
 A file of RabbitMQ itself has no header. It cannot be mistaken for a file with a damaged one: that has five of the seven
-bytes that are the same in every header.
+bytes that are the same in every header, at their places or next to them, or it is cut off within its magic.
 """
 
 from __future__ import annotations
@@ -76,8 +76,11 @@ def decode_header(content: bytes, name: str, magic: bytes) -> Header | None:
         StorageError: the file is of a later format or version.
     """
     fixed = _HEADER.pack(magic, 0, FORMAT, ORDER, 0, 0, 0)
-    alike = sum(content[at : at + 1] == fixed[at : at + 1] for at in (0, 1, 2, 3, 5, 6, 7))
-    if alike < _LIKE_A_HEADER:
+    # Each may also be a place before or behind its own, where a byte is missing or there twice.
+    alike = sum(fixed[at] in content[max(at - 1, 0) : at + 2] for at in (0, 1, 2, 3, 5, 6, 7))
+    # One that is cut off within its magic: no file of RabbitMQ begins like that, for a sequence id would be 2^60.
+    begun = bool(content) and content[: len(magic)] == magic[: len(content)]
+    if alike < _LIKE_A_HEADER and not begun:
         return None
     head, checksum = content[: _HEADER.size], content[_HEADER.size : HEADER_BYTES]
     if len(checksum) < _CHECKSUM.size or _CHECKSUM.unpack(checksum)[0] != crc32(head):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from splitbrain.cluster.classic import journal, segments
-from splitbrain.cluster.classic.entries import Kind, encode_entry
+from splitbrain.cluster.classic.entries import MAX_SEQUENCE, Kind, encode_entry
 from splitbrain.cluster.classic.framing import HEADER_BYTES, Header
 from splitbrain.cluster.classic.journal import Manifest, Row
 from splitbrain.cluster.classic.packed import ENTRIES
@@ -24,7 +24,7 @@ from splitbrain.cluster.classic.records import Record, Version, newer
 from splitbrain.cluster.classic.recovery import Recovered, recover
 from splitbrain.cluster.classic.segments import ACKED, DELIVERED, PUBLISHED, Segment
 from splitbrain.cluster.classic.state import Batch, Held, IndexState, Pending
-from splitbrain.cluster.errors import ConversionRefusedError, StorageError, UnknownMessageError
+from splitbrain.cluster.errors import ConversionRefusedError, InvalidRequestError, StorageError, UnknownMessageError
 from splitbrain.cluster.runtime import Disk, File
 
 MAX_JOURNAL_ENTRIES: Final = 32_768
@@ -77,8 +77,10 @@ class _Turns:
             raise StorageError("the index failed before, and it is not known what is durable: open it again.")
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # These two are raised before anything is changed.
-        if error is not None and not isinstance(error, UnknownMessageError | ConversionRefusedError):
+        # These are raised before anything is changed.
+        if error is not None and not isinstance(
+            error, UnknownMessageError | ConversionRefusedError | InvalidRequestError
+        ):
             self._failed = True
         self._lock.release()
 
@@ -110,13 +112,14 @@ class Index:
 
         Raises:
             ConversionRefusedError: the record has a count, and the journal may not be converted to hold one.
+            InvalidRequestError: all sequence ids were given.
             OSError: it is not known what is durable.
         """
         async with self._busy:
             return await self._publish(record, persistent=persistent)
 
     async def publish_all(self, records: Iterable[Record], *, persistent: bool = True) -> list[int]:
-        """`publish` for several; their sequence ids."""
+        """`publish` for several; their sequence ids. If one is refused, those before it are there."""
         async with self._busy:
             return [await self._publish(record, persistent=persistent) for record in records]
 
@@ -169,6 +172,11 @@ class Index:
 
     async def _publish(self, record: Record, *, persistent: bool) -> int:
         seq = self._state.next_seq
+        if seq > MAX_SEQUENCE:
+            raise InvalidRequestError(
+                f"no sequence id is left, the last one was {MAX_SEQUENCE}: publish to a new queue, and delete this one "
+                f"once it is empty."
+            )
         if record.needs > 1:
             await self._make_room(seq)
         self._state.publish(seq, record, persistent=persistent)
@@ -388,6 +396,11 @@ class Index:
         """The sequence id at which the first segment begins, and that of the next message."""
         first = min(self._state.segments, default=None)
         return self._state.next_seq if first is None else first * ENTRIES, self._state.next_seq
+
+    def following(self, seq: int) -> int:
+        """Where to read on from `seq`: what is before it is of segments that are not there."""
+        begins = (number * ENTRIES for number in self._state.segments if (number + 1) * ENTRIES > seq)
+        return max(seq, min(begins, default=self._state.next_seq))
 
     def __len__(self) -> int:
         """How many messages are there."""

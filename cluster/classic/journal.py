@@ -44,6 +44,8 @@ _MARK: Final = 3
 _NEXT: Final = struct.Struct(">Q")
 _ROW: Final = struct.Struct(">QQBQI")
 _OFFSET: Final = struct.Struct(">Q")
+_MOST_MOVED: Final = 4096
+"""Bytes by which a mark may be away from where it says that it is: a page that is missing, or there twice."""
 _MARK_BEGINS: Final = bytes([_MARK]) + _OFFSET.size.to_bytes(8, "big")
 
 
@@ -151,11 +153,14 @@ def _decode_manifest(content: bytes, frame: Frame) -> Manifest:
 def _was_durable(content: bytes, damaged: int) -> bool:
     """Whether a later mark covers the place."""
     # The length of the damaged frame cannot be trusted, so marks are looked for at every byte. A mark names its own
-    # offset: bytes of a message that look like one are not taken for it.
+    # offset: bytes of a message that look like one are not taken for it. Where bytes are missing, or too many, the
+    # marks behind them have moved by so much.
     at = content.find(_MARK_BEGINS, damaged + 1)
     while at >= 0:
         frame = frame_at(content, at, len(content))
-        if frame is not None and _OFFSET.unpack_from(content, at + FRAME_BYTES)[0] == at:
-            return True
+        if frame is not None:
+            named: int = _OFFSET.unpack_from(content, at + FRAME_BYTES)[0]
+            if named > damaged and abs(named - at) <= _MOST_MOVED:
+                return True
         at = content.find(_MARK_BEGINS, at + 1)
     return False

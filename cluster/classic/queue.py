@@ -49,6 +49,9 @@ class _Held:
 class ClassicQueue:
     """A queue. Open it with `open_queue`.
 
+    A call that is cancelled while it waits for the index loses no message: what is on disk changes first, and then what
+    is in memory. A dead letter may be handed over again, and a count may be forgotten.
+
     Attributes:
         limit: how often a message may be delivered again, None for any number of times.
         lost_counts: how many counts could not be written, as no file may be converted.
@@ -59,14 +62,14 @@ class ClassicQueue:
         index: Index,
         limit: int | None,
         dead_letter: Callable[[DeadLetter], None],
-        now_ms: Callable[[], int],
+        now_us: Callable[[], int],
         max_in_memory: int,
     ) -> None:
-        self.limit = limit
+        self.limit = _unless_below_0(limit)
         self.lost_counts = 0
         self._index = index
         self._dead_letter = dead_letter
-        self._now_ms = now_ms
+        self._now_us = now_us
         self._max = max_in_memory
         self._busy = asyncio.Lock()
         self._held: dict[int, _Held] = {}
@@ -136,8 +139,7 @@ class ClassicQueue:
                 if again:
                     held.record = held.record.counted(held.record.redeliveries + 1)
                 else:
-                    held.delivered = True
-                    await self._index.deliver([seq])
+                    await self._note_first(seq, held)
                 self._unsettled[seq] = None
                 return Delivered(seq, held.record, again)
 
@@ -149,9 +151,9 @@ class ClassicQueue:
             OSError: it is not known what is durable; open the queue again.
         """
         async with self._busy:
-            self._settle(seq)
-            del self._held[seq]
+            self._require_unsettled(seq)
             await self._index.ack([seq])
+            del self._unsettled[seq], self._held[seq]
 
     async def requeue(self, seq: int) -> None:
         """Give a message back to its place, or drop it if it may not be delivered again.
@@ -161,7 +163,8 @@ class ClassicQueue:
             OSError: it is not known what is durable; open the queue again.
         """
         async with self._busy:
-            self._settle(seq)
+            self._require_unsettled(seq)
+            del self._unsettled[seq]
             if self._is_above_limit(self._held[seq]):
                 await self._drop_or_keep(seq)
             elif seq >= self._delta:
@@ -170,16 +173,28 @@ class ClassicQueue:
                 heapq.heappush(self._ready, seq)
                 await self._make_room()
 
-    def _settle(self, seq: int) -> None:
+    def _require_unsettled(self, seq: int) -> None:
         if seq not in self._unsettled:
             raise UnknownMessageError(f"message {seq} is with no consumer: it was settled before, or never delivered.")
-        del self._unsettled[seq]
+
+    async def _note_first(self, seq: int, held: _Held) -> None:
+        """Note the first delivery of a message that was taken from those that are ready."""
+        try:
+            await self._index.deliver([seq])
+        except BaseException:
+            heapq.heappush(self._ready, seq)  # it was given up, and has no consumer
+            raise
+        held.delivered = True
 
     # --- the limit ----------------------------------------------------------------------------------------------------
 
     async def set_limit(self, limit: int | None) -> int:
-        """Change the delivery limit, as a policy does, and drop what is above it; how many messages went."""
-        self.limit = limit
+        """Change the delivery limit, as a policy does, and drop what is above it; how many messages went.
+
+        Args:
+            limit: None, or a number below 0, for none.
+        """
+        self.limit = _unless_below_0(limit)
         return await self.expire()
 
     async def expire(self) -> int:
@@ -199,7 +214,7 @@ class ClassicQueue:
 
     def _has_expired(self, held: _Held) -> bool:
         expiry = held.record.expiry
-        return (expiry is not None and expiry <= self._now_ms()) or self._is_above_limit(held)
+        return (expiry is not None and expiry <= self._now_us()) or self._is_above_limit(held)
 
     def _is_above_limit(self, held: _Held) -> bool:
         """Whether the next delivery would be one too many."""
@@ -209,15 +224,15 @@ class ClassicQueue:
         try:
             await self._drop(seq)
         except BaseException:
-            if seq in self._held:  # nobody took the dead letter: it waits for its turn again
+            if seq in self._held:  # its dead letter was not taken, or it is not gone: it waits for its turn again
                 heapq.heappush(self._ready, seq)
             raise
 
     async def _drop(self, seq: int) -> None:
         # The dead letter comes first: a crash between the two may repeat it, and loses nothing.
         self._dead_letter(DeadLetter(seq, self._held[seq].record))
-        del self._held[seq]
         await self._index.ack([seq])
+        del self._held[seq]
 
     # --- memory and disk ----------------------------------------------------------------------------------------------
 
@@ -226,9 +241,11 @@ class ClassicQueue:
             end = self._index.bounds[1]
             if self._delta >= end:
                 return None
-            begin, self._delta = self._delta, min(self._delta + self._max, end)
-            for stored in await self._index.read(begin, self._delta):
+            begin = self._index.following(self._delta)
+            until = min(begin + self._max, end)
+            for stored in await self._index.read(begin, until):
                 await self._take_in(stored)
+            self._delta = until
         return heapq.heappop(self._ready)
 
     async def _take_in(self, stored: Stored) -> None:
@@ -248,8 +265,8 @@ class ClassicQueue:
         self._ready.sort()
         while len(self._ready) > self._max:
             seq = self._ready.pop()
-            await self._page_out(seq)
             self._delta = min(self._delta, seq)
+            await self._page_out(seq)
 
     async def _page_out(self, seq: int) -> None:
         """Forget a message that is ready, for the index has it, and write down what it has not: the count."""
@@ -282,10 +299,14 @@ class ClassicQueue:
             self._index.close()
 
 
+def _unless_below_0(limit: int | None) -> int | None:
+    return None if limit is None or limit < 0 else limit
+
+
 async def open_queue(
     index: Index,
     dead_letter: Callable[[DeadLetter], None],
-    now_ms: Callable[[], int],
+    now_us: Callable[[], int],
     *,
     limit: int | None = None,
     max_in_memory: int = MAX_IN_MEMORY,
@@ -296,8 +317,8 @@ async def open_queue(
         index: that holds its messages.
         dead_letter: takes each message that the queue drops, before it is gone. What it raises reaches the caller, and
             the message stays.
-        now_ms: milliseconds since the Unix epoch.
+        now_us: microseconds since the Unix epoch.
         limit: how often a message may be delivered again (`splitbrain.cluster.classic.limits`).
         max_in_memory: how many ready messages are held in memory.
     """
-    return ClassicQueue(index, limit, dead_letter, now_ms, max_in_memory)
+    return ClassicQueue(index, limit, dead_letter, now_us, max_in_memory)

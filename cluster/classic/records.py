@@ -3,9 +3,10 @@
     version 1, 32 bytes    id:16 bytes  expiry:u64  size:u32  embedded:u32
     version 2, 36 bytes    id:16 bytes  expiry:u64  size:u32  redeliveries:u32  embedded:u32
 
-All numbers are big endian, as Erlang writes them. `embedded` is the length of the message itself, which follows where
-the index holds it. Version 1 is the publish record of RabbitMQ 3.8 (`rabbit_queue_index`). Version 2 is that of
-document S003, which adds the counter; ours counts redeliveries, so that one delivery never needs it.
+All numbers are big endian, as Erlang writes them, and `expiry` is in microseconds, as RabbitMQ has it. `embedded` is
+the length of the message itself, which follows where the index holds it. Version 1 is the publish record of RabbitMQ
+3.8 (`rabbit_queue_index`). Version 2 is that of document S003, which adds the counter; ours counts redeliveries, so
+that one delivery never needs it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Record:
 
     @property
     def expiry(self) -> int | None:
-        """When the message is too old, in milliseconds since the Unix epoch; None for never."""
+        """When the message is too old, in microseconds since the Unix epoch; None for never."""
         return int.from_bytes(self._head[16:24], "big") or None
 
     @property
@@ -107,13 +108,15 @@ def record(id: bytes, size: int, *, expiry: int | None = None, body: bytes = b""
     Args:
         id: of the message, 16 bytes.
         size: of the message in bytes.
-        expiry: milliseconds since the Unix epoch, above 0; None for never.
+        expiry: microseconds since the Unix epoch, above 0; None for never.
         body: the message, where the index is to hold it.
         redeliveries: how often it was delivered again.
 
     Raises:
         ValueError: the id has another length, or a number does not fit.
     """
+    if redeliveries < 0:
+        raise ValueError(f"redeliveries are 0 or more, not {redeliveries}")
     if len(id) != ID_BYTES or expiry == _NO_EXPIRY:
         raise ValueError(f"a message has an id of {ID_BYTES} bytes, not {len(id)}, and no expiry at 0")
     try:

@@ -150,6 +150,8 @@ def _recover_original(disk: Disk, content: bytes, log: Log) -> Recovered:
     numbers = sorted(number for name in disk.names() if (number := segments.number_of(name)) is not None)
     for number in numbers:
         name = segments.name_of(number)
+        if number > segments.MAX_NUMBER:
+            raise corrupt(name, 0, "no segment has this number, as no sequence id is so high")
         found = disk.read(name) or b""
         if decode_header(found, name, segments.MAGIC) is not None:
             raise corrupt(journal.NAME, 0, f"the journal is gone, or its beginning is damaged: {name} had one")

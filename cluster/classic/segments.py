@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from splitbrain.cluster.classic import packed
 from splitbrain.cluster.classic.damage import corrupt
+from splitbrain.cluster.classic.entries import MAX_SEQUENCE
 from splitbrain.cluster.classic.framing import HEADER_BYTES, Header, encode_frame, encode_header, frame_at
 from splitbrain.cluster.classic.packed import ENTRIES, Found, Offsets
 from splitbrain.cluster.classic.records import Record, Version
@@ -28,6 +29,9 @@ ABSENT: Final = 0
 PUBLISHED: Final = 1
 DELIVERED: Final = 2
 ACKED: Final = 3
+
+MAX_NUMBER: Final = MAX_SEQUENCE // ENTRIES
+"""Of a segment: the sequence ids of a higher one would not fit into an entry of the journal."""
 
 _RECORDS: Final = 4
 _NAME: Final = re.compile(r"(0|[1-9][0-9]*)\.idx")

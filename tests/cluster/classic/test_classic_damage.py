@@ -12,7 +12,16 @@ from splitbrain.cluster.classic import journal
 from splitbrain.cluster.classic.framing import HEADER_BYTES, frame_at
 from splitbrain.cluster.errors import StorageError
 from tests.cluster.classic.disk import Image, MemoryDisk, done
-from tests.cluster.classic.support import CONTENT_OF_RABBITMQ, Said, content, files_of_rabbitmq, message, opened
+from tests.cluster.classic.support import (
+    CONTENT_OF_RABBITMQ,
+    Said,
+    content,
+    files_of_rabbitmq,
+    message,
+    opened,
+    publish_v1,
+    settle,
+)
 
 NAMED = re.compile(r"(\d+\.idx|journal\.jif), byte (\d+): .*(Restore the queue's directory|Start it with)")
 
@@ -142,3 +151,76 @@ def test_what_is_behind_the_durable_end_of_a_segment_is_cut_off_whatever_it_is()
         assert disk.killed()["1.idx"] == files["1.idx"]
         said.append(disk.calls[0])
     assert said == ["truncate 1.idx"] * 3
+
+
+def synced(bodies: list[bytes]) -> Image:
+    """A journal alone, with a sync behind each message."""
+    disk = MemoryDisk()
+    index = opened(disk)
+    for number, body in enumerate(bodies):
+        done(index.publish(message(number, body=body)))
+        done(index.sync())
+    return disk.killed()
+
+
+@pytest.mark.parametrize("change", ["missing", "twice"])
+def test_a_byte_that_is_missing_or_there_twice_in_a_journal_is_found_or_is_of_the_last_mark(change: str) -> None:
+    """What is behind it is at another place then; the marks in it are known as such all the same."""
+    files = synced([b"one", b"two", b"third"])
+    whole, data = content(opened(files)), files[journal.NAME]
+    for at in range(len(data)):
+        changed = data[:at] + (data[at + 1 :] if change == "missing" else data[at : at + 1] + data[at:])
+        found = read({journal.NAME: changed})
+        if at < last_mark(data) - (change == "twice"):
+            assert isinstance(found, str), f"byte {at}: not found"
+            named = NAMED.match(found)
+            assert named is not None, found
+            # Of equal bytes any may be the one that is there twice: what is behind them is the first that is wrong.
+            last = at + len(data[at:]) - len(data[at:].lstrip(data[at : at + 1])) if change == "twice" else at
+            assert frame_begins(files, journal.NAME, at) <= int(named[2]) <= last, f"byte {at}: {found}"
+        else:
+            assert found == whole, f"byte {at}: {found}"
+
+
+def test_a_journal_that_is_cut_short_in_what_it_was_made_with_is_no_new_one() -> None:
+    """No segment is there that would say that there was one."""
+    disk = MemoryDisk(synced([b"one"]))
+    index = opened(disk)
+    done(index.recount(0, message(0, redeliveries=1)))  # it is made anew
+    data = disk.killed()[journal.NAME]
+    for size in range(1, len(data)):
+        assert "journal.jif, byte" in str(read({journal.NAME: data[:size]})), f"{size} bytes of {len(data)}"
+
+
+def test_what_a_start_found_and_made_durable_is_covered_from_then_on_although_its_mark_was_lost() -> None:
+    files = synced([b"one", b"two"])
+    unmarked = files[journal.NAME][: last_mark(files[journal.NAME])]
+    disk = MemoryDisk({journal.NAME: unmarked})
+    opened(disk).close()
+    assert disk.killed() == files
+    changed = bytearray(files[journal.NAME])
+    changed[len(unmarked) - 1] ^= 1
+    assert "a part that was durable is damaged" in str(read({journal.NAME: bytes(changed)}))
+
+
+@pytest.mark.parametrize(
+    ("records", "at"),
+    [
+        (publish_v1(0, 1) + publish_v1(0, 1), 34),
+        (publish_v1(0, 1) + settle(0) * 3, 34),
+        (publish_v1(0, 1) + settle(1), 34),
+        (publish_v1(0, 1) + b"\x3f", 34),
+    ],
+)
+def test_records_of_rabbitmq_that_contradict_each_other_are_refused(records: bytes, at: int) -> None:
+    assert str(read({"0.idx": records})).startswith(f"0.idx, byte {at}: ")
+
+
+def test_bytes_of_a_message_that_look_like_a_mark_make_an_unfinished_write_no_damage() -> None:
+    files = synced([b"one"])
+    whole, size = content(opened(files)), len(files[journal.NAME])
+    far = b"".join(journal.encode_mark(offset) for offset in (0, size + 10_000, 2**40))
+    longer = synced([b"one", far + bytes(50)])[journal.NAME]
+    assert far in longer
+    for end in range(size, len(longer) - len(journal.encode_mark(0)) - 1):
+        assert content(opened({journal.NAME: longer[:end]})) == whole

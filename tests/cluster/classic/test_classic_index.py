@@ -16,10 +16,17 @@ from splitbrain.cluster.classic import Index, IndexOptions, Record, open_index, 
 from splitbrain.cluster.classic.entries import Kind, decode_original, encode_entry
 from splitbrain.cluster.classic.packed import is_persistent, publish, record_of, rewritten, scan, settles
 from splitbrain.cluster.classic.records import Version
-from splitbrain.cluster.errors import ConversionRefusedError, CorruptStorageError, StorageError, UnknownMessageError
+from splitbrain.cluster.errors import (
+    ConversionRefusedError,
+    CorruptStorageError,
+    InvalidRequestError,
+    StorageError,
+    UnknownMessageError,
+)
 from tests.cluster.classic.disk import MemoryDisk, done
 from tests.cluster.classic.support import (
     CONTENT_OF_RABBITMQ,
+    body_v1,
     content,
     files_of_rabbitmq,
     message,
@@ -28,12 +35,12 @@ from tests.cluster.classic.support import (
     settle,
 )
 
-GOLDEN_HEAD = bytes.fromhex("000102030405060708090a0b0c0d0e0f0000018bcfe5680000000400")
-"""Message id, expiry 1,700,000,000,000 ms, size 1,024."""
+GOLDEN_HEAD = bytes.fromhex("000102030405060708090a0b0c0d0e0f00060a24181e400000000400")
+"""Message id, expiry 1,700,000,000,000,000 us, size 1,024."""
 
 
 def golden(body: bytes = b"", redeliveries: int = 0) -> Record:
-    return record(bytes(range(16)), 1024, expiry=1_700_000_000_000, body=body, redeliveries=redeliveries)
+    return record(bytes(range(16)), 1024, expiry=1_700_000_000_000_000, body=body, redeliveries=redeliveries)
 
 
 # --- CQ-1 and CQ-2: bytes -------------------------------------------------------------------------------------------
@@ -77,11 +84,22 @@ def test_cq_3_records_that_say_the_same_are_equal_in_any_version_and_count_from_
     two = record_of(golden().encoded(2).rjust(38), 0, 2)
     assert one == two == golden()
     assert (one.redeliveries, one.needs, two.needs, two.counted(3).needs) == (0, 1, 1, 2)
-    assert (two.id, two.expiry, two.size, two.body) == (bytes(range(16)), 1_700_000_000_000, 1024, b"")
+    assert (two.id, two.expiry, two.size, two.body) == (bytes(range(16)), 1_700_000_000_000_000, 1024, b"")
     assert two.counted(3).encoded(2)[28:32] == bytes.fromhex("00000003")
     assert two.counted(2**40).redeliveries == 2**32 - 1
     with pytest.raises(AssertionError):
         two.counted(3).encoded(1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"size": -1}, {"size": 2**32}, {"expiry": 0}, {"expiry": -1}, {"expiry": 2**64}, {"redeliveries": -1}]
+)
+def test_cq_2_a_number_that_has_no_place_in_a_record_is_refused(wrong: dict[str, Any]) -> None:
+    how: dict[str, Any] = {"size": 1, **wrong}
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        record(bytes(16), **how)
+    largest = record(bytes(16), 2**32 - 1, expiry=2**64 - 1, redeliveries=2**32 - 1)
+    assert (largest.size, largest.expiry, largest.redeliveries) == (2**32 - 1, 2**64 - 1, 2**32 - 1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -339,6 +357,31 @@ def test_cq_1_an_index_that_failed_within_a_flush_refuses_to_go_on_and_is_whole_
     assert content(opened(disk.killed())) == before
 
 
+def test_cq_1_behind_the_last_sequence_id_no_message_is_taken_and_those_that_are_there_stay() -> None:
+    """62 bits are its place: one more would be the first message of all, and transient."""
+    last = 2**62 - 1
+    files = {"0.idx": publish_v1(3, 1), "journal.jif": struct.pack(">Q", last - 1) + body_v1(2)}
+    disk = MemoryDisk(files)
+    index = opened(disk)
+    before = content(index)
+    assert [each[0] for each in before] == [3, last - 1]
+    assert done(index.publish(message(3))) == last
+    for refused in (index.publish(message(4)), index.publish_all([message(5)])):
+        with pytest.raises(InvalidRequestError, match="no sequence id is left"):
+            done(refused)
+    done(index.flush())
+    assert [each[0] for each in content(index)] == [3, last - 1, last]
+    assert content(opened(disk.killed())) == content(index)
+    assert index.bounds == (0, 2**62)
+
+
+@pytest.mark.parametrize("number", [2**48, 2**64, 10**30])
+def test_cq_2_a_segment_that_no_sequence_id_is_in_is_refused(number: int) -> None:
+    with pytest.raises(CorruptStorageError, match=rf"{number}\.idx, byte 0: no segment has this number"):
+        opened({f"{number}.idx": publish_v1(0, 1)})
+    assert len(opened({f"{2**48 - 1}.idx": publish_v1(0, 1)})) == 1
+
+
 # --- CQ-8: files of RabbitMQ, and both versions -----------------------------------------------------------------------
 
 
@@ -410,6 +453,24 @@ def test_cq_8_a_file_of_a_later_version_is_refused() -> None:
     head[32:36] = struct.pack(">I", zlib.crc32(head[:32]))
     with pytest.raises(StorageError, match=r"journal\.jif, byte 4: .* version 3, this node reads .* up to 2"):
         opened({"journal.jif": bytes(head)})
+
+
+def test_cq_8_a_file_of_a_later_format_or_of_the_other_kind_is_refused() -> None:
+    disk = MemoryDisk()
+    index = opened(disk)
+    done(index.publish(message(1)))
+    done(index.flush())
+    files = disk.killed()
+    head = bytearray(files["0.idx"])
+    head[5] = 2
+    head[32:36] = struct.pack(">I", zlib.crc32(head[:32]))
+    with pytest.raises(StorageError, match=r"0\.idx, byte 4: the file has format 2 .*, this node reads format 1"):
+        opened({**files, "0.idx": bytes(head)})
+    for one, other, begin in (("0.idx", "journal.jif", "SBCJ"), ("journal.jif", "0.idx", "SBCS")):
+        with pytest.raises(
+            CorruptStorageError, match=f"{one}, byte 0: this is another file: it begins with b'{begin}'"
+        ):
+            opened({**files, one: files[other]})
 
 
 def test_cq_8_a_file_is_converted_once_when_a_count_is_written_to_it_and_no_other_file_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
@@ -22,15 +23,15 @@ from splitbrain.cluster.entities.policies import effective
 from splitbrain.cluster.entities.records import Policy
 from splitbrain.cluster.errors import ConversionRefusedError, InvalidRequestError, UnknownMessageError
 from tests.cluster.classic.disk import MemoryDisk, done
-from tests.cluster.classic.support import message
+from tests.cluster.classic.support import message, publish_v1
 
 
 class Clock:
     def __init__(self) -> None:
-        self.now_ms = 1_000
+        self.now_us = 1_000
 
     def __call__(self) -> int:
-        return self.now_ms
+        return self.now_us
 
 
 class World:
@@ -46,7 +47,9 @@ class World:
     def open(self) -> ClassicQueue:
         index = done(open_index(self.disk, self.options))
         self.queue = done(
-            open_queue(index, self.dropped.append, self.clock, limit=self.limit, max_in_memory=self.max_in_memory)
+            open_queue(
+                index, self.dropped.append, now_us=self.clock, limit=self.limit, max_in_memory=self.max_in_memory
+            )
         )
         return self.queue
 
@@ -105,6 +108,16 @@ def test_cq_5_a_limit_of_0_delivers_once_and_none_for_ever() -> None:
     assert world.dropped == []
 
 
+def test_cq_6_a_limit_below_0_is_none_wherever_it_is_given() -> None:
+    world = World(limit=-1)
+    world.publish(1)
+    for _ in range(3):
+        assert world.taken() is not None
+        done(world.queue.requeue(0))
+        assert done(world.queue.set_limit(-2)) == 0
+    assert (world.queue.limit, world.dropped) == (None, [])
+
+
 def test_cq_5_one_pass_drops_what_is_too_old_and_what_is_above_the_limit() -> None:
     world = World()
     world.publish(2)
@@ -113,11 +126,26 @@ def test_cq_5_one_pass_drops_what_is_too_old_and_what_is_above_the_limit() -> No
     for _ in range(3):
         assert world.taken() is not None
         done(world.queue.requeue(0))
-    world.clock.now_ms = 2_000
+    world.clock.now_us = 2_000
     assert done(world.queue.set_limit(2)) == 2
     assert [(letter.seq, letter.reason) for letter in world.dropped] == [(0, "expired"), (2, "expired")]
     assert done(world.queue.expire()) == 0
     assert [world.taken(), world.taken(), world.taken()] == [(1, False, 0), (3, False, 0), None]
+
+
+def test_cq_2_a_message_of_rabbitmq_is_too_old_at_the_microsecond_that_its_file_says() -> None:
+    """`rabbit_amqqueue_process` of 3.8 adds a time to live to `os:system_time(micro_seconds)`."""
+    published_us, ttl_ms = 1_700_000_000_000_000, 5_000
+    expiry = published_us + ttl_ms * 1_000
+    world = World()
+    world.disk = MemoryDisk({"0.idx": struct.pack(">H16sQII", 0xC000, b"%016d" % 1, expiry, 10, 0)})
+    world.clock.now_us = expiry - 1
+    world.open()
+    assert done(world.queue.deliver()) is not None
+    done(world.queue.requeue(0))
+    assert done(world.queue.expire()) == 0
+    world.clock.now_us += 1
+    assert (done(world.queue.expire()), [letter.seq for letter in world.dropped]) == (1, [0])
 
 
 def test_cq_5_the_dead_letter_is_there_before_the_message_is_gone() -> None:
@@ -240,6 +268,79 @@ def test_cq_4_while_files_are_converted_publishers_wait_and_nothing_is_lost() ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("step", ["deliver", "read", "page out", "drop", "ack"])
+def test_cq_4_a_call_that_is_given_up_while_it_waits_for_files_loses_no_message(step: str) -> None:
+    """A consumer does not wait for a conversion to end. Nothing was done, so that the message is there for the next."""
+
+    async def deliver(queue: ClassicQueue, count: int) -> list[int]:
+        return [found.seq for _ in range(count) if (found := await queue.deliver()) is not None]
+
+    async def main() -> None:
+        disk, dropped = Gated(), set[int]()
+        index = await open_index(disk)
+        limit = 0 if step == "drop" else None
+        queue = await open_queue(index, lambda letter: dropped.add(letter.seq), Clock(), limit=limit, max_in_memory=2)
+        for number in range(4):
+            await queue.publish(message(number))
+        if step == "page out":
+            for seq in await deliver(queue, 4):
+                await queue.requeue(seq)
+            await deliver(queue, 4)
+            await queue.requeue(0)
+            await queue.requeue(1)
+        elif step != "deliver":
+            await deliver(queue, 2)
+        calls = {"page out": queue.requeue(2), "drop": queue.requeue(1), "ack": queue.ack(1)}
+        disk.gate = asyncio.Event()
+        flushing = asyncio.ensure_future(index.flush())
+        given_up = asyncio.ensure_future(calls.pop(step, None) or queue.deliver())
+        for each in calls.values():
+            each.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert (given_up.cancelled(), flushing.done()) == (True, False)
+        disk.gate.set()
+        await flushing
+        # What consumers had besides is given back; the ack that was given up is repeated.
+        for seq in {"deliver": [], "read": [0, 1], "page out": [3]}.get(step, []):
+            await queue.requeue(seq)
+        for seq in {"drop": [0], "ack": [0, 1]}.get(step, []):
+            await queue.ack(seq)
+        rest = await deliver(queue, 5)
+        assert rest == ([2, 3] if step in ("drop", "ack") else [0, 1, 2, 3])
+        for seq in rest:
+            await queue.ack(seq)
+        assert (len(index), queue.ready, dropped) == (0, 0, {1} if step == "drop" else set())
+
+    asyncio.run(main())
+
+
+def test_cq_4_a_message_that_comes_back_stays_behind_those_that_left_memory_before_it() -> None:
+    world = World(max_in_memory=2)
+    world.publish(4)
+    for seq in range(4):
+        assert world.taken() == (seq, False, 0)
+    for seq in range(3):
+        done(world.queue.requeue(seq))  # 2 leaves memory
+    assert world.taken() == (0, True, 1)
+    done(world.queue.requeue(3))
+    assert [found[0] for _ in range(4) if (found := world.taken()) is not None] == [1, 2, 3]
+
+
+def test_cq_4_messages_that_are_far_apart_are_read_without_what_is_between_them() -> None:
+    world = World(max_in_memory=1)
+    far = [5, 2**40 + 1, 2**62 - 1]
+    files = {f"{seq // 16_384}.idx": publish_v1(seq % 16_384, 1) for seq in far}
+    world.disk = MemoryDisk(files)
+    world.open()
+    assert [world.taken() for _ in range(4)] == [*((seq, False, 0) for seq in far), None]
+    for seq in far:
+        done(world.queue.requeue(seq))
+    assert [found[0] for _ in range(3) if (found := world.taken()) is not None] == far
+
+
 def test_cq_7_where_no_file_may_be_converted_counts_are_lost_and_no_message() -> None:
     def refuse(messages: int) -> None:
         raise ConversionRefusedError(f"not now: {messages}", "alarm")
@@ -303,6 +404,10 @@ def test_a_message_that_no_consumer_has_cannot_be_settled() -> None:
         ({"x-delivery-limit": -1}, {"delivery-limit": -1}, {}, None),
         ({"x-queue-mode": "lazy"}, {"delivery-limit": 7}, {}, None),
         ({"x-queue-mode": "default", "x-delivery-limit": 4}, {}, {}, 4),
+        ({"x-delivery-limit": 4}, {"queue-mode": "lazy"}, {"delivery-limit": 3}, None),
+        ({}, {"queue-mode": "lazy", "delivery-limit": 7}, {}, None),
+        ({"x-queue-mode": "default"}, {"queue-mode": "lazy", "delivery-limit": 7}, {}, 7),
+        ({}, {"queue-mode": "default", "delivery-limit": 7}, {}, 7),
     ],
 )
 def test_cq_6_the_lowest_limit_of_argument_policy_and_operator_policy_counts(
