@@ -212,12 +212,28 @@ class Folder:
             return None
 
 
+def _make_durable(directory: Path) -> None:
+    """Make a directory with those above it, of which none goes with a power loss: the files in it would go with it."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        _sync_names(each.parent)
+
+
+def _sync_names(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 class RealDisk(Folder):
     """The files of one directory, which is created if missing."""
 
     def __init__(self, directory: Path, in_worker: InWorker) -> None:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            _make_durable(directory)
         except OSError as error:
             raise StorageError(f"{directory}: the data directory cannot be created: {error.strerror}.") from error
         super().__init__(directory)
@@ -253,11 +269,7 @@ class RealDisk(Folder):
         self._sync_directory()
 
     def _sync_directory(self) -> None:
-        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync_names(self._directory)
 
 
 @contextlib.contextmanager

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from splitbrain.cluster import real
 from splitbrain.cluster.bugs import NO_BUGS
 from splitbrain.cluster.peers import PeerLink
-from splitbrain.cluster.real import RealWorld
+from splitbrain.cluster.real import RealDisk, RealWorld
 from splitbrain.cluster.runtime import Address
 
 
@@ -88,3 +89,22 @@ def test_what_a_node_tells_after_its_end_goes_into_no_other_file(tmp_path: Path)
     asyncio.run(scenario())
     assert (tmp_path / "n1" / "telemetry.jsonl").read_bytes() == b"before\n"
     assert (tmp_path / "other").read_bytes() == b""
+
+
+def test_a_new_data_directory_is_durable_with_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    for expected in ([tmp_path, tmp_path / "nodes"], []):
+        synced.clear()
+        RealDisk(tmp_path / "nodes" / "n1", in_thread)
+        assert synced == list(map(str, expected))
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    return work()
