@@ -6,16 +6,15 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from splitbrain.cluster import real
 from splitbrain.cluster.bugs import NO_BUGS
 from splitbrain.cluster.peers import PeerLink
-from splitbrain.cluster.real import RealDisk, RealWorld
+from splitbrain.cluster.real import InWorker, RealDisk, RealWorld
 from splitbrain.cluster.runtime import Address
 
 
@@ -100,11 +99,11 @@ def test_a_new_data_directory_is_durable_with_those_above_it(tmp_path: Path, mon
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
-    for expected in ([tmp_path, tmp_path / "nodes"], []):
-        synced.clear()
-        RealDisk(tmp_path / "nodes" / "n1", in_thread)
-        assert synced == list(map(str, expected))
-
-
-async def in_thread(work: Callable[[], Any]) -> Any:
-    return work()
+    loop = asyncio.new_event_loop()
+    try:
+        for expected in ([tmp_path, tmp_path / "nodes"], []):
+            synced.clear()
+            RealDisk(tmp_path / "nodes" / "n1", InWorker(loop))
+            assert synced == list(map(str, expected))
+    finally:
+        loop.close()
