@@ -29,7 +29,7 @@ class Backend(Protocol):
 
     Attributes:
         name: as `--discovery` takes it.
-        registers: whether it must be told of a node before it lists it.
+        registers: whether a node must register before it is listed.
         refresh_ms: how often it is to hear of a registered node; 0 for never.
     """
 

@@ -32,7 +32,7 @@ class Settings:
         nodes: how many nodes the cluster will have, the same on all of them (RabbitMQ: the target cluster size hint).
         retries: rounds after the first one.
         retry_ms: between two rounds; a tenth at most is added at random, so that nodes do not go on in step.
-        registers: whether the backend is told of the node.
+        registers: whether the node registers with the backend.
         bugs: what is broken on purpose.
     """
 

@@ -17,7 +17,7 @@ class Registration:
 
     Args:
         runtime: of the node.
-        backend: that is told of it.
+        backend: with which it registers.
         timeout_ms: of one call to it.
         pause_ms: between two calls, if the backend does not say how often it is to hear of the node.
     """

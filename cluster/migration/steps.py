@@ -1,4 +1,4 @@
-"""What a migration wants done, one after the other, what it is told of each, and how it ends."""
+"""What a migration wants done, one after the other, what it hears of each, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Discovery services on this machine: Consul and the API server of Kubernetes as backends use them, and a name server.
 
-Each can be told to answer late, in part, with a failure, or with something else than it should.
+Each can answer late, in part, with a failure, or with something else than it should.
 """
 
 from __future__ import annotations
