@@ -128,6 +128,8 @@ def is_of_others(run: RunDir, found: Unjudged) -> bool:
         made = None if judgement is None else madefrom.record_of(judgement)
         if judgement is None and found.because == "unknown":
             return False
+        if made is None and found.because == "unknown":  # nothing to compare with: only what is gone is damage
+            return not (os.path.lexists(run.history_path) or os.path.lexists(run.wal_path))
         if made is None or madefrom.inputs(run.path, tuple(made.inputs)) != made.inputs:
             return True
         # The same files may be refused by code that is stricter than the one that judged them.

@@ -67,7 +67,7 @@ def compact(run: RunDir, *, dry_run: bool = False) -> Compacted | None:
         SplitbrainError: a file of it is damaged or of a newer version; nothing was changed that was not whole.
         HarnessError: a file cannot be written.
     """
-    if run.is_running() or os.path.lexists(run.wal_path):
+    if run.is_running() or os.path.lexists(run.wal_path) or not os.path.lexists(run.history_path):
         return None
     with alone_in(run.path):
         judgement = run.read_verdicts()

@@ -4,11 +4,13 @@ A run refers to the one that it was derived from (`derived_from` in its test.jso
 hunt), and its page to the runs that it links to. Text files in the folder of the store itself refer to every run whose
 name stands in them: a list of baselines, a comparison that was saved there, a note.
 
-A run whose test.json cannot be read may be derived from any earlier run of its test, and so refers to all of them.
+A run whose test.json cannot be read may be derived from any earlier run of its test with its seed, which a derived run
+takes over: so it refers to all of them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,6 +21,7 @@ import msgspec
 
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.store import RunDir
 from splitbrain.results.values import NOT_JSON
 
 _NAME: Final = rb"(\d{8}T\d{6}\.\d{3}Z-\d+(?:-\d+)?)(_[0-9a-f]{12})?"
@@ -41,7 +44,7 @@ def references(store: Path, runs: Iterable[Path]) -> dict[str, list[str]]:
         runs: the folders of its runs.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
-    folders = list(runs)
+    folders = [run for run in runs if os.path.lexists(run / "test.json") or RunDir(run).recorded()]
     for run in folders:
         of_run = _of_run(run)
         names = of_run if of_run is not None else {_name(each) for each in folders if _may_be_source(each, run)}
@@ -59,7 +62,17 @@ def _name(run: Path) -> str:
 
 
 def _may_be_source(run: Path, of: Path) -> bool:
-    return run.parent == of.parent and run.name < of.name
+    return run.parent == of.parent and may_be_source(run.name, of.name)
+
+
+def may_be_source(name: str, of: str) -> bool:
+    """Whether a run of a test may be derived from another one, by their names: the time, and the seed."""
+    return name < of and seed_in(name) == seed_in(of)
+
+
+def seed_in(name: str) -> str:
+    """The seed in the name of a run, without the digits that a pushed store adds."""
+    return name.partition("Z-")[2].partition("_")[0].partition("-")[0]
 
 
 def _of_run(run: Path) -> set[str] | None:
@@ -69,6 +82,12 @@ def _of_run(run: Path) -> set[str] | None:
     except NOT_JSON:
         return None
     return names_in(derived) | _names(_LINK, _content(run / "report.html"))
+
+
+def is_certain(by: str) -> bool:
+    """Whether what `references` names refers to a run, and not only may: its test.json can be read, or it is a file."""
+    run = Path(by)
+    return not run.is_dir() or _of_run(run) is not None
 
 
 def names_in(text: str) -> set[str]:

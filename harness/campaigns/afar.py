@@ -27,7 +27,7 @@ from splitbrain.checkers.isolation.limits import DEFAULT, Limits
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.jobs import LackingPackagesError
 from splitbrain.checkers.stored import Unjudged, or_unjudged
-from splitbrain.checkers.verdict import Outcome, worst
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.many import (
     Judged,
     Paged,
@@ -40,6 +40,7 @@ from splitbrain.harness.campaigns.many import (
     judge_one,
     judged_before,
     with_pages,
+    with_problem,
 )
 from splitbrain.results.arrow import read_parquet_head
 from splitbrain.results.damage import DAMAGE, note_damage, noted_damage
@@ -127,10 +128,7 @@ def _noted_there(copies: Copies, run: RemoteRun, found: Judged) -> Judged:
         _publish_damage(copies, run, found)
     except (SplitbrainError, OSError) as error:
         where = copies.store.place.below(f"{run.folder}/{DAMAGE}")
-        said = f"the note {where} could not be written or removed: {error}"
-        return msgspec.structs.replace(
-            found, outcome=worst([found.outcome, Outcome.HARNESS_ERROR]), said=found.said or said, problem=said
-        )
+        return with_problem(found, f"the note {where} could not be written or removed: {error}")
     return found
 
 
@@ -314,14 +312,20 @@ def judge_there_one_by_one(
                 found = judge_there(copies, run, by, limits, "inline", paged=paged, fetch=coming.popleft().result)
                 assert found is not None
                 done.append(found)
-                if found.damaged:
-                    warn(found.said)
+                _warn_of(found, warn)
                 on_judged(run, found)
                 copies.drop(run)
                 show(len(done))
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
         return pages_there(copies, runs, done, by, warn, paged)
+
+
+def _warn_of(found: Judged, warn: Warn) -> None:
+    """Say why a run has no verdict, and what could not be written of it."""
+    for said in dict.fromkeys([found.said if found.damaged else None, found.problem]):
+        if said is not None:
+            warn(said)
 
 
 # --- with Spark -------------------------------------------------------------------------------------------------------
@@ -385,8 +389,7 @@ def judge_there_with_spark(
                 for run, each in zip(batch, answers, strict=True):
                     large = each.large
                     found = _large(copies, run, spark, warn, limits, paged) if large else _judged(copies, run, each)
-                    if found.damaged:
-                        warn(found.said)
+                    _warn_of(found, warn)
                     if on_judged is not None:
                         if not found.damaged:
                             copies.fetch_made(run, (VERDICT,))
@@ -540,7 +543,7 @@ def pages_there(
         try:
             fetch_for_page(copies, run, everyone)
             (found[place],) = with_pages([done[place]], 1, by, lambda said: warn(copies.said(said)), paged)
-            copies.publish(run, [name for name in copies.made(run) if name != VERDICT])
+            copies.publish(run, [name for name in copies.made(run) if name not in (VERDICT, DAMAGE)])
         except RemoteConnectionError:
             raise
         except SplitbrainError as error:

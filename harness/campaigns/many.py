@@ -10,6 +10,7 @@ and `splitbrain serve` make it when somebody does).
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 from collections import deque
@@ -33,8 +34,8 @@ from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
 from splitbrain.results.atomic import alone_in
+from splitbrain.results.checksums import CHECKSUMS, read_checksums
 from splitbrain.results.checksums import FILES as RECORDED
-from splitbrain.results.checksums import read_checksums
 from splitbrain.results.damage import forget_damage, note_damage
 from splitbrain.results.errors import EngineError
 from splitbrain.results.figures import keep_figures, write_figures
@@ -145,9 +146,9 @@ def judge_in_batches(
     done: list[Judged] = []
     with judge(alone_with(limits)) as by:
         try:
-            for batch, found in in_batches(runs, spark, partial(_judge_batch, spark, limits)):
+            for batch, (found, before) in in_batches(runs, spark, partial(_judge_batch, spark, limits)):
                 for run in batch:
-                    done.append(_keep_spark(run, found[run.path], limits, paged, warn))
+                    done.append(_keep_spark(run, found[run.path], limits, paged, warn, before.get(run.path)))
                     on_judged(done[-1])
                 show(len(done))
         except EngineError as error:
@@ -163,10 +164,13 @@ def judge_in_batches(
 
 def _judge_batch(
     spark: Spark, limits: Limits, runs: Sequence[RunDir], given_up: Callable[[], bool]
-) -> dict[Path, OfSpark]:
+) -> tuple[dict[Path, OfSpark], dict[Path, Basis]]:
+    """What workers found; and what was there before they read it, of runs whose files have no checksums."""
     from splitbrain.checkers.spark.pipeline import judge_apart
 
-    return judge_apart(spark.session, [run.path for run in runs], limits=limits, given_up=given_up)
+    before = {run.path: _basis(run, limits) for run in runs if not os.path.lexists(run.path / CHECKSUMS)}
+    found = judge_apart(spark.session, [run.path for run in runs], limits=limits, given_up=given_up)
+    return found, {path: basis for path, basis in before.items() if basis is not None}
 
 
 def in_batches(
@@ -354,11 +358,13 @@ def _kept(
     return or_unjudged(run.path, keep)
 
 
-def _keep_spark(run: RunDir, found: OfSpark, limits: Limits, paged: Paged, warn: Warn) -> Judged:
+def _keep_spark(
+    run: RunDir, found: OfSpark, limits: Limits, paged: Paged, warn: Warn, before: Basis | None = None
+) -> Judged:
     """Put what a worker found into the folder of its run."""
     if isinstance(found, Unjudged):
         return _noted(run, found, warn)
-    basis = _basis(run, limits) if found.beside is None else found.beside.basis
+    basis = _basis_of_large(run, limits, before) if found.beside is None else found.beside.basis
     kept = _kept(run, found.verdicts, "spark", basis)
     if isinstance(kept, Unjudged):
         return _noted(run, kept, warn)
@@ -371,17 +377,25 @@ def _keep_spark(run: RunDir, found: OfSpark, limits: Limits, paged: Paged, warn:
     return remembered if problem is None else _without_figures(remembered, problem.why, warn)
 
 
-def _basis(run: RunDir, limits: Limits) -> Basis | None:
-    """What verdicts on a large run were made from; None if its files may have changed since they were read."""
+def _basis_of_large(run: RunDir, limits: Limits, before: Basis | None) -> Basis | None:
+    """What verdicts on a large run were made from; None if its files may have changed since they were read.
+
+    They have not if they are those of its checksums, by which they were read, or those that were there before.
+    """
 
     def same() -> Basis | None:
-        found = stored.basis_of(run, limits, run.read_test())
+        found = _basis(run, limits)
         if read_checksums(run.path) is None:
-            return None
+            return found if found == before else None
         run.verify(*RECORDED)
         return found
 
     found = or_unjudged(run.path, same)
+    return None if isinstance(found, Unjudged) else found
+
+
+def _basis(run: RunDir, limits: Limits) -> Basis | None:
+    found = or_unjudged(run.path, lambda: stored.basis_of(run, limits, run.read_test()))
     return None if isinstance(found, Unjudged) else found
 
 
@@ -418,6 +432,11 @@ def _without_figures(judged: Judged, problem: str, warn: Warn) -> Judged:
 
 def _with_problem(judged: Judged, said: str, warn: Warn) -> Judged:
     warn(said)
+    return with_problem(judged, said)
+
+
+def with_problem(judged: Judged, said: str) -> Judged:
+    """A run of which something could not be written. What it was judged to be stands first where that is as severe."""
     outcome = worst([judged.outcome, Outcome.HARNESS_ERROR])
     return msgspec.structs.replace(
         judged, outcome=outcome, said=judged.said if outcome is judged.outcome else said, problem=said
@@ -444,9 +463,7 @@ def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
         forget_damage(run.path)  # it is again what its verdict was made from
     except OSError as error:
         said = f"that {run.path} is sound again could not be noted there: {error.strerror} ({error.filename})"
-        return msgspec.structs.replace(
-            found, outcome=worst([found.outcome, Outcome.HARNESS_ERROR]), said=said, problem=said
-        )
+        return with_problem(found, said)
     return found
 
 
@@ -489,11 +506,16 @@ def with_pages(done: Sequence[Judged], jobs: int, by: Judge, warn: Warn, paged: 
         warn: called with the reason why a run has no page.
         paged: which runs get pages.
     """
-    able = [each for each in done if not each.damaged and each.problem is None]
+    able = [each for each in done if not each.damaged and (each.problem is None or _lacks_page(each))]
     tasks = _outdated([each for each in able if has_page(each.outcome.value, paged)])
     with page_writers(len(tasks), jobs) as pages:
         problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
     return [_without_page(each, problems.get(each.run.path), warn) for each in done]
+
+
+def _lacks_page(judged: Judged) -> bool:
+    """Whether a run that is looked at in any case has no page: one of a violation."""
+    return judged.outcome is Outcome.VIOLATION and mark_in(judged.run.path) is None
 
 
 @contextlib.contextmanager

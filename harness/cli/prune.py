@@ -198,6 +198,16 @@ def _report_what_stays(runs: list[Candidate], removed: list[Candidate], limits: 
         )
 
 
+def _refers(by: str) -> str:
+    from splitbrain.results.references import is_certain
+
+    return (
+        "refers to it"
+        if is_certain(by)
+        else "may be derived from it, its test.json cannot be read: restore or remove it"
+    )
+
+
 def _report(
     runs: list[Candidate],
     removed: list[Candidate],
@@ -224,7 +234,7 @@ def _report(
     for run in removed:
         click.echo(f"{would} {run.path}  {run.outcome}, {shown(run.size_bytes)}")
     for path, by in sorted(referred.items()):
-        click.echo(f"stays: {path}: {by} refers to it", err=True)
+        click.echo(f"stays: {path}: {by} {_refers(by)}", err=True)
     for problem in problems:
         click.echo(f"not removed: {problem}", err=True)
     click.echo(f"{would} {len(removed)} of {counted(len(runs), 'run')}, {shown(freed)}")

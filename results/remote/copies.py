@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.errors import HistoryFormatError, RemoteConnectionError, RemoteStoreError, SplitbrainError
 from splitbrain.results.madefrom import FILES, digest
 from splitbrain.results.remote.runs import Kept, RemoteRun, RemoteStore, of_all
@@ -55,7 +56,7 @@ class Copies:
         manifest, copy = self.store.manifest(run), self.of(run)
         raw = _raw_telemetry(manifest.document)
         for name, kept in manifest.files.items():
-            if whole or name in FILES or name in raw or name == "plan.json":
+            if whole or name in FILES or name in raw or name in ("plan.json", CHECKSUMS):
                 self._pushed(run, name, kept)
         if whole:
             self._made(run, manifest.files)

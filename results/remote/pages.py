@@ -20,7 +20,7 @@ def write_report_there(copies: Copies, run: RemoteRun) -> str:
     """
     fetch_for_page(copies, run, copies.store.runs())
     write_report(copies.of(run).path)
-    copies.publish(run, [name for name in copies.made(run) if name != VERDICT])
+    copies.publish(run, [name for name in copies.made(run) if name not in (VERDICT, DAMAGE)])
     return copies.store.place.below(f"{run.folder}/{REPORT}")
 
 

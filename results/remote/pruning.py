@@ -18,7 +18,7 @@ from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
 from splitbrain.results.madefrom import is_other
 from splitbrain.results.places import PUSHED
 from splitbrain.results.pruning import UNJUDGED, Candidate, began_s, standing
-from splitbrain.results.references import kept, names_in
+from splitbrain.results.references import kept, may_be_source, names_in
 from splitbrain.results.remote.copies import VERDICT
 from splitbrain.results.remote.runs import Manifest, RemoteRun, RemoteStore, of_all
 from splitbrain.results.store import FORMAT, Judgement
@@ -86,7 +86,12 @@ def referred_by_others(store: RemoteStore, runs: Mapping[str, RemoteRun], going:
         recorded[manifest.recorded_as].append(run.name)
     referring: defaultdict[str, list[str]] = defaultdict(list)
     for address, run in runs.items():
-        derived = manifests[run].document.get("derived_from") if run in manifests else None
+        if run not in manifests:  # damaged: what it is derived from is not known
+            for each in runs.values():
+                if each.test_name == run.test_name and may_be_source(each.name, run.name):
+                    referring[each.name].append(address)
+            continue
+        derived = manifests[run].document.get("derived_from")
         for name in names_in(derived) if isinstance(derived, str) else ():
             for source in {name, *recorded[name]} - {run.name}:
                 referring[source].append(address)

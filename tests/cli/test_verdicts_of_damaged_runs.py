@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,24 @@ def test_a_sound_run_that_needs_more_memory_than_its_limit_stays_what_it_was_jud
     assert not is_of_others(run, found), "it was not judged: nothing is taken for what it is not"
 
 
+def test_a_verdict_without_a_record_is_of_what_is_there_as_long_as_anything_is(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    run.write_verdicts([], "pass")
+    found = Unjudged(f"{run.path}: the process that read it was killed", "unknown")
+    assert not is_of_others(run, found)
+    gone(run)
+    assert is_of_others(run, found)
+
+
+def test_a_run_that_lost_its_history_is_not_made_smaller(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline", "--pages", "all").exit_code == 0
+    (run.path / "checksums.json").unlink(missing_ok=True)
+    gone(run)
+    assert compact(run) is None
+    assert (run.path / "report.html").exists()
+
+
 def test_a_run_that_was_restored_and_judged_meanwhile_gets_no_note(tmp_path: Path) -> None:
     run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
     assert analyze(tmp_path, "--engine", "inline").exit_code == 0
@@ -301,12 +320,19 @@ def test_a_page_that_says_that_its_run_is_damaged_goes_once_it_is_not(tmp_path: 
 
 
 def test_what_a_run_without_a_readable_test_may_be_derived_from_stays(tmp_path: Path) -> None:
-    first, second = (stored(Store(tmp_path), "t", number, set_history(20), SET) for number in (1, 2))
-    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
-    paths = [first.path, second.path]
+    store = Store(tmp_path)
+    first, other = (stored(store, "t", seed, set_history(20), SET) for seed in (1, 2))
+    derived = first.path.with_name("run=20991231T000000.000Z-1")
+    shutil.copytree(first.path, derived)
+    (tmp_path / "test=t" / "run=20991231T000000.001Z-1").mkdir()  # in which nothing was recorded
+    paths = [first.path, other.path, derived, tmp_path / "test=t" / "run=20991231T000000.001Z-1"]
     assert references(tmp_path, paths) == {}
-    no_json(second)
-    assert references(tmp_path, paths) == {first.name: [str(second.path)]}
+    (derived / "test.json").write_text("{")
+    assert references(tmp_path, paths) == {first.name: [str(derived)]}, "a derived run has the seed of its source"
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 255
+    done = CliRunner().invoke(splitbrain, ["prune", "--store", str(tmp_path), "--rule", "pass=0s", "--dry-run"])
+    assert "may be derived from it, its test.json cannot be read: restore or remove it" in done.stderr
+    assert "would remove 1 of" in done.stdout
 
 
 def test_a_run_whose_test_a_newer_version_wrote_never_goes(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from splitbrain.checkers.isolation.limits import DEFAULT
+from splitbrain.checkers.spark import pipeline
+from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.jobs import LackingPackagesError
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import afar, many
@@ -21,12 +25,12 @@ from splitbrain.results.damage import DAMAGE
 from splitbrain.results.errors import EngineError, RemoteConnectionError, RemoteStoreError
 from splitbrain.results.remote import objects
 from splitbrain.results.remote.copies import copies_of
-from splitbrain.results.remote.pruning import candidate
+from splitbrain.results.remote.pruning import by_address, candidate, referred_by_others
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore
-from splitbrain.results.store import Store
+from splitbrain.results.store import RunDir, Store
 from tests.cli.test_lines_of_analyze import lay as lay_waiting
 from tests.cli.test_lines_of_analyze import started
-from tests.spark.support import SET, set_history, stored
+from tests.spark.support import REGISTER, SET, register_history, set_history, stored
 
 from .s3 import address
 from .support import analyze, listed, push, refused, run
@@ -261,3 +265,59 @@ def test_a_verdict_there_of_a_newer_version_or_that_was_changed_never_goes(
     assert change in text
     store.objects.write(where, text.replace(change, other).encode())
     assert candidate(RemoteStore(there), run_there).outcome is None
+
+
+def test_a_violation_that_is_sound_again_gets_its_page_where_its_note_cannot_be_removed(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "set", 1, set_history(20, lost=[7]), SET)
+    push(tmp_path, there)
+    (run_there,) = listed(there)
+    RemoteStore(there).objects.write(f"{run_there.folder}/{DAMAGE}", b'{"why": "a disk"}')
+    remove = objects.Objects.remove
+
+    def refuse(self: objects.Objects, path: str) -> None:
+        if path.endswith(DAMAGE):
+            raise RemoteStoreError(f"{path} cannot be removed: access denied.")
+        remove(self, path)
+
+    monkeypatch.setattr(objects.Objects, "remove", refuse)
+    done = run("analyze", "--engine", "inline", "--store", there)
+    assert "could not be written or removed" in done.stderr
+    assert {"verdict.json", "figures.json", "report.html", DAMAGE} <= files(there, run_there)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_large_pushed_run_that_spark_judged_is_unchanged_the_next_time(
+    tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(Store(tmp_path), "register", 1, register_history(1, 3, 20), REGISTER)
+    push(tmp_path, there)
+    small = Sizes(run_rows=10)
+    there_with_spark: Any = afar.judge_there_with_spark
+
+    def with_small(*given: Any, **named: Any) -> Any:
+        return there_with_spark(*given[:6], small, *given[7:], **named)
+
+    monkeypatch.setattr(afar, "judge_there_with_spark", with_small)
+    monkeypatch.setattr(pipeline, "judge_apart", partial(pipeline.judge_apart, sizes=small))
+    given = ("analyze", "--engine", "spark", "--master", "local[1]", "--json", "--store", there)
+    found = [json.loads(run(*given).stdout.splitlines()[0]) for _ in range(2)]
+    assert [each["judged"] for each in found] == [True, False]
+
+
+def test_a_manifest_that_is_damaged_frees_no_run_from_which_its_run_may_be_derived(tmp_path: Path, there: str) -> None:
+    first = stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    derived = first.path.with_name("run=20991231T000000.000Z-1")
+    shutil.copytree(first.path, derived)
+    RunDir(derived).amend_test(derived_from=first.name)
+    push(tmp_path, there)
+    store = RemoteStore(there)
+    by_path = by_address(store)
+    source, other = sorted(by_path, key=lambda address: by_path[address].name)
+    assert referred_by_others(store, by_path, {source}) == {source: other}
+    text = store.objects.read(by_path[other].manifest)
+    store.objects.write(by_path[other].manifest, text[:-9])
+    again = RemoteStore(there)
+    assert referred_by_others(again, by_address(again), {source}) == {source: other}
