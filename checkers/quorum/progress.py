@@ -5,7 +5,8 @@
     Q9  which share of the time and of the ops was answered, by each node and by the cluster
 
 Q3 counts ops that were invoked after the bound and at least an op timeout before the window's end. A core was silent if
-one of its nodes received enough ops and answered none. It is a violation if every core was silent.
+one of its nodes received enough ops and answered none. It is a violation if every core was silent, unless all these ops
+were invoked within a moment (`MOMENT_NS`): a slow system stands still for as long, and answers before and after.
 
 Q3 demands nothing while a node outside of all cores may lead. A leader that receives answers of a majority rightly
 stays leader, and may not reach each member of a core (its processor or links may be too slow for that). The nodes that
@@ -15,7 +16,7 @@ it reaches elect no other leader. (Partial connectivity: Ng, Haridi and Carbone,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -29,6 +30,9 @@ from splitbrain.results.availability import availability
 from splitbrain.results.calls import Bools, Ints, seconds
 from splitbrain.results.faults import FaultOp, RunEvents
 from splitbrain.results.quantities import counted
+
+MOMENT_NS: Final = 1_000_000_000
+"""Silence towards ops of a shorter span proves nothing; nor does one of less than an op timeout, if that is shorter."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -77,7 +81,7 @@ def progress(
     # One core that answers is enough: the leader may be in that one, and the others need not reach it.
     if any(who == () for who in silent):
         return Progress("held")
-    if any(who is None for who in silent):
+    if any(who is None for who in silent) or last_ns - first_ns < min(MOMENT_NS, bounds.timeout_ns):
         return Progress("too few ops")
     stories = [
         f"{' '.join(who or ())} of the core {' '.join(core)} answered none of "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, Final
 
 from splitbrain.results.history import HARNESS, NEMESIS
 
@@ -364,6 +364,10 @@ def _superseded(run: Run, said: Judgement) -> None:
             said.ops["Q10"].add(op.index)
 
 
+MOMENT: Final = 1_000_000_000
+"""Silence of less is none of a cluster that stands still."""
+
+
 def _progress(run: Run, window: Window) -> str:
     """Q3. A window in which no op can be late enough after its start and soon enough before its end is too short."""
     cores = window.cores
@@ -382,7 +386,8 @@ def _progress(run: Run, window: Window) -> str:
             return "held"
         else:
             results.add("too few")
-    return "violated" if results == {"silent"} else "too few ops"
+    span = window.end - run.timeout - (window.start + run.bound)
+    return "violated" if results == {"silent"} and span >= min(MOMENT, run.timeout) else "too few ops"
 
 
 def _recovery(run: Run, said: Judgement) -> None:

@@ -127,6 +127,19 @@ def test_too_few_ops_are_neither_progress_nor_silence() -> None:
     assert verdict.inconclusive
 
 
+@pytest.mark.parametrize(("end_s", "broken"), [(3.6, ()), (4.6, ("Q3",))])
+def test_silence_of_a_moment_is_none(end_s: float, broken: tuple[str, ...]) -> None:
+    """Ops count from 2 s on, until 1 s before the window's end: a slow node may stand still for half a second."""
+    story = Story()
+    story.ask("1234", 0.0, end_s)
+    story.ask("5", 0.0, 1.9)
+    story.ask("5", 2.0, end_s, "info", takes_s=0.05)
+    story.fault(end_s, end_s + 0.1, cut=between("12345"))
+    verdict = story.judged()
+    assert rules(verdict) == broken
+    assert window(verdict, 0.0)["Q3"] == ("violated" if broken else "too few ops")
+
+
 def test_a_stall_of_the_controller_makes_it_no_judge_of_progress() -> None:
     story = Story()
     story.ask("12345", 0.0, 9.0, "info", takes_s=0.5, every_s=0.5)
