@@ -67,6 +67,8 @@ def noted_damage(run: Path) -> Damage | None:
     if not os.path.lexists(path):
         return None
     try:
+        if path.is_symlink():  # a link may lead to what is not the store's to show
+            raise HistoryFormatError(str(path), "a link")
         refuse_others(path, _BYTES_MAX)
         return msgspec.json.decode(path.read_bytes(), type=Damage)
     except (OSError, HistoryFormatError, *NOT_JSON):

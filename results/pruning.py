@@ -161,9 +161,9 @@ def _outcome(run: RunDir) -> str | None:
 
 
 def standing(outcome: str, *, damaged: bool) -> str | None:
-    """As what a run stands that was judged so, one of `OUTCOMES`; None if that is none of them.
+    """The outcome that the rules see, of `OUTCOMES`; None for an outcome that they do not know.
 
-    A run that was damaged since counts as not judged, for it may be a violation; one that was a violation stays one.
+    A run that was damaged after it was judged counts as not judged, since it may be a violation. A violation stays one.
     """
     if outcome not in OUTCOMES:
         return None

@@ -1,4 +1,4 @@
-"""What a node keeps on disk of the formation of its cluster: for whom it voted, whether it founded, whom it joined.
+"""What a node keeps on disk while its cluster forms: its vote, whether it founded the cluster, and whom it joined.
 
 A vote is durable before it is given, and a node that founds a cluster writes that down first. So a restart neither
 gives a vote twice nor forgets a cluster (D20).
@@ -119,8 +119,8 @@ async def open_record(disk: Disk, rng: Rng) -> Kept:
         return Kept(disk, msgspec.json.decode(content, type=Record))
     except msgspec.DecodeError as error:
         raise CorruptStorageError(
-            f"{FILE}: it is damaged ({error}), and says to whom this node has given its vote: if the node was in a "
-            f"cluster, restore the file; if there never was one, begin with an empty directory.",
+            f"{FILE}: it is damaged ({error}). It holds this node's vote. If the node was in a cluster, restore the "
+            f"file; if there never was a cluster, begin with an empty directory.",
             FILE,
             0,
             str(error),

@@ -89,7 +89,7 @@ class Converters:
                 continue
             try:
                 found += converter.writes(change)
-            except Exception as error:  # whatever a plug-in's converter does, the tables have to answer again
+            except Exception as error:  # a plug-in's converter may raise anything, and the tables must answer again
                 where = f"{type(converter).__name__}: {change.item.table}"
                 raise ConverterError(f"{where}: {type(error).__name__}: {error} (key {change.item.key!r})") from error
         return found

@@ -153,7 +153,7 @@ class Migration:
             raise FailedError(f"{error}: mend the converter, then migrate again") from error
 
     def _undo(self, marker: Marker, failed: FailedError) -> Machine:
-        """Put things right; but the last step may have been carried out although nobody said so."""
+        """Undo the migration, unless its last step took effect although no answer came."""
         undoing = msgspec.structs.replace(marker, state="undoing")
         self.step = "undoing"
         try:

@@ -124,7 +124,7 @@ class Shell:
             while run.effect is not None:
                 run.happened(await self.carry_out(run.effect))
         finally:
-            # It may be stuck, or have been cancelled: nobody takes what would be queued.
+            # A machine that is stuck or cancelled takes no more changes from the queue.
             self._end_subscription()
         assert run.ended is not None, "without an effect it has ended"
         return run.ended

@@ -121,7 +121,7 @@ class Queues:
         return said.what.count
 
     async def find(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
-        """Ask where a queue is, if this connection does not know it yet: whatever is done first with it begins so.
+        """Ask where a queue is, if this connection does not know it yet. The first call on a queue does this by itself.
 
         Raises:
             QueueNotFoundError: there is none of that name.

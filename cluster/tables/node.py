@@ -150,7 +150,7 @@ class TablesNode:
 
     @property
     def database(self) -> Database:
-        """What it holds, and with whom."""
+        """The replica of this node, with its view of the others."""
         return self._machine.database
 
     def begin(

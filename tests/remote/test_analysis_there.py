@@ -176,6 +176,15 @@ def test_executors_without_packages_are_no_reason_to_judge_without_them(
         afar.judge_there_with_spark(copies, store.runs(), cast(Any, None), lambda _: None, print, DEFAULT, None)
 
 
+def judged_there(tmp_path: Path, there: str) -> tuple[RemoteRun, RemoteStore]:
+    """A pushed run that was judged as a pass."""
+    stored(Store(tmp_path), "set", 1, set_history(20), SET)
+    push(tmp_path, there)
+    analyze(there)
+    (only,) = listed(there)
+    return only, RemoteStore(there)
+
+
 @pytest.mark.parametrize("engine", ["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def test_a_pushed_run_that_is_damaged_is_no_pass_until_it_is_restored(tmp_path: Path, there: str, engine: str) -> None:
     names = {stored(Store(tmp_path), "set", number, set_history(20), SET).name: number for number in (1, 2)}
@@ -229,11 +238,7 @@ def test_a_note_that_cannot_be_written_there_is_a_problem_of_that_run_alone(
 def test_damage_that_no_listing_shows_stays_noted_until_the_run_is_compared(
     tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored(Store(tmp_path), "set", 1, set_history(20), SET)
-    push(tmp_path, there)
-    analyze(there)
-    (run_there,) = listed(there)
-    store = RemoteStore(there)
+    run_there, store = judged_there(tmp_path, there)
     where = f"{run_there.folder}/history.parquet"
     content = bytearray(store.objects.read(where))
     content[len(content) // 2] ^= 1
@@ -254,11 +259,7 @@ def test_damage_that_no_listing_shows_stays_noted_until_the_run_is_compared(
 def test_a_verdict_there_of_a_newer_version_or_that_was_changed_never_goes(
     tmp_path: Path, there: str, change: str
 ) -> None:
-    stored(Store(tmp_path), "set", 1, set_history(20), SET)
-    push(tmp_path, there)
-    analyze(there)
-    (run_there,) = listed(there)
-    store = RemoteStore(there)
+    run_there, store = judged_there(tmp_path, there)
     where = f"{run_there.folder}/verdict.json"
     text = store.objects.read(where).decode()
     other = {'"format": 1': '"format": 99', '"outcome": "pass"': '"outcome": "inconclusive"'}[change]

@@ -51,7 +51,7 @@ class IndexBesideModel(RuleBasedStateMachine):
         self.recently: list[list[Any]] = []
 
     def crash(self, disk: MemoryDisk) -> None:
-        """At some changes of the disk, within whatever is under way, keep what a crash could leave."""
+        """Keep what a crash could leave, at some changes of the disk within a step."""
         self.changes += 1
         rng = random.Random(self.changes)
         if rng.random() < 0.2:

@@ -19,8 +19,8 @@ from splitbrain.cluster.discovery.etcd import Etcd
 from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.real import RealNetwork
+from tests.cluster.discovery.realetcd import etcd, free_port
 from tests.cluster.discovery.services import ConsulAgent, served
-from tests.cluster.discovery.test_backends import etcd, free_port
 
 assert etcd  # the fixture
 
