@@ -83,7 +83,7 @@ def test_a_directory_of_a_node_without_discovery_stays_one_once_the_file_is_writ
 def test_a_damaged_record_is_refused() -> None:
     disk = FakeDisk()
     asyncio.run(disk.replace(FILE, b"{"))
-    with pytest.raises(CorruptStorageError, match="to whom this node has given its vote"):
+    with pytest.raises(CorruptStorageError, match="It holds this node's vote"):
         opened(disk)
 
 
