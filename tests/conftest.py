@@ -16,8 +16,11 @@ from hypothesis import HealthCheck, settings
 
 from tests import witnesses
 
-# Hypothesis gives an example 200 ms, and a second to draw ten of them: a busy machine takes longer.
-settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Hypothesis gives an example 200 ms, and a second to draw ten of them: a busy machine takes longer. The suite draws the
+# same examples each time, so a change is judged by what it changed; --hypothesis-profile search looks for new ones.
+_ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any-machine", _ANY_MACHINE, derandomize=True)
+settings.register_profile("search", _ANY_MACHINE)
 settings.load_profile("any-machine")
 
 
