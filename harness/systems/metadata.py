@@ -41,30 +41,21 @@ from splitbrain.cluster.embedded import (
 )
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
+from splitbrain.harness.contract.brokers import PROJECT, Entity
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.operations import LIMITED_QUEUES, QUEUES, SINGLE_ACTIVE
 from splitbrain.harness.contract.read_modes import (
     LOOK_UP,
     READ,
     READ_AFTER,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import (
-    LIMITED_QUEUES,
-    PROJECT,
-    QUEUES,
-    SINGLE_ACTIVE,
-    Answer,
-    Change,
-    DefiniteError,
-    Entity,
-    IndefiniteError,
-    Mop,
-)
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, IndefiniteError, Mop
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks

@@ -11,7 +11,8 @@ import msgspec
 
 from splitbrain.cluster.client import Client, ClientError, QueueNotFoundError, QueueOptions, Queues
 from splitbrain.cluster.queueclient import Consumer, Message, Publisher
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 
 MEMBERS: Final = 99
 """Of a queue at most: each node has one, so that each fault meets a member, and all nodes are asked."""

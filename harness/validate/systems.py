@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import GROUPS, Answer, Session, calls, group_named, need
+from splitbrain.harness.contract.operations import GROUPS, calls, group_named, need
+from splitbrain.harness.contract.sessions import Answer, Session
 from splitbrain.harness.contract.test import System
 from splitbrain.harness.validate.values import Wrapper, json_problem, short
 from splitbrain.results.errors import ProtocolError

@@ -11,7 +11,8 @@ from virtual import VirtualClock
 from worlds import FakeClient, MemoryDeployment, MemorySession, MemorySystem, make_test
 
 from splitbrain.harness import validate
-from splitbrain.harness.contract.sessions import GROUPS, KEY_VALUE, LEASE_LOCKS, LOCKS, Answer, calls, need
+from splitbrain.harness.contract.operations import GROUPS, KEY_VALUE, LEASE_LOCKS, LOCKS, calls, need
+from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.running.recovery import PROBE_KEY, until_usable
 from splitbrain.results.errors import ProtocolError
 

@@ -16,8 +16,9 @@ from splitbrain.harness import validate
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.operations import GROUPS
 from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import GROUPS, Answer
+from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
 from splitbrain.nemesis.compose import Composed
