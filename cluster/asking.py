@@ -13,6 +13,7 @@ from splitbrain.cluster.errors import (
     ClientError,
     FlagNotEnabledError,
     InvalidRequestError,
+    MisfitError,
     NodeNotFoundError,
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
@@ -99,7 +100,7 @@ def _error(outcome: Outcome, term: int) -> ClientError:
         case Failure():
             return _failure(outcome, term)
         case _:
-            return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
+            return MisfitError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
 
 
 def _failure(failure: Failure, term: int) -> ClientError:

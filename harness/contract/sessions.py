@@ -1,7 +1,6 @@
 """What a client may ask of a node, by groups of operations, and how a node refuses.
 
 Operations of message brokers are in `splitbrain.harness.contract.brokers`, the groups by name in
-Operations of message brokers are in `splitbrain.harness.contract.brokers`, the groups by name in
 `splitbrain.harness.contract.operations`. A session has the operations of some groups: a system says which
 (`Capabilities.operations`), and a workload says which groups its clients need (`Workload.needs`). So a new group is
 one protocol and one value, and no system has to fill it.
@@ -14,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from splitbrain.results.nonsense import NONSENSE
 from splitbrain.results.standbys import STANDBY
 
 
@@ -33,6 +33,18 @@ class StandbyError(DefiniteError):
 
 class IndefiniteError(Exception):
     """The outcome of the op is unknown. Recorded as `info`, like every exception that is not a DefiniteError."""
+
+
+class NonsenseError(IndefiniteError):
+    """The node answered, but with what cannot be the answer to what was asked.
+
+    Recorded as `info` with an error that begins so that the checker `answers` knows it. Sessions raise it for replies
+    that they cannot read; what they can read is checked by the harness (`splitbrain.harness.contract.answers`).
+    """
+
+    def __init__(self, words: str) -> None:
+        """What was asked, what came and what was expected, in words."""
+        super().__init__(f"{NONSENSE}{words}")
 
 
 Mop: TypeAlias = list[Any]
