@@ -278,6 +278,7 @@ __all__ = [
     "NodeStatus",
     "NodeView",
     "NondeterministicModel",
+    "NonsenseError",
     "Op",
     "OperationGroup",
     "Outcome",

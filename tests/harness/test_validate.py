@@ -18,7 +18,7 @@ from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.operations import GROUPS
 from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import Answer
+from splitbrain.harness.contract.sessions import Answer, NonsenseError
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
 from splitbrain.nemesis.compose import Composed
