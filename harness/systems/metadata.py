@@ -58,7 +58,8 @@ from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, 
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
-from splitbrain.harness.systems.metadata_errors import CLASSIFIED, readable, refused
+from splitbrain.harness.systems.metadata_errors import CLASSIFIED as _CLASSIFIED
+from splitbrain.harness.systems.metadata_errors import readable, refused
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
@@ -133,7 +134,7 @@ class MetadataSession(CompareAndSetLocks):
     async def read_as(self, key: str, f: str) -> Answer:
         """The value of a key, read as one of `READS`."""
         after = self._written if f == READ_AFTER else None
-        with CLASSIFIED:
+        with _CLASSIFIED:
             try:
                 node = await self._client.get(_register(key), mode=MODES[f], after=after, timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
@@ -142,14 +143,14 @@ class MetadataSession(CompareAndSetLocks):
 
     async def write(self, key: str, value: Any) -> Answer:
         """Set a key unconditionally."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             node = await self._client.put(_register(key), value, timeout_ms=self._timeout_ms)
             self._written = (node.index, node.term)
             return Answer(value, node.term)
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
         """Set a key if it holds `expected`; whether it did."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             try:
                 node = await self._client.compare_and_swap(_register(key), expected, value, timeout_ms=self._timeout_ms)
             except (MismatchingNodeError, NodeNotFoundError) as error:
@@ -159,7 +160,7 @@ class MetadataSession(CompareAndSetLocks):
 
     async def create(self, key: str, value: Any) -> Answer:
         """Set a key if it does not exist; whether this call did."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             try:
                 node = await self._client.create(_register(key), value, timeout_ms=self._timeout_ms)
             except MismatchingNodeError as error:
@@ -168,14 +169,14 @@ class MetadataSession(CompareAndSetLocks):
 
     async def add(self, collection: str, element: int) -> Answer:
         """Put an element into a collection; one that is there already is a definite failure."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             path = f"{_collection(collection)}/{element}"
             node = await self._client.create(path, None, timeout_ms=self._timeout_ms)
             return Answer(element, node.term)
 
     async def elements(self, collection: str) -> Answer:
         """All elements of a collection, in ascending order."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             try:
                 children = await self._client.children(_collection(collection), timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
@@ -186,7 +187,7 @@ class MetadataSession(CompareAndSetLocks):
         """Add to a counter: sent again, with the same ref, while its outcome is unknown and its time lasts."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        with CLASSIFIED:
+        with _CLASSIFIED:
             refs = self._refs = self._refs or await self._new_refs()
             ref, path = refs.next(), _counter(counter)
             left_ms = self._timeout_ms - round((loop.time() - begun) * 1000)
@@ -202,7 +203,7 @@ class MetadataSession(CompareAndSetLocks):
 
     async def read_counter(self, counter: str) -> Answer:
         """The value of a counter, None if nothing was added."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             try:
                 node = await self._client.get(_counter(counter), timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
@@ -215,67 +216,67 @@ class MetadataSession(CompareAndSetLocks):
 
     async def read_runs(self, counter: str, at_rest: bool) -> Answer:
         """What changes of a counter have triggered so far."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._triggers.read(_counter(counter), _name(counter), at_rest=at_rest)
 
     async def transact(self, mops: Sequence[Mop]) -> Answer:
         """Do reads and writes in their order as one transaction; the mops with their reads."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._transactions.transact(mops)
 
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         """Read registers, and write what follows from them, in one transaction; what was read."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._transactions.update(keys, change)
 
     async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
         """Do reads and writes of objects, and predicate reads, as one transaction; the steps with their reads."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._transactions.in_universe(universe, steps)
 
     async def in_tree(self, tree: str, f: str, value: Any) -> Answer:
         """Carry out an op on a small tree."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await metadata_trees.carry_out(self._client, _tree(tree), f, value, self._timeout_ms)
 
     async def write_record(self, key: str, value: int) -> Answer:
         """Set a record of the projection."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._projected.write(_name(key), value)
 
     async def look_up(self, key: str) -> Answer:
         """The value of a record as the node has it."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._projected.look_up(_name(key))
 
     async def come_and_go(self, key: str, value: int) -> Answer:
         """Make a record that goes with what keeps it."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._projected.come_and_go(_name(key), value)
 
     async def differing_records(self) -> Answer:
         """The keys of which the node's records differ from its nodes."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._projected.differing()
 
     async def prepare_topology(self) -> Answer:
         """Have the cluster keep the projections of entities."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._topology.prepare()
 
     async def declare(self, entity: Entity) -> Answer:
         """Make an entity, if it is not there."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._topology.declare(entity)
 
     async def delete(self, entity: Entity) -> Answer:
         """Remove an entity; whether it was there."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._topology.delete(entity)
 
     async def claim(self, vhost: str, queue: str) -> Answer:
         """Make a queue that is exclusive to this session's connection."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._topology.claim(vhost, queue)
 
     async def disconnect(self) -> Answer:
@@ -284,27 +285,27 @@ class MetadataSession(CompareAndSetLocks):
 
     async def entities(self) -> Answer:
         """All entities at one moment."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._topology.entities()
 
     async def projected(self, keys: Sequence[str]) -> Answer:
         """What the node of this session holds, in its tree, its projections, and routes by these."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._topology.projected(keys)
 
     async def declare_queue(self, queue: str) -> Answer:
         """Make a quorum queue; no error where it is there already."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.declare(queue)
 
     async def publish(self, queue: str, value: int) -> Answer:
         """Publish a message, and wait for the confirm; sent again under its number while it may be lost."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.publish(queue, value)
 
     async def take(self, queue: str) -> Answer:
         """Take the next message; None if the queue has none."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.take(queue)
 
     def ack(self, tag: int) -> None:
@@ -317,27 +318,27 @@ class MetadataSession(CompareAndSetLocks):
 
     async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
         """Make a quorum queue with a delivery limit; its dead letters go to another one at least once."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.declare_limited(queue, limit, dead_letters)
 
     async def declare_single_active(self, queue: str) -> Answer:
         """Make a quorum queue with a single active consumer; no error where it is there already."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.declare(queue, single_active=True)
 
     async def consume(self, queue: str) -> Answer:
         """What the queue gave to this session's consumer, which the first call makes; None if nothing has come yet."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.consume(queue)
 
     async def leave(self, queue: str) -> Answer:
         """Be no consumer any more, and give back what was given and not reported."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.leave(queue)
 
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
-        with CLASSIFIED:
+        with _CLASSIFIED:
             return await self._queues.purge(queue)
 
     async def _new_refs(self) -> Refs:
