@@ -529,9 +529,10 @@ def _collection(name: str) -> str:
 
 
 def _whole(name: str) -> int:
-    if not name.isdecimal():
-        raise NonsenseError(f"elements was answered with the name {name!r:.80}; expected were whole numbers")
-    return int(name)
+    try:
+        return int(name)
+    except ValueError as error:
+        raise NonsenseError(f"elements was answered with {name!r:.80}; expected were whole numbers") from error
 
 
 def _counter(name: str) -> str:
