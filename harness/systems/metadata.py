@@ -30,6 +30,7 @@ from splitbrain.cluster.embedded import (
     MARKS_VARIABLE,
     OF_FLAGS,
     OF_QUEUES,
+    OF_STREAMS,
     Disk,
     Rng,
     Runtime,
@@ -39,7 +40,7 @@ from splitbrain.cluster.embedded import (
     recoverable,
     start,
 )
-from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
@@ -58,6 +59,7 @@ from splitbrain.harness.contract.sessions import (
     PROJECT,
     QUEUES,
     SINGLE_ACTIVE,
+    STREAMS,
     Answer,
     Change,
     DefiniteError,
@@ -76,6 +78,7 @@ from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
+from splitbrain.harness.systems.metadata_streams import MetadataStreams
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -86,7 +89,7 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
+        *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues", "streams"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -116,9 +119,12 @@ OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
-"""Of all workloads those of queues alone declare some, and none enables feature flags: faults do not wait for moments
-that never come with the others."""
+FETCH: Final = "fetch"
+"""Ops that a node answers by itself: from its copy of a stream."""
+
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_STREAMS | OF_FLAGS}
+"""Of all workloads those of queues and streams alone declare some, and none enables feature flags: faults do not wait
+for moments that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -133,6 +139,7 @@ class MetadataSession(CompareAndSetLocks):
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
+        self._streams = MetadataStreams(client, timeout_ms, self._new_name)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -344,6 +351,21 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._queues.leave(queue)
 
+    async def declare_stream(self, stream: str) -> Answer:
+        """Make a stream; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._streams.declare(stream)
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Append a message, and wait for the confirm; sent again under its number while it may be lost."""
+        with _CLASSIFIED:
+            return await self._streams.publish(stream, value)
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Read from an offset on, as this node has it."""
+        with _CLASSIFIED:
+            return await self._streams.read(stream, offset, most)
+
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
         with _CLASSIFIED:
@@ -414,9 +436,9 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH},
                 group=METADATA,
-                own_groups=dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
+                own_groups={**dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"), STREAMS.name: STREAM_COORDINATOR},
             ),
             membership=self._members,
             upgrades=self._upgrades,
