@@ -171,18 +171,13 @@ def test_a_message_whose_offset_is_not_known_is_lost_if_every_node_gives_all_but
 
 
 @pytest.mark.parametrize(
-    ("anomaly", "write"),
-    [
-        ("changed", lambda script: fetched(script, 1, 0, 9)),
-        ("duplicated", lambda script: fetched(script, 1, 3, 1)),
-        ("unexpected", lambda script: fetched(script, 1, 5, 77)),
-    ],
+    ("anomaly", "first", "value"), [("changed", 0, 9), ("duplicated", 3, 1), ("unexpected", 5, 77)]
 )
-def test_each_rule_by_hand(anomaly: str, write: Callable[[Script], None]) -> None:
+def test_each_rule_by_hand(anomaly: str, first: int, value: int) -> None:
     script = Script(nodes=2)
     published(script, 0, 1, 0)
     published(script, 1, 9, 8, how="info")
-    write(script)
+    fetched(script, 1, first, value)
     verdict = judge(script)
     assert verdict.valid == "false"
     assert anomaly in verdict.anomalies
