@@ -118,11 +118,13 @@ class Fetches(msgspec.Struct, frozen=True):
 
 def end_by(event: Op) -> int:
     """The offset behind the last message that an answer tells of; 0 if it tells of none."""
-    if event.type != "ok" or event.value is None:
-        return 0
-    if event.f == "publish":
-        return int(event.value) + 1
-    return int(event.value["end"]) if event.f == "fetch" else 0
+    match event.f, event.value:
+        case ("publish", int(offset)) if event.type == "ok":
+            return offset + 1
+        case ("fetch", {"end": int(end)}) if event.type == "ok":
+            return end
+        case _:
+            return 0
 
 
 _Pair = tuple[str, str]
@@ -190,11 +192,12 @@ class ReadAll(msgspec.Struct, frozen=True):
         changes["targets"] = {**self.targets, name: max(self.targets.get(name, 0), end_by(event))}
         if not node:
             return msgspec.structs.replace(self, closed=self.closed | {name}, **changes)
-        values: Sequence[int] = event.value["values"]
-        if not values:
-            return msgspec.structs.replace(self, later_ns=later, **changes)
-        read = {**self.read, pair: self.read.get(pair, 0) + len(values)}
-        return msgspec.structs.replace(self, read=read, **changes)
+        match event.value:
+            case {"values": [_, *more]}:
+                read = {**self.read, pair: self.read.get(pair, 0) + 1 + len(more)}
+                return msgspec.structs.replace(self, read=read, **changes)
+            case _:
+                return msgspec.structs.replace(self, later_ns=later, **changes)
 
 
 def stream(
