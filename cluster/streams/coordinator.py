@@ -340,7 +340,7 @@ class Coordinator:
         def rank(name: str) -> tuple[object, ...]:
             return (stopped[name].tail or BEGIN, name == stream.preferred)
 
-        chosen = max(sorted(stopped, reverse=True), key=rank)  # of equal ones that which comes first by name
+        chosen = max(sorted(stopped), key=rank)  # of equal ones that which comes first by name
         stream.epoch += 1
         stream.writer, stream.established = chosen, False
         stream.voters = tuple(name for name, member in stream.members.items() if not member.leaves)
