@@ -83,6 +83,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",
         ),
+        "flags": (
+            "splitbrain.checkers.flags:Flags",
+            "a feature flag is enabled on all nodes or on none, stays so, and comes after what it depends on",
+        ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",

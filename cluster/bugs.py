@@ -580,6 +580,12 @@ M97: Final = Bug(
     ("long-fork", "list-append", "rw-register", "bank", "monotonic", "linearizable"),
 )
 
+M67: Final = Bug(
+    "M67",
+    "a controller enables a feature flag on one member after the other, by its own word; who takes over undoes it",
+    "rabbit_ff_controller; D6",
+    ("flags",),
+)
 M68: Final = Bug(
     "M68",
     "a node that found no cluster founds one alone after its last attempt, though others may do the same",
