@@ -116,7 +116,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
-    "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 4 --rate 20 --time-limit 30 --world lan",
+    "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 3 --rate 40 --time-limit 20 --world lan",
     "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
     "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
     " --settings checkpoint-interval=1",

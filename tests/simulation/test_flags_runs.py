@@ -19,12 +19,12 @@ OPTIONS: dict[str, Any] = {
     "bug": "",
     "nodes": "3",
     "concurrency": "2n",
-    "rate": 20.0,
+    "rate": 40.0,
     "time_limit": 20.0,
-    "interval": 4.0,
+    "interval": 3.0,
     "op_timeout": 2.0,
     "recovery": 20.0,
-    "seed": 1,
+    "seed": 2,
 }
 
 
