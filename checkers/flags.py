@@ -116,7 +116,7 @@ def _listed(calls: Calls, f: str) -> Iterator[Listed]:
         yield Listed(
             invoke,
             complete,
-            calls.table["node"][complete].as_py() or "",
+            cell(calls.table, "node", complete) or "",
             cell(calls.table, "value", invoke) is True,
             frozenset(value["enabled"]),
             frozenset(value["changing"]),
