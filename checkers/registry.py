@@ -87,6 +87,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.flags:Flags",
             "a feature flag is enabled on all nodes or on none, stays so, and comes after what it depends on",
         ),
+        "one-cluster": (
+            "splitbrain.checkers.one_cluster:OneCluster",
+            "nodes that find each other form one cluster, and a node that is done is in it",
+        ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",

@@ -438,6 +438,20 @@ class FeatureFlags(Session, Protocol):
         ...
 
 
+class Formation(Session, Protocol):
+    """Nodes that find each other, and form a cluster."""
+
+    async def formed(self) -> Answer:
+        """What the node of this session says of the cluster that it is in, or looks for.
+
+        Returns:
+            A dict. "phase": "looks", or "done" once it looks no more. "founded": whether it founded the cluster.
+            "members": the names of its members, sorted; none if the node is in no cluster. "problem": why it was in
+            none after its last attempt.
+        """
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -473,6 +487,7 @@ QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
+FORMATION: Final = OperationGroup("formation", Formation)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
@@ -496,6 +511,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
             FEATURE_FLAGS,
+            FORMATION,
         ),
     )
 }

@@ -178,9 +178,8 @@ class _Run:
     def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal, stop: Stop) -> None:
         self._test = test
         members = test.system.capabilities.membership
-        self._deployment = (
-            Watched(deployment, journal) if members is None else Watched(deployment, journal, members.unsettled)
-        )
+        may_end = members.unsettled if members is not None else lambda _: False
+        self._deployment = Watched(deployment, journal, may_end, test.system.capabilities.gives_up)
         self._clock = runtime.clock
         self._journal = journal
         self._scheduler = Scheduler(test, self._deployment, runtime, journal)
