@@ -29,6 +29,11 @@ AFTERMATH_NS = 1_000_000_000
 """For so long after a disk is well again a node may stop over what it met before."""
 
 
+def must_not_end(_: NodeId) -> bool:
+    """For `Watched`: no node may end by itself."""
+    return False
+
+
 class Watched:
     """A deployment that knows which nodes should run: `Deployment`, and a witness of crashes.
 
@@ -47,7 +52,7 @@ class Watched:
         self,
         deployment: Deployment,
         journal: Journal,
-        may_end: Callable[[NodeId], bool] = lambda _: False,
+        may_end: Callable[[NodeId], bool] = must_not_end,
         gives_up: str = "",
     ) -> None:
         self.nodes: Sequence[NodeId] = deployment.nodes

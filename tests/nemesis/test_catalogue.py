@@ -110,6 +110,7 @@ OF_KINDS = {
     "membership": {"membership", "kill"},
     "transfer": {"transfer"},
     "groups": {"groups"},
+    "discovery": {"discovery"},
     "upgrade": {"upgrade", "kill"},
     "clients": {"client-links"},
     "rollback": {"upgrade", "kill"},
