@@ -3,8 +3,8 @@
 usage: python -m tests.cluster.discovery.formations [NUMBER [BUG]]
 
 In each run the service is slow, incomplete and down, links are cut, and nodes die, those that have the lock or have
-just founded among them (`test_formation_simulated.faults`). Exits with 1 if there were two clusters anywhere, or a node in
-none that did not say why.
+just founded among them (`test_formation_simulated.faults`). Exits with 1 if there were two clusters anywhere, or a node
+in none that did not say why.
 """
 
 from __future__ import annotations
