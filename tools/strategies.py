@@ -60,9 +60,9 @@ HUNTED: Final = ("ignore", "autoheal", "pause-minority")
 
 HEAD: Final = """# What strategies for partitions promise, do and lose
 
-Written by `tools/strategies.py` from its hunts: do not edit it. [tables.md](tables.md#strategies) says how the strategies work.
-The table store has no consensus, so that each of them loses acknowledged writes (MN-9); checkers of its own judge whether a
-strategy does what it is there for, and found nothing in these runs unless a line below says so.
+Written by `tools/strategies.py` from its hunts: do not edit it. [tables.md](tables.md#strategies) says how strategies
+work. The table store has no consensus, so that each of them loses acknowledged writes (MN-9); checkers of its own judge
+whether a strategy does what it is there for, and found nothing in these runs unless a line below says so.
 """
 
 
