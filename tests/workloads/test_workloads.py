@@ -105,7 +105,7 @@ def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     elif name == "predicates":
         assert {step[0] for op in ops for step in op.value} <= {"r", "rp"}
     else:
-        assert {op.f for op in ops} == {f for f in workload(name).fs if f.startswith(("read", "list"))}
+        assert {op.f for op in ops} == {f for f in workload(name).fs if f.startswith(("read", "list", "ask"))}
 
 
 @pytest.mark.slow
