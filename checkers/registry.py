@@ -153,6 +153,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:Candidacy",
             "a voter that knows no leader stands for election in time",
         ),
+        "strategy-apart": (
+            "splitbrain.checkers.strategies:StrategyApart",
+            "nodes that lost each other run apart, and say so, until one of them restarts",
+        ),
         "strategy-ignore": (
             "splitbrain.checkers.strategies:StrategyIgnore",
             "under ignore no node stops by itself, and partial partitions are made whole",

@@ -481,6 +481,13 @@ M83B: Final = Bug(
     ("strategy-ignore", "strategy-autoheal", "strategy-pause-minority", "strategy-pause-if-all-down"),
     "tables",
 )
+M83C: Final = Bug(
+    "M83C",
+    "a node that sees one again which it had lost counts it as a replica again, although the tables may differ",
+    "MN-3",
+    ("strategy-apart",),
+    "tables",
+)
 M84: Final = Bug(
     "M84",
     "half of all nodes pass for a majority: both halves of an equal split serve on",

@@ -135,6 +135,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
     "M83B": "--system tables --workload declare --rate 20 --nemesis partition-bridge --nodes 3,5 --interval 5"
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
+    "M83C": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 14"
+    " --time-limit 60 --settings strategy=ignore,net-tick-ms=500",
     "M84": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --interval 5"
     " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
     "M84B": "--system tables --workload set --rate 4 --nemesis partition-halves,kill-one --nodes 5 --interval 5"
