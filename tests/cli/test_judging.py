@@ -13,7 +13,7 @@ from splitbrain.harness.campaigns.judging import judge_inline
 from splitbrain.harness.campaigns.record import record
 from splitbrain.harness.cli.progress import Progress
 from splitbrain.results import arrow, loaded, store
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.report.sample import sample_run
 
 OPTIONS = {
