@@ -116,12 +116,18 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
+    "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 3 --rate 40 --time-limit 20 --world lan",
+    "M68": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
+    " --rate 10 --time-limit 20 --world lan --settings discovery-retries=3",
+    "M69": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
+    " --rate 10 --time-limit 20 --world lan --settings discovery-retries=8",
     "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
     "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
     " --settings checkpoint-interval=1",
     "M73": "--workload single-active --nemesis kill-leader --nodes 3 --interval 12 --rate 200 --concurrency 2n"
     " --time-limit 60",
     "M75": "--workload poison --nemesis kill-all,kill-leader --nodes 3 --interval 1.5 --rate 100 --time-limit 15",
+    "M77": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
@@ -130,6 +136,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
     "M83B": "--system tables --workload declare --rate 20 --nemesis partition-bridge --nodes 3,5 --interval 5"
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
+    "M83C": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 14"
+    " --time-limit 60 --settings strategy=ignore,net-tick-ms=500",
     "M84": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --interval 5"
     " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
     "M84B": "--system tables --workload set --rate 4 --nemesis partition-halves,kill-one --nodes 5 --interval 5"
@@ -159,6 +167,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M95": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
     "M96": "--workload counter --nemesis none --nodes 3 --time-limit 8",
     "M97": "--workload long-fork --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M98": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
+    "M99": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
 }
 """What brings a bug out: the options of its hunt."""
 
@@ -179,7 +189,8 @@ OPTIONS: Final[dict[Draw, dict[str, str]]] = {"default": _OF_SYSTEMS, "chosen": 
 HEAD: Final = """# Bugs, and what finds them
 
 Written by `tools/bugs.py`: do not edit it. Each bug is a switch of the metadata cluster (`splitbrain run --bug M23`),
-or of the table store (`splitbrain run --system tables --bug M84`). Each was hunted twice, from seed 1 until it was
+of the table store (`splitbrain run --system tables --bug M84`), or of nodes that find each other
+(`splitbrain run --system formation --bug M68`). Each was hunted twice, from seed 1 until it was
 found or its budget of CPU seconds was used up: with the default draw, and with options that bring it out. Some were
 hunted once more, with a workload of the metadata store. CPU seconds are those of one busy machine: compare them with
 each other only. What checkers said of runs of the table store includes what it loses without a switch.

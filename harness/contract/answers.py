@@ -37,6 +37,30 @@ class Projected(TypedDict):
     routes: list[tuple[str, str, str, list[Any]]]
 
 
+class Read(TypedDict):
+    """What `Streams.read_stream` answers."""
+
+    values: list[int]
+    end: int
+
+
+class Flags(TypedDict):
+    """What `FeatureFlags.list_flags` answers."""
+
+    enabled: list[int]
+    changing: list[int]
+    needs: list[list[int]]
+
+
+class Formed(TypedDict):
+    """What `Formation.formed` answers."""
+
+    phase: str
+    founded: bool
+    members: list[str]
+    problem: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The shape of an answer's value.
@@ -135,6 +159,10 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "take": _DELIVERY,
     "consume": _DELIVERY,
     "purge": Shape(int, "the number of messages, a whole number"),
+    "publish_to_stream": Shape(int | None, "an offset, a whole number, or None"),
+    "read_stream": Shape(Read, "a dict with values, a list of whole numbers, and end"),
+    "list_flags": Shape(Flags, "a dict with enabled, changing and needs"),
+    "formed": Shape(Formed, "a dict with phase, founded, members and problem"),
 }
 """By operation. Those that are left out answer nothing that is used, or any value that was written."""
 
@@ -143,6 +171,7 @@ ANYTHING: Final = frozenset(
         *("read", "write", "read_as", "add", "prepare_triggers", "write_record"),
         *("prepare_topology", "declare"),
         *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited"),
+        *("declare_stream", "enable_flag"),
     }
 )
 """The operations that `ANSWERS` leaves out."""

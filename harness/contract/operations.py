@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
 
-from splitbrain.harness.contract.brokers import LimitedQueues, Queues, SingleActive, Topology
+from splitbrain.harness.contract.brokers import LimitedQueues, Queues, SingleActive, Streams, Topology
 from splitbrain.harness.contract.sessions import (
     Collections,
     Counters,
     CreatedKeys,
+    FeatureFlags,
     FencedReads,
+    Formation,
     KeyValue,
     LeaseLocks,
     Locks,
@@ -62,6 +64,9 @@ TOPOLOGY: Final = OperationGroup("topology", Topology)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
+STREAMS: Final = OperationGroup("streams", Streams)
+FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
+FORMATION: Final = OperationGroup("formation", Formation)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
@@ -84,6 +89,9 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
+            STREAMS,
+            FEATURE_FLAGS,
+            FORMATION,
         ),
     )
 }

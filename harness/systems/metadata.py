@@ -29,6 +29,7 @@ from splitbrain.cluster.embedded import (
     MARKS_VARIABLE,
     OF_FLAGS,
     OF_QUEUES,
+    OF_STREAMS,
     Disk,
     Rng,
     Runtime,
@@ -38,7 +39,7 @@ from splitbrain.cluster.embedded import (
     recoverable,
     start,
 )
-from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
 from splitbrain.harness.contract.brokers import PROJECT, Entity
 from splitbrain.harness.contract.capabilities import Capabilities
@@ -47,19 +48,20 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.operations import LIMITED_QUEUES, QUEUES, SINGLE_ACTIVE
+from splitbrain.harness.contract.operations import FEATURE_FLAGS, LIMITED_QUEUES, QUEUES, SINGLE_ACTIVE, STREAMS
 from splitbrain.harness.contract.read_modes import (
     LOOK_UP,
     READ,
     READ_AFTER,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop, NonsenseError
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop, NonsenseError, flag_count
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_errors import CLASSIFIED as _CLASSIFIED
 from splitbrain.harness.systems.metadata_errors import readable, refused
+from splitbrain.harness.systems.metadata_flags import MetadataFlags
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
@@ -68,6 +70,7 @@ from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
+from splitbrain.harness.systems.metadata_streams import MetadataStreams
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -79,6 +82,8 @@ _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
         *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
+        "feature-flags",
+        "streams",
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -108,9 +113,15 @@ OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
-"""Of all workloads those of queues alone declare some, and none enables feature flags: faults do not wait for moments
-that never come with the others."""
+FETCH: Final = "fetch"
+"""Ops that a node answers by itself: from its copy of a stream."""
+
+OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
+"""Ops that a node answers by itself (a flag that is enabled already), or only where all nodes run: never a majority."""
+
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_STREAMS | OF_FLAGS}
+"""Of all workloads those of queues and streams alone declare some, and none enables feature flags: faults do not wait
+for moments that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -125,6 +136,8 @@ class MetadataSession(CompareAndSetLocks):
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
+        self._streams = MetadataStreams(client, timeout_ms, self._new_name)
+        self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -336,6 +349,31 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._queues.leave(queue)
 
+    async def declare_stream(self, stream: str) -> Answer:
+        """Make a stream; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._streams.declare(stream)
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Append a message, and wait for the confirm; sent again under its number while it may be lost."""
+        with _CLASSIFIED:
+            return await self._streams.publish(stream, value)
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Read from an offset on, as this node has it."""
+        with _CLASSIFIED:
+            return await self._streams.read(stream, offset, most)
+
+    async def enable_flag(self, number: int) -> Answer:
+        """Have a feature flag enabled on all nodes."""
+        with _CLASSIFIED:
+            return await self._flags.enable(number)
+
+    async def list_flags(self) -> Answer:
+        """What the node says of its feature flags."""
+        with _CLASSIFIED:
+            return await self._flags.listed()
+
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
         with _CLASSIFIED:
@@ -406,9 +444,9 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH} | OF_FLAG_OPS,
                 group=METADATA,
-                own_groups=dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
+                own_groups={**dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"), STREAMS.name: STREAM_COORDINATOR},
             ),
             membership=self._members,
             upgrades=self._upgrades,
@@ -442,6 +480,8 @@ class Metadata:
         for setting, value in test.settings.items():
             if setting != MACHINE_VERSION or not self._upgrades.decide:
                 argv += [f"--{setting}", str(value)]
+        if FEATURE_FLAGS.name in test.workload.needs:
+            argv += ["--flag-probes", str(flag_count(test.time_limit_s))]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         argv += self._functions.arguments
