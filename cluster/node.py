@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -31,7 +31,7 @@ from splitbrain.cluster.knownfunctions import difference, known_by
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import is_member_id, node_of
+from splitbrain.cluster.members import is_member_id, names, node_of
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
@@ -45,7 +45,11 @@ from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.storeswire import Migrate, RollBack, StoresQuery
 from splitbrain.cluster.tree import AskMachine
+
+if TYPE_CHECKING:
+    from splitbrain.cluster.twostores.node import TwoStores
 
 __all__ = ["Node", "NodeConfig"]
 
@@ -56,7 +60,11 @@ MAX_GROUPS: Final = 1024
 
 _OF_FLAGS: Final = (EnableFlag, IsFlagEnabled, FlagsQuery)
 
-_ABOUT_THE_NODE: Final = frozenset({wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, *_OF_FLAGS})
+_OF_STORES: Final = (Migrate, RollBack, StoresQuery)
+
+_ABOUT_THE_NODE: Final = frozenset(
+    {wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, *_OF_FLAGS, *_OF_STORES}
+)
 """Requests that no group answers, by type."""
 
 
@@ -85,6 +93,7 @@ class Node:
         self._changing: dict[str, None] = {}
         self._log: NodeLog
         self._flags: FlagKeeper
+        self._stores: TwoStores | None = None
 
     async def start(self) -> None:
         """Recover what is on disk, join the cluster, serve. Returns when the node listens.
@@ -97,6 +106,8 @@ class Node:
         self._log = await open_node_log(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
         for name in dict.fromkeys([METADATA, *self._log.groups, *config.groups]):
             await self._open(name, config.voters)
+        if config.store == "tables":
+            self._stores = await self._two_stores()
         self._flags = self._keeper_of_flags()
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._log.sync(self._written, config.wal_bytes), "sync log")
@@ -104,6 +115,24 @@ class Node:
         for name, group in self._groups.items():
             self._run(name, group)
         self._flags.start()
+        if self._stores is not None:
+            self._stores.start(self._flags)
+
+    async def _two_stores(self) -> TwoStores:
+        from splitbrain.cluster.twostores.node import TwoStores  # most nodes do without it, and start sooner
+
+        place, metadata = self._place, self._groups[METADATA]
+        stores = TwoStores(
+            self._config,
+            self._runtime,
+            place.links,
+            place.life,
+            place.detector,
+            metadata,
+            lambda: names(metadata.configuration.members),
+        )
+        await stores.open()
+        return stores
 
     def _keeper_of_flags(self) -> FlagKeeper:
         config, metadata = self._config, self._groups[METADATA]
@@ -117,6 +146,7 @@ class Node:
             self._place.links,
             lambda: metadata.configuration,
             lambda: metadata.applied_configuration,
+            None if self._stores is None else self._stores.mover,
         )
 
     def stopped(self) -> None:
@@ -181,6 +211,8 @@ class Node:
             if is_up:
                 group.requests.route_waiting()
             group.link_changed(node)
+        if self._stores is not None:
+            self._stores.link_changed(node)
 
     async def _watch_peers(self) -> None:
         """For ever: ask the failure detector what it thinks, and tell the groups (RA-4)."""
@@ -353,7 +385,7 @@ class Node:
 
         def take(frame: bytes) -> None:
             heard(monotonic_ns())
-            if frame == wire.ALIVE or self._is_of_flags(peer, frame):
+            if frame == wire.ALIVE or self._is_of_no_group(peer, frame):
                 return
             address, message = wire.decode_peer(frame)
             group = self._groups.get(address)
@@ -379,8 +411,10 @@ class Node:
 
         await connection.hand_over(take)
 
-    def _is_of_flags(self, peer: str, frame: bytes) -> bool:
-        """Whether a frame is about feature flags, which have it then."""
+    def _is_of_no_group(self, peer: str, frame: bytes) -> bool:
+        """Whether a frame is about feature flags or tables, which have it then."""
+        if self._stores is not None and self._stores.takes_frame(node_of(peer), frame):
+            return True
         if not frame.startswith(wire.ABOUT_FLAGS):
             return False
         self._flags.received(peer, frame[1:])
@@ -461,7 +495,9 @@ class Node:
         if size > wire.MAX_REQUEST_BYTES:
             answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
         elif type(body) not in _ABOUT_THE_NODE:
-            if group is not None:
+            if self._stores is not None and self._stores.takes_request(body, request.timeout_ms, answer):
+                reached("operation on entities dispatched")
+            elif group is not None:
                 group.serve(request, caller)
             elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
                 self._pass_on(request, body, answer)
@@ -473,6 +509,11 @@ class Node:
             answer(0, caller.address, 0)
         elif isinstance(body, _OF_FLAGS):
             self._serve_flags(body, request.timeout_ms, answer)
+        elif isinstance(body, _OF_STORES):
+            if self._stores is None:
+                answer(0, _invalid(f"{self._config.node} has no tables: it was not started with --store tables"), 0)
+            else:
+                self._stores.serve(body, request.timeout_ms, answer)
         else:
             change = cast("wire.StartGroup | wire.DeleteGroup", body)
             problem = self._group_refusal(request.group, change)

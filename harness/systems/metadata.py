@@ -30,6 +30,7 @@ from splitbrain.cluster.embedded import (
     MARKS_VARIABLE,
     OF_FLAGS,
     OF_QUEUES,
+    OF_STORES,
     Disk,
     Rng,
     Runtime,
@@ -55,6 +56,7 @@ from splitbrain.harness.contract.read_modes import (
 )
 from splitbrain.harness.contract.sessions import (
     LIMITED_QUEUES,
+    MIGRATION,
     PROJECT,
     QUEUES,
     SINGLE_ACTIVE,
@@ -75,7 +77,7 @@ from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, inte
 from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
-from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
+from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS, STORE, TABLES, argument_of
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -86,7 +88,7 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
+        *("locks", "transactions", "predicates", "topology", "migration", "queues", "single-active", "limited-queues"),
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -116,9 +118,9 @@ OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
-"""Of all workloads those of queues alone declare some, and none enables feature flags: faults do not wait for moments
-that never come with the others."""
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS | OF_STORES}
+"""Of all workloads those of queues alone declare some, and that of migration alone has feature flags and two stores: faults
+do not wait for moments that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -301,6 +303,18 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
+    async def migrate(self) -> Answer:
+        """Have all entities moved from the tables to the tree."""
+        with _CLASSIFIED:
+            await self._client.migrate(timeout_ms=self._timeout_ms)
+            return Answer(None)
+
+    async def roll_back(self) -> Answer:
+        """Have the tables in force again."""
+        with _CLASSIFIED:
+            await self._client.roll_back(timeout_ms=self._timeout_ms)
+            return Answer(None)
+
     async def declare_queue(self, queue: str) -> Answer:
         """Make a quorum queue; no error where it is there already."""
         with _CLASSIFIED:
@@ -449,7 +463,9 @@ class Metadata:
         argv += self._upgrades.arguments(place.node, joins="--incarnation" in membership)
         for setting, value in test.settings.items():
             if setting != MACHINE_VERSION or not self._upgrades.decide:
-                argv += [f"--{setting}", str(value)]
+                argv += argument_of(setting, value)
+        if MIGRATION.name in test.workload.needs and STORE not in test.settings:
+            argv += [f"--{STORE}", TABLES]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         argv += self._functions.arguments
