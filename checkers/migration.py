@@ -211,15 +211,10 @@ def of_entities(calls: Sequence[Call]) -> Iterator[Finding]:
     seen = [frozenset(tuple(entity) for entity in look.value["entities"]) for look in looks]
     named = dict.fromkeys(call.entity for call in calls if call.entity)
     for entity in named:
-        facts = [
-            *_facts(calls, entity),
-            *(Fact(look, entity in there) for look, there in zip(looks, seen, strict=True)),
-        ]
-        facts.sort(key=lambda fact: fact.call.complete)
+        shown = (Fact(look, entity in there) for look, there in zip(looks, seen, strict=True))
+        facts = sorted([*_facts(calls, entity), *shown], key=lambda fact: fact.call.complete)
         makes = [call for call in calls if call.f == "declare" and call.entity == entity and call.how != "fail"]
-        removes = [
-            call for call in calls if call.f == "delete" and removes_too(call.entity, entity) and _may_remove(call)
-        ]
+        removes = [call for call in calls if _may_remove(call) and removes_too(call.entity, entity)]
         found = _contradicted(entity, facts, makes, removes)
         if found is not None:
             yield found
@@ -237,7 +232,7 @@ def _facts(calls: Sequence[Call], entity: Entity) -> Iterator[Fact]:
 
 
 def _may_remove(call: Call) -> bool:
-    return call.how == "info" or (call.how == "ok" and bool(call.value["was_there"]))
+    return call.f == "delete" and (call.how == "info" or (call.how == "ok" and bool(call.value["was_there"])))
 
 
 def _contradicted(
@@ -272,11 +267,9 @@ def _finding(entity: Entity, earlier: Fact | None, later: Fact) -> Finding:
         return Finding("returned", said, rows)
     was = f"by an answer of the {_store(earlier.call)}"
     if later.is_there:
-        said = f"Returned: {name} was not there, {was}, nothing can have made it since, and it is in an answer of the {store}."
+        said = f"Returned: {name} was not there, {was}, nothing can have made it since, and the {store} show it."
         return Finding("returned", said, (earlier.call.complete, *rows))
-    said = (
-        f"Lost: {name} was there, {was}, nothing can have removed it since, and it is not there by one of the {store}."
-    )
+    said = f"Lost: {name} was there, {was}, nothing can have removed it since, and an answer of the {store} lacks it."
     return Finding("lost", said, (earlier.call.complete, *rows))
 
 

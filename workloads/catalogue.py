@@ -97,7 +97,7 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     ),
     "migration": (
         migration,
-        "declare and delete entities while they move from tables to the tree; none is lost, returns, or is in both stores",
+        "declare and delete entities while they move from tables to the tree; none is lost or returns",
     ),
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
     "poison": (

@@ -119,8 +119,8 @@ CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
 
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS | OF_STORES}
-"""Of all workloads those of queues alone declare some, and that of migration alone has feature flags and two stores: faults
-do not wait for moments that never come with the others."""
+"""Of all workloads those of queues alone declare some, and that of migration alone has feature flags and two stores:
+faults do not wait for moments that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
