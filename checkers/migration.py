@@ -7,8 +7,8 @@
     unasked       the second store answered, and no migration can have begun before
 
 What is judged are pairs of answers whose order is certain, since the first came before the second was asked for. An op
-of unknown outcome may take effect at any time after its invocation. What belongs to an entity (to a virtual host, an end
-of bindings, a user) may have been removed with it.
+of unknown outcome may take effect at any time after its invocation. What belongs to an entity (to a virtual host, to an
+end of bindings, to a user) may have been removed with it.
 
 A `declare` that is ok says that its entity is there; a `delete` that it is not, and its answer whether it was before; a
 `look` both of all entities (document S000; M2K-4 and M2K-5).

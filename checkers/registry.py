@@ -89,7 +89,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "migration": (
             "splitbrain.checkers.migration:MigrationChecker",
-            "while entities move to another store none is lost or returns, one store at a time answers, and none goes back",
+            "while entities move to another store none is lost or returns, and one store at a time answers",
         ),
         "closed-predicate": (
             "splitbrain.checkers.transactions:ClosedPredicate",
