@@ -49,6 +49,7 @@ from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.reading import ReadMode
 from splitbrain.cluster.registration_client import Records, RegistrationClient, Trigger
 from splitbrain.cluster.retry import Refs, retrying
+from splitbrain.cluster.storeswire import StoresState
 from splitbrain.cluster.stream import StreamConnection
 from splitbrain.cluster.transaction_client import TransactionClient, TransactionMode, TransactionResult
 from splitbrain.cluster.transfer_client import Imported, TransferClient
@@ -98,6 +99,7 @@ __all__ = [
     "SeenNodes",
     "StoreRefusedError",
     "StoredProcedure",
+    "StoresState",
     "TransactionAbortedError",
     "TransactionMode",
     "TransactionResult",
