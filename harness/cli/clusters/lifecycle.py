@@ -135,10 +135,7 @@ def up(
     if former is not None and any(alive(node) for node in former.nodes):
         raise UsageError(f"a cluster is already up in {home}. To stop it: splitbrain cluster down --dir {home}")
     founders = node_names(nodes)
-    if partition_strategy is not None and "tables" not in (store, former.state.store if former else None):
-        raise UsageError("--partition-strategy is about tables: give --store tables, too.")
-    if discovery is not None and store == "tables":
-        raise UsageError("--discovery: nodes with tables begin with the nodes of --nodes. Leave --store or it out.")
+    _check_stores(store, partition_strategy, discovery, former)
     found_by = discovery_arguments(discovery, discovery_endpoint, discovery_cluster, founders)
     check_writable(home, "--dir")
     if former is None:
@@ -154,11 +151,6 @@ def up(
             raise UsageError(
                 f"--discovery: the cluster in {home} was formed otherwise, and is formed once only. Leave it out, or "
                 f"choose another --dir."
-            )
-        if store not in (None, former.state.store):
-            raise UsageError(
-                f"--store: the cluster in {home} began with the {former.state.store}. Leave it out, or choose another "
-                "--dir."
             )
         store, partition_strategy = former.state.store, partition_strategy or former.state.strategy or None
         found_by = former.state.discovery
@@ -204,6 +196,23 @@ def down(directory: str) -> None:
     """
     stopped = _stop_all(Path(directory))
     click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+def _check_stores(wanted: str | None, strategy: str | None, discovery: str | None, former: Layout | None) -> None:
+    """Refuse options about stores of entities that do not go together.
+
+    Raises:
+        UsageError: they do not, or the cluster began otherwise.
+    """
+    began = None if former is None else former.state.store
+    if strategy is not None and "tables" not in (wanted, began):
+        raise UsageError("--partition-strategy is about tables: give --store tables, too.")
+    if discovery is not None and wanted == "tables":
+        raise UsageError("--discovery: nodes with tables begin with the nodes of --nodes. Leave --store or it out.")
+    if began is not None and wanted not in (None, began):
+        raise UsageError(
+            f"--store: the cluster in this folder began with {began}. Leave it out, or choose another --dir."
+        )
 
 
 def _stop_all(home: Path) -> list[str]:

@@ -22,7 +22,7 @@ _NAMES: Final = {
     "tables": "the tables are",
     "tree": "the tree is",
     "none": "no store is",
-    "unknown": "it is unknown which is",
+    "unknown": "it is unknown which store is",
 }
 
 
@@ -33,8 +33,8 @@ def migrate(call: Call, as_json: bool) -> None:
     """Move all entities from the tables to the tree, and enable the feature flag khepri_db.
 
     The nodes must have been started with --store tables, and all of them must run. Clients can go on meanwhile: their
-    calls wait for as long as no store is in force. It is carried out on all nodes or on none, also if the node of --node
-    dies. The tables are kept for a day, for `rollback`.
+    calls wait for as long as no store is in force. It is carried out on all nodes or on none, also if the node of
+    --node dies. The tables are kept for a day, for `rollback`.
 
     \b
     Examples:
