@@ -116,9 +116,9 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
-    "M64": "--workload migration --nemesis none --nodes 3 --rate 100 --time-limit 8",
-    "M65": "--workload migration --nemesis none --nodes 3 --rate 100 --time-limit 8",
-    "M66": "--workload migration --nemesis none --nodes 3 --rate 100 --time-limit 8",
+    "M64": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --time-limit 4",
+    "M65": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --time-limit 4",
+    "M66": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --time-limit 4",
     "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
     "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
     " --settings checkpoint-interval=1",

@@ -38,7 +38,7 @@ VHOSTS: Final = (VHOST, "v1")
 USERS: Final = ("u0", "u1", "u2")
 EXCHANGES: Final = ("x0", "x1", "x2")
 POLICIES: Final = ("p0", "p1")
-QUEUES: Final = tuple(f"q{number}" for number in range(8))
+QUEUES: Final = tuple(f"q{number}" for number in range(24))
 KEYS: Final = ("a", "b")
 
 AT_FIRST: Final[tuple[Entity, ...]] = (["vhost", VHOST],)
@@ -92,7 +92,7 @@ def _store(term: int | None) -> str:
     return FIRST_STORE if term == 0 else SECOND_STORE
 
 
-_KINDS: Final = (*("queue",) * 3, *("binding",) * 2, "exchange", "user", "permission", "policy", "vhost")
+_KINDS: Final = (*("queue",) * 5, *("binding",) * 2, "exchange", "user", "permission", "policy", "vhost")
 
 
 def _entity(ctx: Context) -> Entity:

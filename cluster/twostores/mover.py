@@ -56,6 +56,9 @@ REQUEST_MS: Final = 2_000
 EXPIRY_LOOKS: Final = 600
 """So many looks pass between two looks whether the tables have been kept for long enough."""
 
+COPIED_AT_ONCE: Final = 8
+"""Records that one command copies: clients of the tables go on meanwhile, and other commands of the tree in between."""
+
 TRIES: Final = 3
 """So often a member tries to prepare the migration before it says that the flag cannot be enabled."""
 
@@ -274,7 +277,12 @@ class Mover:
         try:
             return await self._run(
                 Migration(
-                    self._name(), self._converters, broken=self._broken, until=until, entered=self._entered
+                    self._name(),
+                    self._converters,
+                    COPIED_AT_ONCE,
+                    broken=self._broken,
+                    until=until,
+                    entered=self._entered,
                 ).steps()
             )
         finally:

@@ -157,8 +157,8 @@ def test_verdicts_of_whole_histories() -> None:
     lost = judged(BEFORE, MOVED, ("look", None, "ok", {"store": "tree", "entities": []}))
     assert (lost.valid, lost.anomalies) == ("false", ("lost",))
     assert lost.sentence == (
-        "Lost: queue v0 q0 was there, by an answer of the tables, nothing can have removed it since, and an answer of the "
-        "tree lacks it."
+        "Lost: queue v0 q0 was there, by an answer of the tables, nothing can have removed it since, and an answer of "
+        "the tree lacks it."
     )
 
 
