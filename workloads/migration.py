@@ -7,7 +7,7 @@ it was not, and every client looks once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -117,20 +117,23 @@ def _entity(ctx: Context) -> Entity:
             return ["vhost", VHOSTS[1]]
 
 
-_WEIGHTS: Final = (("declare", 220), ("delete", 130), ("look", 45), ("migrate", 2), ("roll-back", 1))
+WEIGHTS: Final[Mapping[str, int]] = {"declare": 220, "delete": 130, "look": 45, "migrate": 2, "roll-back": 1}
 """An answer to a look has all entities in it."""
 
 
-def _ops() -> Generator:
+def ops(weights: Mapping[str, int] = WEIGHTS) -> Generator:
+    """What clients do, with so many of each function among their ops."""
+
     def on(f: str) -> Callable[[Context], Op]:
         return lambda ctx: invoke(f, _entity(ctx))
 
     changes = [on(f) for f in ("declare", "delete")]
     others = [each(lambda _, f=f: invoke(f)) for f in ("look", "migrate", "roll-back")]
-    return mix(*changes, *others, weights=[weight for _, weight in _WEIGHTS])
+    return mix(*changes, *others, weights=[weights[f] for f in WEIGHTS])
 
 
-def _in_the_end() -> Generator:
+def in_the_end() -> Generator:
+    """The migration, until it was carried out."""
     migrated = until_ok(spaced(RETRY_S, repeat(invoke("migrate"))))
     return clients(time_limit(END_S, sequence(migrated)))
 
@@ -143,13 +146,13 @@ def migration(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    fs = tuple(f for f, _ in _WEIGHTS)
+    fs = tuple(WEIGHTS)
     entity: Any = list[Any]
     return Workload(
         name="migration",
         client=MigrationClient(),
-        generator=_ops(),
-        final_generator=sequence(_in_the_end(), final(invoke("look"))),
+        generator=ops(),
+        final_generator=sequence(in_the_end(), final(invoke("look"))),
         checkers=(
             CheckerSpec("migration"),
             CheckerSpec("stats"),

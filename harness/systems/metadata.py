@@ -123,6 +123,10 @@ _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not i
 faults do not wait for moments that never come with the others."""
 
 
+_OF_MIGRATIONS: Final = {mark: line for mark, line in MARKS.items() if mark in OF_STORES | OF_FLAGS}
+"""For faults that are to come at a step of a migration."""
+
+
 class MetadataSession(CompareAndSetLocks):
     """One client's connection to one node of the metadata cluster."""
 
@@ -444,7 +448,7 @@ class Metadata:
             simulation=self,
             recovery=self,
             count_marks=counted,
-            marks=SystemMarks(_OF_WORKLOADS, heard, MARKS_VARIABLE),
+            marks=SystemMarks(_OF_WORKLOADS, heard, MARKS_VARIABLE, _OF_MIGRATIONS),
         )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
