@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -44,7 +43,7 @@ class SystemMarks:
     declared: Mapping[str, str]
     heard: Callable[[Hear], AbstractContextManager[None]]
     variable: str
-    asked_for: Mapping[str, str] = MappingProxyType({})
+    asked_for: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
