@@ -10,8 +10,8 @@ What is judged are pairs of answers whose order is certain, since the first came
 of unknown outcome may take effect at any time after its invocation. What belongs to an entity (to a virtual host, to an
 end of bindings, to a user) may have been removed with it.
 
-A `declare` that is ok says that its entity is there; a `delete` that it is not, and its answer whether it was before; a
-`look` both of all entities (document S000; M2K-4 and M2K-5).
+A `declare-entity` that is ok says that its entity is there; a `delete-entity` that it is not, and its answer whether it
+was before; a `look-at-entities` both of all entities (document S000; M2K-4 and M2K-5).
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from splitbrain.results.calls import OPEN, cell, client_calls, place
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
+
+DECLARE: Final = "declare-entity"
+DELETE: Final = "delete-entity"
+LOOK: Final = "look-at-entities"
 
 FIRST: Final = "tables"
 SECOND: Final = "tree"
@@ -63,7 +67,7 @@ class Fact(NamedTuple):
     call: Call
     is_there: bool
     before: bool = False
-    """Whether that is what a `delete` found, and ended: it says nothing of what is after it."""
+    """Whether that is what a `delete-entity` found, and ended: it says nothing of what is after it."""
 
 
 class Finding(NamedTuple):
@@ -75,7 +79,7 @@ class Finding(NamedTuple):
 
 
 class MigrationChecker(OfOneRun):
-    """Judges `declare`, `delete`, `look`, `migrate` and `roll-back`. No options."""
+    """Judges `declare-entity`, `delete-entity`, `look-at-entities`, `migrate` and `roll-back`. No options."""
 
     name = "migration"
     partition: Partition = "run"
@@ -126,7 +130,7 @@ def _calls(history: pa.Table) -> list[Call]:
         how = "info" if complete == OPEN else str(cell(history, "type", complete))
         f = str(cell(history, "f", invoke))
         asked = cell(history, "value", invoke)
-        entity = tuple(asked) if f in ("declare", "delete") else ()
+        entity = tuple(asked) if f in (DECLARE, DELETE) else ()
         value = None if complete == OPEN else cell(history, "value", complete)
         until = NEVER if how == "info" else complete
         found.append(Call(f, invoke, NEVER if complete == OPEN else complete, until, how, entity, value))
@@ -142,7 +146,7 @@ def _figures(calls: Sequence[Call]) -> dict[str, int]:
         "migrations": sum(call.f == "migrate" for call in ok),
         "rollbacks": sum(call.f == "roll-back" for call in ok),
         "rollbacks_refused": sum(call.f == "roll-back" and call.how == "fail" for call in calls),
-        "looks": sum(call.f == "look" for call in ok),
+        "looks": sum(call.f == LOOK for call in ok),
     }
 
 
@@ -194,7 +198,7 @@ def of_stores(calls: Sequence[Call]) -> Iterator[Finding]:
 
 
 def _changes(call: Call) -> bool:
-    return call.f == "declare" or (call.f == "delete" and bool(call.value.get("was_there")))
+    return call.f == DECLARE or (call.f == DELETE and bool(call.value.get("was_there")))
 
 
 def _between(some: Sequence[Call], first: Call, second: Call) -> bool:
@@ -207,13 +211,13 @@ def _between(some: Sequence[Call], first: Call, second: Call) -> bool:
 
 def of_entities(calls: Sequence[Call]) -> Iterator[Finding]:
     """Entities that are lost or return; the first one of each."""
-    looks = [call for call in calls if call.f == "look" and call.how == "ok"]
+    looks = [call for call in calls if call.f == LOOK and call.how == "ok"]
     seen = [frozenset(tuple(entity) for entity in look.value["entities"]) for look in looks]
     named = dict.fromkeys(call.entity for call in calls if call.entity)
     for entity in named:
         shown = (Fact(look, entity in there) for look, there in zip(looks, seen, strict=True))
         facts = sorted([*_facts(calls, entity), *shown], key=lambda fact: fact.call.complete)
-        makes = [call for call in calls if call.f == "declare" and call.entity == entity and call.how != "fail"]
+        makes = [call for call in calls if call.f == DECLARE and call.entity == entity and call.how != "fail"]
         removes = [call for call in calls if _may_remove(call) and removes_too(call.entity, entity)]
         found = _contradicted(entity, facts, makes, removes)
         if found is not None:
@@ -224,7 +228,7 @@ def _facts(calls: Sequence[Call], entity: Entity) -> Iterator[Fact]:
     for call in calls:
         if call.entity != entity or call.how != "ok":
             continue
-        if call.f == "declare":
+        if call.f == DECLARE:
             yield Fact(call, True)
         else:
             yield Fact(call, bool(call.value["was_there"]), before=True)
@@ -232,7 +236,7 @@ def _facts(calls: Sequence[Call], entity: Entity) -> Iterator[Fact]:
 
 
 def _may_remove(call: Call) -> bool:
-    return call.f == "delete" and (call.how == "info" or (call.how == "ok" and bool(call.value["was_there"])))
+    return call.f == DELETE and (call.how == "info" or (call.how == "ok" and bool(call.value["was_there"])))
 
 
 def _contradicted(
@@ -240,7 +244,7 @@ def _contradicted(
 ) -> Finding | None:
     """The first answer that cannot be right after an earlier one."""
     for later in facts:
-        if later.call.f == "declare" or (later.call.f == "delete" and not later.before):
+        if later.call.f == DECLARE or (later.call.f == DELETE and not later.before):
             continue  # that it is there then, or not, is its own doing
         if later.is_there and not _between_start(makes, later):
             return _finding(entity, None, later)

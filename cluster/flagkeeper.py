@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from splitbrain.cluster import wire
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.errors import FeatureFlagError
 from splitbrain.cluster.flags.effects import Answer, Effect, RunCallback, Say, Send, StopNode, UndoCallback
 from splitbrain.cluster.flags.joining import refusal
@@ -69,6 +70,7 @@ class FlagKeeper:
         in_force: gives the configuration that the node has in force, committed or not.
         applied: gives the one where it has applied its log.
         callbacks: what it takes to enable flags; None if it takes nothing.
+        bugs: that are switched on.
 
     Raises:
         StorageError: the file is damaged, or of another version.
@@ -85,9 +87,10 @@ class FlagKeeper:
         in_force: Callable[[], Configuration],
         applied: Callable[[], Configuration],
         callbacks: Callbacks | None = None,
+        bugs: Bugs = NO_BUGS,
     ) -> None:
         record = read_record(runtime.disk)
-        self._flags = Flags(member, registry, record, founder, runtime.rng.between)
+        self._flags = Flags(member, registry, record, founder, runtime.rng.between, bugs)
         unknown = self._flags.unknown()
         if unknown:
             reached("flags refused a node")

@@ -147,6 +147,7 @@ class Node:
             lambda: metadata.configuration,
             lambda: metadata.applied_configuration,
             None if self._stores is None else self._stores.mover,
+            config.bugs,
         )
 
     def stopped(self) -> None:

@@ -48,6 +48,10 @@ RETRY_S: Final = 0.3
 END_S: Final = 60.0
 """So long the migration is tried in the end."""
 
+DECLARE: Final = "declare-entity"
+DELETE: Final = "delete-entity"
+LOOK: Final = "look-at-entities"
+
 FIRST_STORE: Final = "tables"
 SECOND_STORE: Final = "tree"
 
@@ -66,14 +70,14 @@ class MigrationClient(SessionClient[Migration]):
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
         match op.f:
-            case "declare":
+            case "declare-entity":
                 answer = await self.session.declare(op.value)
                 return op.complete("ok", {"store": _store(answer.term)}, term=answer.term or None)
-            case "delete":
+            case "delete-entity":
                 answer = await self.session.delete(op.value)
                 value = {"store": _store(answer.term), "was_there": answer.value}
                 return op.complete("ok", value, term=answer.term or None)
-            case "look":
+            case "look-at-entities":
                 answer = await self.session.entities()
                 return op.complete(
                     "ok", {"store": _store(answer.term), "entities": answer.value}, term=answer.term or None
@@ -117,7 +121,13 @@ def _entity(ctx: Context) -> Entity:
             return ["vhost", VHOSTS[1]]
 
 
-WEIGHTS: Final[Mapping[str, int]] = {"declare": 220, "delete": 130, "look": 45, "migrate": 2, "roll-back": 1}
+WEIGHTS: Final[Mapping[str, int]] = {
+    DECLARE: 220,
+    DELETE: 130,
+    LOOK: 45,
+    "migrate": 2,
+    "roll-back": 1,
+}
 """An answer to a look has all entities in it."""
 
 
@@ -127,8 +137,8 @@ def ops(weights: Mapping[str, int] = WEIGHTS) -> Generator:
     def on(f: str) -> Callable[[Context], Op]:
         return lambda ctx: invoke(f, _entity(ctx))
 
-    changes = [on(f) for f in ("declare", "delete")]
-    others = [each(lambda _, f=f: invoke(f)) for f in ("look", "migrate", "roll-back")]
+    changes = [on(f) for f in (DECLARE, DELETE)]
+    others = [each(lambda _, f=f: invoke(f)) for f in (LOOK, "migrate", "roll-back")]
     return mix(*changes, *others, weights=[weights[f] for f in WEIGHTS])
 
 
@@ -152,16 +162,19 @@ def migration(
         name="migration",
         client=MigrationClient(),
         generator=ops(),
-        final_generator=sequence(in_the_end(), final(invoke("look"))),
+        final_generator=sequence(in_the_end(), final(invoke(LOOK))),
         checkers=(
             CheckerSpec("migration"),
             CheckerSpec("stats"),
-            CheckerSpec("coverage", {"fs": ["declare", "delete", "look"], "reads": ["look"]}),
+            CheckerSpec(
+                "coverage",
+                {"fs": [DECLARE, DELETE, LOOK], "reads": [LOOK]},
+            ),
         ),
         fs=fs,
         needs=frozenset({MIGRATION.name}),
         shapes={
-            **{f: OpShape(value=entity) for f in ("declare", "delete")},
-            **{f: OpShape() for f in ("look", "migrate", "roll-back")},
+            **{f: OpShape(value=entity) for f in (DECLARE, DELETE)},
+            **{f: OpShape() for f in (LOOK, "migrate", "roll-back")},
         },
     )

@@ -29,15 +29,17 @@ def drawn(rng: random.Random) -> list[Call]:
     calls: list[Call] = []
     for at in range(count):
         invoke, complete = sorted(rows[2 * at : 2 * at + 2])
-        f = rng.choice(("declare", "delete", "look"))
-        how = "ok" if f == "look" else rng.choice(("ok", "ok", "ok", "info"))
+        f = rng.choice(("declare-entity", "delete-entity", "look-at-entities"))
+        how = "ok" if f == "look-at-entities" else rng.choice(("ok", "ok", "ok", "info"))
         there = rng.random() < 0.5
         value: Any = {"store": "tree"}
-        if f == "delete":
+        if f == "delete-entity":
             value["was_there"] = there
-        elif f == "look":
+        elif f == "look-at-entities":
             value["entities"] = [list(Q)] if there else []
-        calls.append(call(f, invoke, complete, value if how == "ok" else None, how, () if f == "look" else Q))
+        calls.append(
+            call(f, invoke, complete, value if how == "ok" else None, how, () if f == "look-at-entities" else Q)
+        )
     return calls
 
 
@@ -55,11 +57,11 @@ def orders(calls: Sequence[Call]) -> Iterator[tuple[Call, ...]]:
 def is_right(order: Sequence[Call]) -> bool:
     there = False
     for each in order:
-        if each.how == "ok" and each.f == "delete" and each.value["was_there"] != there:
+        if each.how == "ok" and each.f == "delete-entity" and each.value["was_there"] != there:
             return False
-        if each.f == "look" and bool(each.value["entities"]) != there:
+        if each.f == "look-at-entities" and bool(each.value["entities"]) != there:
             return False
-        there = {"declare": True, "delete": False}.get(each.f, there)
+        there = {"declare-entity": True, "delete-entity": False}.get(each.f, there)
     return True
 
 
@@ -109,20 +111,20 @@ def test_what_goes_with_what(deleted: Any, entity: Any, goes: bool) -> None:
 
 
 def declared(invoke: int, complete: int, store: str) -> Call:
-    return call("declare", invoke, complete, {"store": store}, entity=Q)
+    return call("declare-entity", invoke, complete, {"store": store}, entity=Q)
 
 
 def test_one_store_at_a_time_answers() -> None:
     migrated = call("migrate", 0, 1)
-    looked = call("look", 2, 3, {"store": "tree", "entities": []})
-    again = call("look", 8, 9, {"store": "tables", "entities": []})
+    looked = call("look-at-entities", 2, 3, {"store": "tree", "entities": []})
+    again = call("look-at-entities", 8, 9, {"store": "tables", "entities": []})
     assert [each.anomaly for each in of_stores([migrated, looked, again])] == ["two-stores"]
     back = call("roll-back", 4, 5)
     assert not list(of_stores([migrated, looked, back, again]))
     assert not list(of_stores([migrated, looked, call("roll-back", 4, 5, how="info"), again]))
     refused = call("roll-back", 4, 5, how="fail")
     assert [each.anomaly for each in of_stores([migrated, looked, refused, again])] == ["two-stores"]
-    meanwhile = call("look", 2, 9, {"store": "tables", "entities": []})
+    meanwhile = call("look-at-entities", 2, 9, {"store": "tables", "entities": []})
     assert not list(of_stores([migrated, looked, meanwhile]))
 
 
@@ -147,14 +149,14 @@ def judged(*done: tuple[str, Any, str, Any]) -> Verdict:
     return MigrationChecker().check(to_table(rows), {})
 
 
-BEFORE = ("declare", list(Q), "ok", {"store": "tables"})
+BEFORE = ("declare-entity", list(Q), "ok", {"store": "tables"})
 MOVED = ("migrate", None, "ok", None)
 
 
 def test_verdicts_of_whole_histories() -> None:
-    shown = ("look", None, "ok", {"store": "tree", "entities": [list(Q)]})
+    shown = ("look-at-entities", None, "ok", {"store": "tree", "entities": [list(Q)]})
     assert judged(BEFORE, MOVED, shown).valid == "true"
-    lost = judged(BEFORE, MOVED, ("look", None, "ok", {"store": "tree", "entities": []}))
+    lost = judged(BEFORE, MOVED, ("look-at-entities", None, "ok", {"store": "tree", "entities": []}))
     assert (lost.valid, lost.anomalies) == ("false", ("lost",))
     assert lost.sentence == (
         "Lost: queue v0 q0 was there, by an answer of the tables, nothing can have removed it since, and an answer of "
@@ -167,7 +169,7 @@ def test_verdicts_of_whole_histories() -> None:
     [
         ((BEFORE,), "no migration was begun"),
         ((BEFORE, ("migrate", None, "fail", None)), "no migration came to its end"),
-        ((MOVED, ("declare", list(Q), "ok", {"store": "tree"})), "the first store gave no answer"),
+        ((MOVED, ("declare-entity", list(Q), "ok", {"store": "tree"})), "the first store gave no answer"),
         ((BEFORE, MOVED), "the second store gave no answer"),
     ],
 )

@@ -83,7 +83,7 @@ def run(one: Case, bug: str = "") -> Simulated:
         "scheduled": one.faults,
     }
     test = compose(RunOptions.of(**{**OPTIONS, **given}))
-    looks = final(invoke("look"))
+    looks = final(invoke("look-at-entities"))
     workload = dataclasses.replace(
         test.workload,
         generator=ops({**WEIGHTS, "migrate": 14, "roll-back": 2}),
@@ -94,11 +94,9 @@ def run(one: Case, bug: str = "") -> Simulated:
 
 def ended_on(left: Simulated) -> str:
     """The store that answered once the fault was healed, before the migration was asked for again."""
-    heal = next((op.index for op in left.ops if op.process < 0 and op.f == "final"), None)
-    looks = [op for op in left.ops if op.f == "look" and op.type == "ok"]
-    if heal is not None:
-        looks = [op for op in looks if op.index > heal]
-    first = looks[: 2 * len(NODES)] if heal is not None else looks[-4 * len(NODES) : -2 * len(NODES)]
+    begun = next((op.index for op in left.ops if op.f == "phase" and op.value == {"phase": "final"}), 0)
+    migrated = next((op.index for op in left.ops if op.f == "migrate" and op.index > begun), len(left.ops))
+    first = [op for op in left.ops if op.f == "look-at-entities" and op.type == "ok" and begun < op.index < migrated]
     stores = {op.value["store"] for op in first}
     return stores.pop() if len(stores) == 1 else "no answer" if not stores else "both"
 
@@ -108,8 +106,8 @@ def was_hit(left: Simulated) -> bool:
     return any(
         op.process < 0
         and op.f in ("await-moment", "start-disk")
-        and op.type == "info"
-        and not (isinstance(op.value, dict) and op.value.get("evidence", {}).get("waits"))
+        and op.type == "ok"
+        and not op.value["evidence"].get("waits")
         for op in left.ops
     )
 
