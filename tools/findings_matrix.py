@@ -86,6 +86,7 @@ def _rabbitmq() -> Iterator[Cell]:
 
 
 CELLS: Final[tuple[Cell, ...]] = (
+    Cell(system="redis", workload="set", runs=5, backend="local", nemesis="partition-leader,kill-leader"),
     Cell(system="redis", workload="set", runs=5, backend="local"),
     Cell(system="zookeeper", workload="register", runs=10, read_mode="serializable", backend="local"),
     Cell(system="zookeeper", workload="read-modes", runs=10, backend="local"),

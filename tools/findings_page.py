@@ -13,10 +13,10 @@ from splitbrain.results.quantities import counted
 
 HEAD: Final = """# Findings about third-party systems
 
-Written by `tools/findings.py` from stored runs: do not edit it. Each run takes 60 s, with three nodes, under
-partitions, kills and pauses that are drawn from its seed; a counter-check is a run without faults. A finding has at
-least three runs with faults and a counter-check; anything less is "not yet". A finding is what a checker proved of
-what clients saw; it is no bug where the vendor documents it.
+Written by `tools/findings.py` from stored runs: do not edit it. Each run takes 60 s, with three nodes, under faults that
+are drawn from its seed; a counter-check is a run without faults. A finding has at least three runs with faults and a
+counter-check; anything less is "not yet". A finding is what a checker proved of what clients saw; it is no bug where
+the vendor documents it.
 """
 
 _NAMES: Final = {
@@ -30,7 +30,7 @@ _NAMES: Final = {
 def page(rows: Sequence[Row]) -> str:
     """The page in Markdown."""
     lines = [HEAD]
-    lines += [*head("system", "store, strategy", "reads", "workload", "runs", "without faults", "found")]
+    lines += [*head("system", "store, strategy", "reads", "workload", "faults", "runs", "without faults", "found")]
     lines += [row(*_cells(each)) for each in rows]
     for system in dict.fromkeys(each.system for each in rows):
         own = [each for each in rows if each.system == system and each.found]
@@ -58,6 +58,7 @@ def _cells(each: Row) -> tuple[str, ...]:
         _how(each) or "-",
         each.read_mode,
         f"`{each.workload}`",
+        each.nemesis,
         f"{runs} ({', '.join(notes)})" if notes else runs,
         ", ".join(each.control) or "none yet",
         _found(each),
@@ -78,7 +79,7 @@ def _found(each: Row) -> str:
 def _section(each: Row) -> Iterator[str]:
     how = _how(each)
     yield ""
-    yield f"### {_title(each)}, `{each.workload}`, {each.read_mode} reads{f', {how}' if how else ''}"
+    yield f"### {_title(each)}, `{each.workload}`, {each.read_mode} reads{f', {how}' if how else ''}, {each.nemesis}"
     if each.state != "finding":
         yield ""
         yield f"Not yet a finding: {each.why}."
