@@ -13,9 +13,9 @@ from splitbrain.results.quantities import counted
 
 HEAD: Final = """# Findings about third-party systems
 
-Written by `tools/findings.py` from stored runs: do not edit it. Each run takes 60 s, with three nodes, under faults that
-are drawn from its seed; a counter-check is a run without faults. A finding has at least three runs with faults and a
-counter-check; anything less is "not yet". A finding is what a checker proved of what clients saw; it is no bug where
+Written by `tools/findings.py` from stored runs: do not edit it. Each run takes 60 s, with three nodes, under faults
+that are drawn from its seed; a counter-check is a run without faults. A finding has at least three runs with faults and
+a counter-check; anything less is "not yet". A finding is what a checker proved of what clients saw; it is no bug where
 the vendor documents it.
 """
 
