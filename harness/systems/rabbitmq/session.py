@@ -17,6 +17,12 @@ _CARRIER: Final = "x-max-length"
 """The argument of a queue that carries a value, plus one: a number that RabbitMQ compares when a queue is declared
 again, and that makes no difference while the queue is empty."""
 
+
+def _limited(limit: int, dead_letters: str) -> dict[str, Any]:
+    limits = {"x-delivery-limit": limit, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once"}
+    return {**_QUORUM, **limits, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_letters}
+
+
 _INVALID: Final = f"406 PRECONDITION_FAILED - invalid arg '{_CARRIER}'"
 _INEQUIVALENT: Final = re.compile(
     f"406 PRECONDITION_FAILED - inequivalent arg '{_CARRIER}' .* but current is '([0-9]+)'"
@@ -149,9 +155,12 @@ class RabbitmqSession:
 
         No other type of queue has a limit.
         """
-        limits = {"x-delivery-limit": limit, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once"}
-        target = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_letters}
-        await self._connection.declare(queue, {**_QUORUM, **limits, **target})
+        await self._connection.declare(queue, _limited(limit, dead_letters))
+        return Answer()
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """The same, and a message may wait in it for so long only."""
+        await self._connection.declare(queue, {**_limited(limit, dead_letters), "x-message-ttl": ttl_ms})
         return Answer()
 
     async def publish(self, queue: str, value: int) -> Answer:

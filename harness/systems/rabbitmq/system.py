@@ -56,7 +56,10 @@ class Rabbitmq:
         self._queue_type = SETTINGS[QUEUE_TYPE].default
         self.capabilities = Capabilities(
             operations=frozenset(
-                {"queues", "single-active", "limited-queues", "creations", "collections", "lease-locks"}
+                {
+                    *("creations", "collections", "lease-locks"),
+                    *("queues", "single-active", "limited-queues", "expiring-queues"),
+                }
             ),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
             image="rabbitmq",
