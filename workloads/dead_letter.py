@@ -1,8 +1,8 @@
 """Queues that give messages up: publish, consume, reject and give back, and read the dead letters with their reasons.
 
-Of four values consumers acknowledge two, reject one for good, and give one back each time, until it exceeds the delivery
-limit. In one of the queues messages expire as well, of any value. In the end all nodes are asked until each queue is
-empty, and then until its dead letters are.
+Of four values consumers acknowledge two, reject one for good, and give one back each time, until it exceeds the
+delivery limit. In one of the queues messages expire as well, of any value. In the end all nodes are asked until each
+queue is empty, and then until its dead letters are.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ class _Judge:
             what = f"was delivered {counted(len(rows), 'time')}, the last time to" if rows else "was acknowledged by"
             yield Finding(
                 "vanished",
-                f"Vanished: {named(value, name)} {what} {answer(self.table, last)}. No consumer was done with it, it was "
-                "no dead letter, and every node found queue and dead letters empty in the end.",
+                f"Vanished: {named(value, name)} {what} {answer(self.table, last)}. No consumer was done with it, "
+                "it was no dead letter, and every node found queue and dead letters empty in the end.",
                 (last,),
             )
 
@@ -183,11 +183,10 @@ class _Judge:
 
     def _too_few(self, name: str | None, queue: Queue) -> Iterator[Finding]:
         """Dead letters for the limit that lack more deliveries than consumers of unknown outcome can have had."""
-        lacking = sorted(
-            (fate.limit_letter, value) for value, fate in queue.fates.items() if fate.limit_letter != NEVER
-        )
         charged = 0
-        for row, value in lacking:
+        for row, value in sorted((fate.limit_letter, value) for value, fate in queue.fates.items()):
+            if row == NEVER:
+                break
             known = sum(taken.begun < row for taken in queue.fates[value].deliveries)
             lacks = max(0, self.rules.limit + 1 - known)
             unknown = sum(begun < row for begun in queue.unknown)

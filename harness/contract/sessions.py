@@ -414,7 +414,7 @@ class ExpiringQueues(LimitedQueues, Protocol):
     """The same, also of queues in which a message may wait for so long only."""
 
     async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
-        """Make a limited queue; what waits in it for so many milliseconds is a dead letter, for the reason "expired"."""
+        """Make a limited queue; what waits in it for so many milliseconds is a dead letter: reason "expired"."""
         ...
 
 

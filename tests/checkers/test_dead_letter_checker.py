@@ -55,7 +55,7 @@ def emptied(script: Script) -> None:
 def possible(history: Sequence[Op]) -> bool:
     """Whether a queue without a time can have answered so, by trying every course of its takes. Slow.
 
-    What a consumer did may be lost, as may what a take of unknown outcome was given, or not. So a message becomes a dead
+    What a consumer did may be lost, and a take of unknown outcome may have had a message. So a message becomes a dead
     letter with a rejection of it, or once it was taken 1 + LIMIT times; then it is not taken any more. At the end each
     was acknowledged, or came out as a dead letter.
     """
@@ -80,9 +80,9 @@ def possible(history: Sequence[Op]) -> bool:
             can = "reject" in taken[value] if how == "rejected" else len(taken[value]) > LIMIT
             return how in ("rejected", "delivery_limit") and can and fits(rest, taken, dead | {value})
         for one in values if value is None else [value]:
-            if one not in dead and len(taken[one]) <= LIMIT:
-                if fits(rest, {**taken, one: [*taken[one], how]}, dead):
-                    return True
+            is_there = one not in dead and len(taken[one]) <= LIMIT
+            if is_there and fits(rest, {**taken, one: [*taken[one], how]}, dead):
+                return True
         return value is None and fits(rest, taken, dead)
 
     return fits(steps, {value: [] for value in values}, frozenset())
@@ -209,12 +209,8 @@ def test_a_queue_that_was_not_drained_convicts_nothing_of_having_vanished() -> N
 
 def test_wrong_options_and_answers_are_errors() -> None:
     script = Script()
-    for options in (
-        {"limit": None},
-        {"limit": -1},
-        {"limit": 1, "ttl_s": {"q": "long"}},
-        {"limit": 1, "duplicates": 2},
-    ):
+    wrong: list[dict[str, Any]] = [{}, {"limit": -1}, {"limit": 1, "ttl_s": {"q": "long"}}]
+    for options in [*wrong, {"limit": 1, "duplicates": "twice"}]:
         with pytest.raises(UsageError, match="dead-letter"):
             DeadLetters().check(to_table(script.ops), options)
     script.call(1, "consume", None, {"value": 1, "did": "nothing"}, key="q")
