@@ -14,8 +14,9 @@ from findings_matrix import CELLS, NO_FAULTS, TIME_LIMIT_S, WANTED, Cell
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.faults import FaultOp, run_events
 from splitbrain.results.findings import evident_ns
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.nemesisop import own_fields
-from splitbrain.results.store import Judgement, RunDir, Store
+from splitbrain.results.store import RunDir, Store
 
 DOCUMENTS: Final = Path(__file__).with_name("findings_documents.json")
 
