@@ -34,6 +34,17 @@ _NOTABLE: Final[Mapping[str, re.Pattern[str]]] = {
     "zookeeper": re.compile(r"LEADING|FOLLOWING|LOOKING|Exception when (?:following|observing)|Shutting down|ERROR"),
     "etcd": re.compile(r"warn|error|elected|became|lost leader|leader changed|stepped down", re.IGNORECASE),
 }
+_STRONG: Final[Mapping[str, re.Pattern[str]]] = {
+    "rabbitmq": re.compile(
+        r"partition|autoheal|minority|inconsistent_database|rabbit on node .* (?:up|down)|node .* (?:up|down):",
+        re.IGNORECASE,
+    ),
+    "redis": re.compile(r"\+(?:odown|switch-master|promoted-slave|convert-to-slave)|MASTER MODE|Full resync from"),
+    "zookeeper": re.compile(r"LEADING|FOLLOWING|LOOKING"),
+    "etcd": re.compile(r"elected|became leader|lost leader", re.IGNORECASE),
+}
+"""Of the notable lines those that say who lost whom, and who leads: where there are some, only these are shown."""
+
 _VERSION: Final[Mapping[str, re.Pattern[str]]] = {
     "rabbitmq": re.compile(r"Starting RabbitMQ ([0-9][0-9.]*)"),
     "redis": re.compile(r"Redis version=([0-9.]+)"),
@@ -110,7 +121,7 @@ def beside(
     until_s: float,
     addresses: Mapping[str, str],
 ) -> list[Line]:
-    """What nodes logged between a fault and a violation, by time: the notable lines, the last `KEPT` of them.
+    """What nodes logged between a fault and a violation, by time: the first `KEPT` of the lines that matter.
 
     Args:
         system: whose logs they are.
@@ -130,7 +141,9 @@ def beside(
                 text = plain(moment[1], addresses)
                 if not any(each.node == node and each.text == text for each in found[-3:]):
                     found.append(Line(node, round(moment[0] - began_s, 3), text))
-    return sorted(found, key=lambda line: line.at_s)[-KEPT:]
+    strong = _STRONG.get(system)
+    best = [line for line in found if strong is not None and strong.search(line.text)]
+    return sorted(best or found, key=lambda line: line.at_s)[:KEPT]
 
 
 def addresses(logs: Mapping[str, Iterable[str]]) -> dict[str, str]:

@@ -104,7 +104,7 @@ def _one(each: Row, found: Found) -> Iterator[str]:
         yield from (f"    {msgspec.json.encode(line).decode()}" for line in found.schedule)
     if found.log:
         yield ""
-        yield f"What nodes logged beside the last of these, until the violation was complete at {found.at_s:.1f} s:"
+        yield f"What nodes logged from the fault before it on, until the violation was complete at {found.at_s:.1f} s:"
         yield ""
         yield from (f"    {line.at_s:8.3f} s  {line.node}  {line.text}" for line in found.log)
     yield ""

@@ -63,7 +63,7 @@ class Found(msgspec.Struct, kw_only=True):
         seed: of that run.
         schedule: its faults until then, as `--schedule` reads them.
         shrunk: whether that run was made to try a shorter schedule.
-        log: what nodes logged from its last fault before that, until then.
+        log: what nodes logged from the fault before the first op that shows it, until then.
         says, source: what the vendor documents about it; empty if nothing is known of it.
     """
 
@@ -225,11 +225,11 @@ def _found(
 
 
 def _state(row: Row, counted: Sequence[Stored], control: Sequence[Stored]) -> tuple[str, str]:
-    sound = [each for each in control if each.judgement.outcome != "harness error"]
+    sound = [each for each in control if each.judgement.outcome in ("pass", "violation")]
     if len(counted) < WANTED:
         return "not yet", f"{len(counted)} of at least {WANTED} runs with faults are stored"
     if not sound:
-        return "not yet", "there is no run without faults"
+        return "not yet", "no run without faults has tested enough"
     return ("finding", "") if row.found or row.faultless else ("nothing found", "")
 
 
@@ -245,6 +245,14 @@ def complete_ns(history: pa.Table, evidence: Any) -> int | None:
         times = history["time"]
         return max(int(times[index].as_py()) for index in cast("list[int]", ops))
     return evident_ns(history, evidence)
+
+
+def first_ns(history: pa.Table, evidence: Any) -> int | None:
+    """When the first op was complete that shows the violation; None if the evidence names none."""
+    ops: Any = evidence.get("ops") if isinstance(evidence, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not (isinstance(ops, list) and ops):
+        return None
+    return min(int(history["time"][index].as_py()) for index in cast("list[int]", ops))
 
 
 def version_of(stored: Stored) -> str | None:
@@ -272,7 +280,7 @@ def _shown(system: str, stored: Stored, checker: str, *, shrunk: bool) -> Found:
         seed=int(stored.document["seed"]),
         schedule=[line_of(op) for op in before],
         shrunk=shrunk,
-        log=_log(system, stored, before, until_ns),
+        log=_log(system, stored, before, first_ns(history, verdict["evidence"]) or until_ns, until_ns),
     )
 
 
@@ -282,9 +290,13 @@ def line_of(op: FaultOp) -> list[Any]:
     return [round(op.invoke.time / 1e9, 2), op.invoke.f, *([fields] if fields else [])]
 
 
-def _log(system: str, stored: Stored, before: Sequence[FaultOp], until_ns: int) -> list[findings_logs.Line]:
+def _log(
+    system: str, stored: Stored, before: Sequence[FaultOp], shown_ns: int, until_ns: int
+) -> list[findings_logs.Line]:
+    """From the last fault that began before the first op that shows the violation, or else before its last one."""
     starts = [op.invoke.time for op in before if op.said.action == "start"]
-    from_s = (starts[-1] / 1e9 if starts else 0.0) - _BEFORE_S
+    earlier = [start for start in starts if start <= shown_ns] or starts[:1]
+    from_s = (earlier[-1] / 1e9 if earlier else 0.0) - _BEFORE_S
     nodes: list[str] = stored.document.get("nodes") or []
     logs = {node: list(findings_logs.lines_of(stored.run.node_dir(node) / findings_logs.LOG)) for node in nodes}
     return findings_logs.beside(
