@@ -29,7 +29,7 @@ DOCS: Final = Path(__file__).parent.parent / "docs"
 DATA: Final = DOCS / "strategies.json"
 PAGE: Final = DOCS / "strategies.md"
 
-RUNS: Final = 12
+RUNS: Final = 6
 """Seeds of one hunt: what an interruption loses."""
 
 OPTIONS: Final = "--system tables --workload declare,set,register --nemesis partition"
