@@ -79,6 +79,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:Poison",
             "messages that kill consumers are delivered up to their limit, and are dead letters then; none vanishes",
         ),
+        "dead-letter": (
+            "splitbrain.checkers.queues:DeadLetters",
+            "messages that are rejected, expire or exceed a limit are dead letters for that reason; none vanishes",
+        ),
         "single-active": (
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",

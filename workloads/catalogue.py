@@ -16,6 +16,7 @@ from splitbrain.workloads.bank import bank
 from splitbrain.workloads.causal import causal
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
+from splitbrain.workloads.dead_letter import dead_letter
 from splitbrain.workloads.declare import declare
 from splitbrain.workloads.flags import flags
 from splitbrain.workloads.formation import formation
@@ -101,6 +102,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "poison": (
         poison,
         "consumers die of every fourth message; each is delivered up to a limit, and then a dead letter; none vanishes",
+    ),
+    "dead-letter": (
+        dead_letter,
+        "consumers reject messages or give them back, others expire; each dead letter has its reason, none vanishes",
     ),
     "single-active": (
         single_active,

@@ -405,8 +405,17 @@ class LimitedQueues(Queues, Protocol):
         """Make a queue; no error where it is there already.
 
         A message that was given back more often than `limit` is published to the queue `dead_letters`, which is there,
-        at least once. A `Delivery` from there has a `reason`, "delivery_limit".
+        at least once. A `Delivery` from there has a `reason`, "delivery_limit". One that a consumer rejects for good is
+        published there, too, for the reason "rejected".
         """
+        ...
+
+
+class ExpiringQueues(LimitedQueues, Protocol):
+    """The same, also of queues in which a message may wait for so long only."""
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """Make a limited queue; what waits in it for so many milliseconds is a dead letter: reason "expired"."""
         ...
 
 
@@ -510,6 +519,7 @@ TOPOLOGY: Final = OperationGroup("topology", Topology)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
+EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
 STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
@@ -535,6 +545,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
+            EXPIRING_QUEUES,
             STREAMS,
             FEATURE_FLAGS,
             FORMATION,

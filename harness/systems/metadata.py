@@ -55,6 +55,7 @@ from splitbrain.harness.contract.read_modes import (
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import (
+    EXPIRING_QUEUES,
     FEATURE_FLAGS,
     LIMITED_QUEUES,
     PROJECT,
@@ -93,6 +94,7 @@ _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
         *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
+        "expiring-queues",
         "feature-flags",
         "streams",
     }
@@ -118,7 +120,7 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
-OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
+OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, EXPIRING_QUEUES.name)
 """The operations that groups of queues answer."""
 
 CONSUME, LEAVE = "consume", "leave"
@@ -344,6 +346,11 @@ class MetadataSession(CompareAndSetLocks):
         """Make a quorum queue with a delivery limit; its dead letters go to another one at least once."""
         with _CLASSIFIED:
             return await self._queues.declare_limited(queue, limit, dead_letters)
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """The same, and a message may wait in it for so long only."""
+        with _CLASSIFIED:
+            return await self._queues.declare_expiring(queue, limit, ttl_ms, dead_letters)
 
     async def declare_single_active(self, queue: str) -> Answer:
         """Make a quorum queue with a single active consumer; no error where it is there already."""

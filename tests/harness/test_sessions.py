@@ -65,6 +65,9 @@ def test_each_group_has_its_own_calls() -> None:
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
         "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],
         "limited-queues": ["ack", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"],
+        "expiring-queues": [
+            *("ack", "declare_expiring", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"),
+        ],
         "formation": ["formed"],
         "feature-flags": ["enable_flag", "list_flags"],
         "single-active": [
