@@ -79,9 +79,17 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:Poison",
             "messages that kill consumers are delivered up to their limit, and are dead letters then; none vanishes",
         ),
+        "dead-letter": (
+            "splitbrain.checkers.queues:DeadLetters",
+            "messages that are rejected, expire or exceed a limit are dead letters for that reason; none vanishes",
+        ),
         "single-active": (
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",
+        ),
+        "stream": (
+            "splitbrain.checkers.streams:StreamChecker",
+            "messages of streams stay where they were acknowledged, once and in order, for all readers",
         ),
         "flags": (
             "splitbrain.checkers.flags:Flags",

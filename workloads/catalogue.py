@@ -16,6 +16,7 @@ from splitbrain.workloads.bank import bank
 from splitbrain.workloads.causal import causal
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
+from splitbrain.workloads.dead_letter import dead_letter
 from splitbrain.workloads.declare import declare
 from splitbrain.workloads.flags import flags
 from splitbrain.workloads.formation import formation
@@ -37,6 +38,7 @@ from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
 from splitbrain.workloads.rw_register import rw_register
 from splitbrain.workloads.single_active import single_active
+from splitbrain.workloads.stream import stream
 from splitbrain.workloads.topology import topology
 from splitbrain.workloads.tree import tree
 
@@ -106,9 +108,17 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         poison,
         "consumers die of every fourth message; each is delivered up to a limit, and then a dead letter; none vanishes",
     ),
+    "dead-letter": (
+        dead_letter,
+        "consumers reject messages or give them back, others expire; each dead letter has its reason, none vanishes",
+    ),
     "single-active": (
         single_active,
         "publish, consume, and leave queues with a single active consumer; one at a time gets messages, in order",
+    ),
+    "stream": (
+        stream,
+        "publish to streams with confirms, read them by offset on all nodes; what was acknowledged stays where it is",
     ),
     "flags": (
         flags,

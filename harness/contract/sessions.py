@@ -423,7 +423,40 @@ class LimitedQueues(Queues, Protocol):
         """Make a queue; no error where it is there already.
 
         A message that was given back more often than `limit` is published to the queue `dead_letters`, which is there,
-        at least once. A `Delivery` from there has a `reason`, "delivery_limit".
+        at least once. A `Delivery` from there has a `reason`, "delivery_limit". One that a consumer rejects for good is
+        published there, too, for the reason "rejected".
+        """
+        ...
+
+
+class ExpiringQueues(LimitedQueues, Protocol):
+    """The same, also of queues in which a message may wait for so long only."""
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """Make a limited queue; what waits in it for so many milliseconds is a dead letter: reason "expired"."""
+        ...
+
+
+class Streams(Session, Protocol):
+    """Logs of whole numbers, which are read by offset, as often as one likes. The first message has offset 0."""
+
+    async def declare_stream(self, stream: str) -> Answer:
+        """Make a stream; no error where it is there already."""
+        ...
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Append a message; returns once it is confirmed. The answer's value is its offset, None if it is not known.
+
+        A message that the session has to send again is in the stream once.
+        """
+        ...
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Read up to `most` messages from an offset on, as the node of this session has them, which may lag.
+
+        Returns:
+            A dict. "values": of the messages, without a gap. "end": the offset behind the last message that the node
+            knows to be confirmed.
         """
         ...
 
@@ -505,6 +538,8 @@ MIGRATION: Final = OperationGroup("migration", Migration)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
+EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
+STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
 
@@ -530,6 +565,8 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
+            EXPIRING_QUEUES,
+            STREAMS,
             FEATURE_FLAGS,
             FORMATION,
         ),

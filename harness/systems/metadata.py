@@ -31,6 +31,7 @@ from splitbrain.cluster.embedded import (
     OF_FLAGS,
     OF_QUEUES,
     OF_STORES,
+    OF_STREAMS,
     Disk,
     Rng,
     Runtime,
@@ -40,7 +41,7 @@ from splitbrain.cluster.embedded import (
     recoverable,
     start,
 )
-from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
@@ -55,12 +56,14 @@ from splitbrain.harness.contract.read_modes import (
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import (
+    EXPIRING_QUEUES,
     FEATURE_FLAGS,
     LIMITED_QUEUES,
     MIGRATION,
     PROJECT,
     QUEUES,
     SINGLE_ACTIVE,
+    STREAMS,
     Answer,
     Change,
     DefiniteError,
@@ -81,6 +84,7 @@ from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS, STORE, TABLES, argument_of
+from splitbrain.harness.systems.metadata_streams import MetadataStreams
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -92,7 +96,9 @@ _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
         *("locks", "transactions", "predicates", "topology", "migration", "queues", "single-active", "limited-queues"),
+        "expiring-queues",
         "feature-flags",
+        "streams",
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -116,11 +122,14 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
-OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
+OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, EXPIRING_QUEUES.name)
 """The operations that groups of queues answer."""
 
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
+
+FETCH: Final = "fetch"
+"""Ops that a node answers by itself: from its copy of a stream."""
 
 OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 """Ops that a node answers by itself (a flag that is enabled already), or only where all nodes run: never a majority."""
@@ -128,8 +137,10 @@ OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at-entities", "migrate", "roll-back"})
 """Ops of the workload migration: tables answer without a majority, and entities move where all nodes run."""
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS | OF_STORES}
-"""Of all workloads those of queues alone declare some, and that of migration alone has feature flags and two stores:
+OF_SOME: Final = OF_QUEUES | OF_STREAMS | OF_FLAGS | OF_STORES
+
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_SOME}
+"""Of all workloads those of queues and streams alone declare some, and that of migration alone has feature flags and two stores:
 faults do not wait for moments that never come with the others."""
 
 
@@ -149,6 +160,7 @@ class MetadataSession(CompareAndSetLocks):
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
+        self._streams = MetadataStreams(client, timeout_ms, self._new_name)
         self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
@@ -358,6 +370,11 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._queues.declare_limited(queue, limit, dead_letters)
 
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """The same, and a message may wait in it for so long only."""
+        with _CLASSIFIED:
+            return await self._queues.declare_expiring(queue, limit, ttl_ms, dead_letters)
+
     async def declare_single_active(self, queue: str) -> Answer:
         """Make a quorum queue with a single active consumer; no error where it is there already."""
         with _CLASSIFIED:
@@ -372,6 +389,21 @@ class MetadataSession(CompareAndSetLocks):
         """Be no consumer any more, and give back what was given and not reported."""
         with _CLASSIFIED:
             return await self._queues.leave(queue)
+
+    async def declare_stream(self, stream: str) -> Answer:
+        """Make a stream; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._streams.declare(stream)
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Append a message, and wait for the confirm; sent again under its number while it may be lost."""
+        with _CLASSIFIED:
+            return await self._streams.publish(stream, value)
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Read from an offset on, as this node has it."""
+        with _CLASSIFIED:
+            return await self._streams.read(stream, offset, most)
 
     async def enable_flag(self, number: int) -> Answer:
         """Have a feature flag enabled on all nodes."""
@@ -453,9 +485,12 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE} | OF_FLAG_OPS | OF_MIGRATION_OPS,
+                local=answered_alone(READS)
+                | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH}
+                | OF_FLAG_OPS
+                | OF_MIGRATION_OPS,
                 group=METADATA,
-                own_groups=dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
+                own_groups={**dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"), STREAMS.name: STREAM_COORDINATOR},
             ),
             membership=self._members,
             upgrades=self._upgrades,

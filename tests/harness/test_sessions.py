@@ -69,12 +69,16 @@ def test_each_group_has_its_own_calls() -> None:
         ],
         "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],
         "limited-queues": ["ack", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"],
+        "expiring-queues": [
+            *("ack", "declare_expiring", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"),
+        ],
         "formation": ["formed"],
         "feature-flags": ["enable_flag", "list_flags"],
         "single-active": [
             *("ack", "consume", "declare_queue", "declare_single_active", "leave"),
             *("publish", "purge", "reject", "take"),
         ],
+        "streams": ["declare_stream", "publish_to_stream", "read_stream"],
     }
     assert calls(LEASE_LOCKS.protocol) == {"lease_holds": False, "lease_lock": True, "lease_unlock": True}
 

@@ -94,7 +94,16 @@ def test_values_are_what_json_can_carry(name: str) -> None:
         for name in NAMES
         if name
         not in (
-            *("lock", "lease-lock", "records", "topology", "projections", "queue", "poison", "single-active"),
+            "lock",
+            "lease-lock",
+            "records",
+            "topology",
+            "projections",
+            "queue",
+            "poison",
+            "single-active",
+            "stream",
+            "dead-letter",
             "migration",
         )
     ],
