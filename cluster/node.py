@@ -52,7 +52,7 @@ from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.storeswire import Migrate, RollBack, StoresQuery
+from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
 from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.tree import AskMachine
@@ -529,7 +529,7 @@ class Node:
         if size > wire.MAX_REQUEST_BYTES:
             answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
         elif type(body) not in _ABOUT_THE_NODE:
-            if self._stores is not None and self._stores.takes_request(body, request.timeout_ms, answer):
+            if self._is_of_entities(request, answer):
                 reached("operation on entities dispatched")
             elif group is not None:
                 group.serve(request, caller)
@@ -546,10 +546,7 @@ class Node:
         elif isinstance(body, _OF_FLAGS):
             self._serve_flags(body, request.timeout_ms, answer)
         elif isinstance(body, _OF_STORES):
-            if self._stores is None:
-                answer(0, _invalid(f"{self._config.node} has no tables: it was not started with --store tables"), 0)
-            else:
-                self._stores.serve(body, request.timeout_ms, answer)
+            self._serve_stores(body, request.timeout_ms, answer)
         else:
             change = cast("wire.StartGroup | wire.DeleteGroup", body)
             problem = self._group_refusal(request.group, change)
@@ -571,6 +568,17 @@ class Node:
             answer(0, _invalid("a queue without a member on this node is asked for an answer of its leader"), 0)
         else:
             self._remote.ask(request.group, body, request.timeout_ms, answer)
+
+    def _is_of_entities(self, request: wire.Request, answer: Answering) -> bool:
+        """Whether a request is an operation on entities for a node with two stores, which answers it then."""
+        stores = self._stores if request.group == METADATA else None
+        return stores is not None and stores.takes_request(request.body, request.timeout_ms, answer)
+
+    def _serve_stores(self, body: StoresBody, timeout_ms: int, answer: Answering) -> None:
+        if self._stores is None:
+            answer(0, _invalid(f"{self._config.node} has no tables: it was not started with --store tables"), 0)
+        else:
+            self._stores.serve(body, timeout_ms, answer)
 
     def _serve_flags(self, body: FlagBody, timeout_ms: int, answer: Answering) -> None:
         def ended(end: Answer, /) -> None:
