@@ -103,6 +103,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
         ),
+        "migration": (
+            "splitbrain.checkers.migration:MigrationChecker",
+            "while entities move to another store none is lost or returns, and one store at a time answers",
+        ),
         "closed-predicate": (
             "splitbrain.checkers.transactions:ClosedPredicate",
             "transactions that read by predicates have no anomaly that a consistency model proscribes",

@@ -26,6 +26,7 @@ from splitbrain.workloads.lease_lock import lease_lock
 from splitbrain.workloads.list_append import list_append
 from splitbrain.workloads.lock import lock
 from splitbrain.workloads.long_fork import long_fork
+from splitbrain.workloads.migration import migration
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
 from splitbrain.workloads.poison import poison
@@ -97,6 +98,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "topology": (
         topology,
         "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
+    ),
+    "migration": (
+        migration,
+        "declare and delete entities while they move from tables to the tree; none is lost or returns",
     ),
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
     "poison": (

@@ -44,7 +44,7 @@ GROWING: Final = frozenset({"counter"})
 OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "expiring-queues", "single-active", "streams"}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"dead-letter", "single-active", "flags", "stream"})
+ASKED_FOR: Final = frozenset({"dead-letter", "single-active", "flags", "migration", "stream"})
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
 of the consumer; no flag is enabled while a node is down; and streams are not known to bear members that come and go.
 """

@@ -328,6 +328,24 @@ class Topology(Session, Protocol):
         ...
 
 
+class Migration(Topology, Protocol):
+    """Entities in a system with two stores of them, from one of which they can be moved to the other, and back.
+
+    The term of an answer about entities says which store gave it: 0 for the first store, any other for the second.
+    """
+
+    async def migrate(self) -> Answer:
+        """Have all entities moved to the second store; returns once it is in force. To ask again does no harm."""
+        ...
+
+    async def roll_back(self) -> Answer:
+        """Have the first store in force again.
+
+        Its error begins with "migration_refused" where the second one has taken changes.
+        """
+        ...
+
+
 class Delivery(TypedDict):
     """A message that a queue gave to a session, which has it until it acknowledges it, gives it back, or ends.
 
@@ -516,6 +534,7 @@ LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
+MIGRATION: Final = OperationGroup("migration", Migration)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
@@ -542,6 +561,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             TRANSACTIONS,
             PREDICATES,
             TOPOLOGY,
+            MIGRATION,
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
