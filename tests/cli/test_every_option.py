@@ -582,6 +582,14 @@ TABLE: dict[str, Told] = {
         "--spares": [(["cluster", "up", "--spares", "101"], "101 is not in the range")],
         "--bug": [(["cluster", "up", "--bug", "M999"], "there is no bug 'M999'")],
         "--functions": [(["cluster", "up", "--functions", "nope:X"], "--functions")],
+        "--store": [
+            (["cluster", "up", "--store", "mnesia"], "'mnesia' is not one of"),
+            (["cluster", "up", "--store", "tables", "--discovery", "classic"], "Leave --store or it out"),
+        ],
+        "--partition-strategy": [
+            (["cluster", "up", "--partition-strategy", "autoheal"], "give --store tables, too"),
+            (["cluster", "up", "--partition-strategy", "none"], "'none' is not one of"),
+        ],
         "--discovery": [(["cluster", "up", "--discovery", "dns"], "'dns' is not one of")],
         "--discovery-endpoint": [
             (["cluster", "up", "--discovery-endpoint", "http://a:1"], "--discovery-endpoint is for --discovery consul")
