@@ -624,6 +624,7 @@ TABLE: dict[str, Told] = {
         **_JSON,
         "--experimental": "without it an experimental flag is refused (test_cluster_ctl)",
     },
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("migrate", "rollback", "cluster_status")},
     **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),

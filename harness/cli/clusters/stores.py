@@ -6,7 +6,7 @@ The last is named as RabbitMQ's command is.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 import msgspec
@@ -86,11 +86,9 @@ def cluster_status(call: Call, as_json: bool) -> None:
     members = call.ask(lambda client: client.members(learners=True), asked)
     flags = {flag.name: flag.state for flag in call.ask(lambda client: client.feature_flags(), asked)}
     if as_json:
-        answer: ClusterStatusAnswer = {
-            "members": list(members),
-            "feature_flags": {name: str(of) for name, of in flags.items()},
-            **cast("Any", msgspec.structs.asdict(state)),
-        }
+        of_flags = {name: str(of) for name, of in flags.items()}
+        fields = {"members": list(members), "feature_flags": of_flags, **msgspec.structs.asdict(state)}
+        answer = cast("ClusterStatusAnswer", fields)
         click.echo(as_document(answer))
         return
     click.echo(f"members        {', '.join(members)}")
