@@ -116,7 +116,11 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
-    "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 3 --rate 40 --time-limit 20 --world lan",
+    "M64": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --time-limit 4",
+    "M65": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --time-limit 4",
+    "M66": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --time-limit 4",
+    "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 3 --rate 40 --concurrency 2n --time-limit 20"
+    " --world lan",
     "M68": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
     " --rate 10 --time-limit 20 --world lan --settings discovery-retries=3",
     "M69": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
@@ -127,7 +131,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M73": "--workload single-active --nemesis kill-leader --nodes 3 --interval 12 --rate 200 --concurrency 2n"
     " --time-limit 60",
     "M75": "--workload poison --nemesis kill-all,kill-leader --nodes 3 --interval 1.5 --rate 100 --time-limit 15",
-    "M77": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
+    "M77": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 300 --interval 1 --time-limit 20",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",

@@ -4,15 +4,54 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from splitbrain.cluster.errors import InvalidRequestError, UnavailableError
+from splitbrain.cluster.tables.database import Database
 from splitbrain.cluster.tables.known import problem_of
-from splitbrain.cluster.tables.node import TablesNode
 from splitbrain.cluster.tables.records import Change, Contents
 from splitbrain.cluster.tables.wire import Refusal, Result
 
 TIMEOUT_MS: Final = 5_000
+
+
+class Hosting(Protocol):
+    """What hosts a replica in this process (`splitbrain.cluster.tables.hosted.HostedReplica`)."""
+
+    @property
+    def on_changes(self) -> Callable[[Sequence[Change]], None]:
+        """Is given the changes of each transaction, once this replica has applied them."""
+        ...
+
+    @on_changes.setter
+    def on_changes(self, take: Callable[[Sequence[Change]], None]) -> None: ...
+
+    @property
+    def on_replaced(self) -> Callable[[], None]:
+        """Is called when the replica has taken over all tables of another one."""
+        ...
+
+    @on_replaced.setter
+    def on_replaced(self, call: Callable[[], None]) -> None: ...
+
+    @property
+    def database(self) -> Database:
+        """The replica."""
+        ...
+
+    def begin(
+        self, procedure: str, arguments: Sequence[Any], timeout_ms: int, answer: Callable[[Result | Refusal], None]
+    ) -> None:
+        """Carry out a procedure; `answer` is called once."""
+        ...
+
+
+def _ignored(_: Sequence[Change]) -> None:
+    """Take changes that no one asked for."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class ReplicaTables:
@@ -24,7 +63,7 @@ class ReplicaTables:
         timeout_ms: what is not decided after so long is given up.
     """
 
-    def __init__(self, node: TablesNode, members: Collection[str], timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(self, node: Hosting, members: Collection[str], timeout_ms: int = TIMEOUT_MS) -> None:
         self._node = node
         self._members = tuple(sorted(members))
         self._timeout_ms = timeout_ms
@@ -66,7 +105,7 @@ class ReplicaTables:
         def end() -> None:
             # A later subscription, of another migration in this process, goes on.
             if node.on_changes is subscriber:
-                node.on_changes, node.on_replaced = lambda _: None, lambda: None
+                node.on_changes, node.on_replaced = _ignored, _nothing
 
         return end
 

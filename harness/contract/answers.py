@@ -170,7 +170,8 @@ ANYTHING: Final = frozenset(
     {
         *("read", "write", "read_as", "add", "prepare_triggers", "write_record"),
         *("prepare_topology", "declare"),
-        *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited"),
+        *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited", "declare_expiring"),
+        *("migrate", "roll_back"),
         *("declare_stream", "enable_flag"),
     }
 )

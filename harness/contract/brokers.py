@@ -72,6 +72,24 @@ class Topology(Session, Protocol):
         ...
 
 
+class Migration(Topology, Protocol):
+    """Entities in a system with two stores of them, from one of which they can be moved to the other, and back.
+
+    The term of an answer about entities says which store gave it: 0 for the first store, any other for the second.
+    """
+
+    async def migrate(self) -> Answer:
+        """Have all entities moved to the second store; returns once it is in force. To ask again does no harm."""
+        ...
+
+    async def roll_back(self) -> Answer:
+        """Have the first store in force again.
+
+        Its error begins with "migration_refused" where the second one has taken changes.
+        """
+        ...
+
+
 class Delivery(TypedDict):
     """A message that a queue gave to a session, which has it until it acknowledges it, gives it back, or ends.
 
@@ -149,8 +167,17 @@ class LimitedQueues(Queues, Protocol):
         """Make a queue; no error where it is there already.
 
         A message that was given back more often than `limit` is published to the queue `dead_letters`, which is there,
-        at least once. A `Delivery` from there has a `reason`, "delivery_limit".
+        at least once. A `Delivery` from there has a `reason`, "delivery_limit". One that a consumer rejects for good is
+        published there, too, for the reason "rejected".
         """
+        ...
+
+
+class ExpiringQueues(LimitedQueues, Protocol):
+    """The same, also of queues in which a message may wait for so long only."""
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """Make a limited queue; what waits in it for so many milliseconds is a dead letter: reason "expired"."""
         ...
 
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
 
-from splitbrain.harness.contract.brokers import LimitedQueues, Queues, SingleActive, Streams, Topology
+from splitbrain.harness.contract.brokers import (
+    ExpiringQueues,
+    LimitedQueues,
+    Migration,
+    Queues,
+    SingleActive,
+    Streams,
+    Topology,
+)
 from splitbrain.harness.contract.sessions import (
     Collections,
     Counters,
@@ -61,9 +69,11 @@ LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
+MIGRATION: Final = OperationGroup("migration", Migration)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
+EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
 STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
@@ -86,9 +96,11 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             TRANSACTIONS,
             PREDICATES,
             TOPOLOGY,
+            MIGRATION,
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
+            EXPIRING_QUEUES,
             STREAMS,
             FEATURE_FLAGS,
             FORMATION,

@@ -131,6 +131,8 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("publish", "take"),
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
+    "migration": ("declare", "delete", "entities", "migrate"),
+    "dead-letter": ("publish", "take"),
     "stream": ("publish_to_stream", "read_stream"),
     "flags": ("enable_flag", "list_flags"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
