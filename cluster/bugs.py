@@ -423,6 +423,24 @@ M75: Final = Bug(
     "rabbit_fifo_dlx; QQ-5",
     ("poison",),
 )
+M76: Final = Bug(
+    "M76",
+    "a new replica of a queue is placed on a node that is being drained",
+    "rabbit_queue_type_util, continuous membership reconciliation; CMR-2, S001",
+    ("replicas",),
+)
+M76B: Final = Bug(
+    "M76B",
+    "the leader of a queue adds one replica more than the target, as if one of the live ones did not count",
+    "rabbit_quorum_queue_periodic_membership_reconciliation; CMR-3, S001",
+    ("replicas",),
+)
+M76C: Final = Bug(
+    "M76C",
+    "a replica whose node is down is removed before it is replaced: the queue dips below its target meanwhile",
+    "rabbit_quorum_queue_periodic_membership_reconciliation, auto_remove; CMR-3, S001",
+    ("replicas",),
+)
 M78: Final = Bug(
     "M78",
     "a member that has not caught up since it started, or builds a projection, answers that a record is not there",
@@ -597,7 +615,12 @@ M69: Final = Bug(
 
 _EVERY: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 
-ALL: Final[dict[str, Bug]] = {bug.id: bug for bug in _EVERY.values() if bug.of != "formation"}
+_WITHOUT_A_WORKLOAD: Final = frozenset({M76, M76B, M76C})
+"""Switches that tests use, and that no workload shows yet."""
+
+ALL: Final[dict[str, Bug]] = {
+    bug.id: bug for bug in _EVERY.values() if bug.of != "formation" and bug not in _WITHOUT_A_WORKLOAD
+}
 """Every bug that a run can find, by id, in the order of ids."""
 
 

@@ -15,6 +15,7 @@ from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import OLDEST, NodeId
 from splitbrain.cluster.registered import BUILT_IN
+from splitbrain.cluster.replicas.settings import DEFAULT, ReplicaSettings
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -53,6 +54,7 @@ class NodeConfig:
         machine_version: the latest version of the state machine that the node supports.
         flag_probes: feature flags that switch nothing on, for tests; the same on all members.
         functions: those that transactions, procedures and projections may name; the same on all members.
+        replicas: how those of queues are maintained; the same on all members.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -76,6 +78,7 @@ class NodeConfig:
     machine_version: int = NEWEST_VERSION
     functions: Functions = BUILT_IN
     flag_probes: int = 0
+    replicas: ReplicaSettings = DEFAULT
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
