@@ -83,6 +83,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",
         ),
+        "replicas": (
+            "splitbrain.checkers.replicas:Replicas",
+            "queues keep their target of live replicas: one change at a time, none too many, none on a drained node",
+        ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",

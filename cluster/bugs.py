@@ -615,12 +615,7 @@ M69: Final = Bug(
 
 _EVERY: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 
-_WITHOUT_A_WORKLOAD: Final = frozenset({M76, M76B, M76C})
-"""Switches that tests use, and that no workload shows yet."""
-
-ALL: Final[dict[str, Bug]] = {
-    bug.id: bug for bug in _EVERY.values() if bug.of != "formation" and bug not in _WITHOUT_A_WORKLOAD
-}
+ALL: Final[dict[str, Bug]] = {bug.id: bug for bug in _EVERY.values() if bug.of != "formation"}
 """Every bug that a run can find, by id, in the order of ids."""
 
 

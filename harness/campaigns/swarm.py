@@ -41,10 +41,10 @@ MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topo
 GROWING: Final = frozenset({"counter"})
 """Workloads that ask for more where the system has it."""
 
-OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "single-active"}
+OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "maintained-replicas", "single-active"}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"single-active"})
+ASKED_FOR: Final = frozenset({"replicas", "single-active"})
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
 of the consumer.
 """

@@ -55,6 +55,7 @@ from splitbrain.harness.contract.read_modes import (
 )
 from splitbrain.harness.contract.sessions import (
     LIMITED_QUEUES,
+    MAINTAINED_REPLICAS,
     PROJECT,
     QUEUES,
     SINGLE_ACTIVE,
@@ -75,6 +76,7 @@ from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, inte
 from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
+from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES, MetadataReplicas
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
@@ -87,6 +89,7 @@ _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
         *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
+        "maintained-replicas",
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -110,7 +113,7 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
-OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name)
+OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, MAINTAINED_REPLICAS.name)
 """The operations that groups of queues answer."""
 
 CONSUME, LEAVE = "consume", "leave"
@@ -133,6 +136,7 @@ class MetadataSession(CompareAndSetLocks):
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
+        self._replicas = MetadataReplicas(client, timeout_ms, self._queues)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -344,6 +348,36 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._queues.leave(queue)
 
+    async def declare_maintained(self, queue: str, target: int) -> Answer:
+        """Make a quorum queue that is to have so many live replicas."""
+        with _CLASSIFIED:
+            return await self._queues.declare_maintained(queue, target)
+
+    async def replicas(self, queue: str) -> Answer:
+        """Where a queue is, and how that changed."""
+        with _CLASSIFIED:
+            return await self._replicas.replicas(queue)
+
+    async def grow(self, queue: str, node: str) -> Answer:
+        """Have a node take part in a queue."""
+        with _CLASSIFIED:
+            return await self._replicas.grow(queue, node)
+
+    async def shrink(self, queue: str, node: str) -> Answer:
+        """Have a node take part in a queue no more."""
+        with _CLASSIFIED:
+            return await self._replicas.shrink(queue, node)
+
+    async def drain(self, node: str) -> Answer:
+        """Have no replica placed on a node."""
+        with _CLASSIFIED:
+            return await self._replicas.set_state(node, "draining")
+
+    async def revive(self, node: str) -> Answer:
+        """Have a node take on work again."""
+        with _CLASSIFIED:
+            return await self._replicas.set_state(node, "regular")
+
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
         with _CLASSIFIED:
@@ -450,6 +484,8 @@ class Metadata:
         for setting, value in test.settings.items():
             if setting != MACHINE_VERSION or not self._upgrades.decide:
                 argv += [f"--{setting}", str(value)]
+        if MAINTAINED_REPLICAS.name in test.workload.needs:
+            argv += SHORT_TIMES
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         argv += self._functions.arguments

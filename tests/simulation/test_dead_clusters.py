@@ -131,6 +131,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("publish", "take"),
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
+    "replicas": ("publish", "replicas"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""

@@ -92,7 +92,18 @@ def test_values_are_what_json_can_carry(name: str) -> None:
     [
         name
         for name in NAMES
-        if name not in ("lock", "lease-lock", "records", "topology", "projections", "queue", "poison", "single-active")
+        if name
+        not in (
+            "lock",
+            "lease-lock",
+            "records",
+            "topology",
+            "projections",
+            "queue",
+            "poison",
+            "single-active",
+            "replicas",
+        )
     ],
 )
 def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
