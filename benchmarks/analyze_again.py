@@ -30,7 +30,8 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.analyze_scale import COMMAND, JUDGED, Watch, fill
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 HOME: Final = Path(__file__).resolve().parent.parent
 _SUM: Final = re.compile(r"^(\d+) runs? judged(?:, (\d+) unchanged since .*)?$", re.MULTILINE)

@@ -29,7 +29,8 @@ from benchmarks.analyze_table import Spent, analyzed
 from benchmarks.long_history import long_history
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.results.arrow import write_parquet
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 SPEC: Final = CheckerSpec("linearizable", {"model": "cas-register"})
 

@@ -59,7 +59,8 @@ from splitbrain.harness.cli.progress import Progress
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.loaded import finish, load
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from splitbrain.workloads.catalogue import able
 
 WORKLOADS: Final = able(systems.operations("metadata"))

@@ -44,7 +44,8 @@ from benchmarks.analyze_scale import COMMAND, Asked, cold, fill, measure
 from benchmarks.hot_key import history
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.results.arrow import write_parquet
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 HOME: Final = Path(__file__).resolve().parent.parent
 SMALL_RUNS: Final = 30

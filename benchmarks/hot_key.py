@@ -34,7 +34,8 @@ from splitbrain.checkers.spark.session import session
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, to_table, write_parquet
 from splitbrain.results.history import Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -51,7 +51,7 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.systems import catalogue
 from splitbrain.results.comparison import Side, compare, subject_of
 from splitbrain.results.errors import HarnessError, SplitbrainError
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 SYSTEMS: Final = ("metadata", "etcd")
 SHAPES: Final = ("leader-in-minority", "halves", "one-way-deaf-leader", "one-way-mute-leader", "bridge")

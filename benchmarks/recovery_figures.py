@@ -19,7 +19,7 @@ from splitbrain.results.calls import seconds
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.figures import Figures, figures_of
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 UNSERVED_S: Final = 1.0
 """A stretch without an answer counts as unserved from this length on; shorter ones occur by chance at low rates."""

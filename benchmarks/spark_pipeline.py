@@ -28,7 +28,8 @@ from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import session
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.results.history import Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 SPECS = (CheckerSpec("linearizable", {"model": "cas-register"}), CheckerSpec("stats"))
 CLIENTS_PER_KEY = 5

@@ -32,8 +32,8 @@ from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.loaded import finish as load_finished
 from splitbrain.results.loaded import finish_by_summary as load_by_summary
 from splitbrain.results.madefrom import Basis
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.soundness import refuse_strangers
-from splitbrain.results.store import RunDir
 from splitbrain.results.summarized import SummarizedHistory, summarized
 from splitbrain.results.telemetry import places
 

@@ -5,7 +5,7 @@
 is written when the history of a run is finished, and holds a digest of each recorded file. A file that has another
 content afterwards is named before anything is judged from it, whatever its damage hits: a column that says the same
 everywhere, or the telemetry of another run, can be sound in itself. Who changes a file through
-`splitbrain.results.store.RunDir` renews its digest.
+`splitbrain.results.rundir.RunDir` renews its digest.
 
 A run without the file (under way, put together by hand, of an earlier version) is judged by what its files say.
 """

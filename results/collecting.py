@@ -16,7 +16,7 @@ from splitbrain.results.checksums import read_checksums
 from splitbrain.results.clocks import clocks_in
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.madefrom import digest
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 
 class _Sources(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ from splitbrain.results.errors import HarnessError
 from splitbrain.results.madefrom import MadeFrom, digest, record_of, seal
 from splitbrain.results.pruning import size_bytes
 from splitbrain.results.report import REPORT
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 TABLES: Final = ("history.parquet", "telemetry.parquet")
 _PASS: Final = "pass"

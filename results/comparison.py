@@ -18,7 +18,7 @@ import msgspec
 from splitbrain.results.damage import noted_damage
 from splitbrain.results.errors import DamagedRunError, HistoryFormatError, RunNotFoundError
 from splitbrain.results.figures import Figures, figures_of
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.values import canonical_json
 
 SPREAD_MIN: Final = 4

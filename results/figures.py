@@ -25,10 +25,11 @@ from splitbrain.results.calls import OPEN, Bools, Calls, client_calls, is_equal,
 from splitbrain.results.counts import total_counts
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import FaultOp, RunEvents, run_events
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.loaded import LoadedRun, load
 from splitbrain.results.notes import Usable
 from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
-from splitbrain.results.store import Judgement, RunDir
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.values import NOT_JSON
 
 FIGURES: Final = "figures.json"

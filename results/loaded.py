@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import HistoryFormatError
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.summarized import SummarizedHistory, summarized
 
 

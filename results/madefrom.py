@@ -64,8 +64,10 @@ class MadeFrom(Basis, frozen=True, kw_only=True):
 
 
 def record_of(judgement: msgspec.Struct) -> MadeFrom | None:
-    """The record in what verdict.json holds (`splitbrain.results.store.Judgement`); None if there is none, or it is not
-    one of exactly this verdict."""
+    """The record in what verdict.json holds (`splitbrain.results.judgement.Judgement`).
+
+    None if there is none, or if it is not one of exactly this verdict.
+    """
     try:
         found = msgspec.convert(getattr(judgement, "made_from", None), MadeFrom)
     except msgspec.ValidationError:

@@ -20,8 +20,8 @@ from splitbrain.results import runfigures
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.errors import HistoryFormatError, SplitbrainError
 from splitbrain.results.figures import stored_figures
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.site.rows import Index, Row
-from splitbrain.results.store import RunDir
 
 MANIFEST: Final = "runs.parquet"
 """Its name in the folder of the store."""

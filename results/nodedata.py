@@ -20,7 +20,7 @@ from typing import IO, Any, Final, cast
 from splitbrain.results import quantities
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import shown
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 FOLDER: Final = "data"
 PACKED: Final = "data.tar.gz"

@@ -24,7 +24,8 @@ import msgspec
 
 from splitbrain.results.damage import noted_damage
 from splitbrain.results.errors import HarnessError, SplitbrainError
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 VIOLATION: Final = "violation"
 UNJUDGED: Final = "unjudged"

@@ -21,7 +21,7 @@ import msgspec
 
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.plainfile import refuse_others
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.values import NOT_JSON
 
 _NAME: Final = rb"(\d{8}T\d{6}\.\d{3}Z-\d+(?:-\d+)?)(_[0-9a-f]{12})?"

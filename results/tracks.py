@@ -14,7 +14,7 @@ from splitbrain.results.calls import OPEN, client_calls
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
 from splitbrain.results.faults import Window, run_events
 from splitbrain.results.figures import Recovery, are_answered, figures_of
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -36,10 +36,11 @@ from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, PLAIN_MOPS, TELEMETRY_SCHEMA, read_parquet_head
 from splitbrain.results.errors import EngineError, SplitbrainError, UsageError
 from splitbrain.results.figures import Figures, computed_figures
+from splitbrain.results.judgement import Judgement, plain_verdict
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.soundness import check_history_file, check_telemetry_file, refuse_strangers
-from splitbrain.results.store import Judgement, RunDir, plain_verdict
 from splitbrain.results.summarized import SummarizedHistory
 
 if TYPE_CHECKING:

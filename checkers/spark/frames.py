@@ -15,7 +15,7 @@ import pyarrow as pa
 from splitbrain.checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, scopes, wants
 from splitbrain.checkers.stored import Ready
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -40,7 +40,7 @@ from splitbrain.checkers.stored import Ready, Specs, Unjudged, or_unjudged, spec
 from splitbrain.checkers.verdict import AnyChecker, CheckerSpec, Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, conform, conform_telemetry
 from splitbrain.results.errors import DamagedRunError, EngineError, UsageError
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

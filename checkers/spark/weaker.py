@@ -22,7 +22,7 @@ from splitbrain.checkers.spark.jobs import collect
 from splitbrain.checkers.stored import Ready, Unjudged
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.checkers.weaker import ROWS_MAX, too_large
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

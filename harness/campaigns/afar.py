@@ -57,7 +57,7 @@ from splitbrain.results.quantities import counted
 from splitbrain.results.remote.copies import VERDICT, Copies, copies_of
 from splitbrain.results.remote.pages import fetch_for_page
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore, of_all
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 if TYPE_CHECKING:
     from splitbrain.checkers.spark.session import Spark

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.deployments import Deployment
     from splitbrain.harness.contract.test import Test
     from splitbrain.results.loaded import LoadedRun
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 
 def document_of(test: Test, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:

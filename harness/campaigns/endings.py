@@ -14,7 +14,7 @@ from splitbrain.results.faults import run_events
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 How: TypeAlias = Literal["interrupted", "killed", "running", "empty"]
 

@@ -19,6 +19,7 @@ from splitbrain.results.clocks import clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
 from splitbrain.results.findings import all_op_indexes
+from splitbrain.results.judgement import Judgement, plain_verdict
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis
 from splitbrain.results.nodedata import pack_as_asked
@@ -28,7 +29,7 @@ from splitbrain.results.report import REPORT, write_page
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
 from splitbrain.results.report.past import Past
 from splitbrain.results.report.run_view import view_of
-from splitbrain.results.store import Judgement, RunDir, plain_verdict
+from splitbrain.results.rundir import RunDir
 
 if TYPE_CHECKING:
     from splitbrain.checkers.spark.session import Spark

@@ -39,13 +39,14 @@ from splitbrain.results.checksums import FILES as RECORDED
 from splitbrain.results.damage import forget_damage, note_damage
 from splitbrain.results.errors import EngineError
 from splitbrain.results.figures import keep_figures, write_figures
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis, MadeFrom, record_of, seal
 from splitbrain.results.quantities import counted
 from splitbrain.results.report import REPORT, mark_in
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE
 from splitbrain.results.report.past import Past, Siblings, mark_of
-from splitbrain.results.store import Judgement, RunDir
+from splitbrain.results.rundir import RunDir
 
 if TYPE_CHECKING:
     from splitbrain.checkers.spark.by_path import Judged as JudgedBySpark

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.realtime import RealClock
     from splitbrain.harness.contract.test import Backend, Test
     from splitbrain.harness.running.runner import RunSummary
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 MASTER: Final = "local[*]"
 """Spark's master, unless another is asked for."""

@@ -29,7 +29,8 @@ from splitbrain.results.arrow import history_hash
 from splitbrain.results.errors import HarnessError, SplitbrainError, UsageError
 from splitbrain.results.origin import OWN_CODE, git_revision, versions
 from splitbrain.results.quantities import counted
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from splitbrain.results.stores import is_run
 
 if TYPE_CHECKING:

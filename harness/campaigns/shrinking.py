@@ -35,7 +35,8 @@ from splitbrain.nemesis.shrink import Shrunk, Step, shrink
 from splitbrain.results.arrow import from_table
 from splitbrain.results.errors import UsageError
 from splitbrain.results.origin import git_revision, versions
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.display import Display

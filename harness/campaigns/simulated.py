@@ -21,7 +21,8 @@ from splitbrain.harness.running.simulate import Simulated, log_line, simulate, w
 from splitbrain.harness.simulation.clock import EPOCH_NS
 from splitbrain.results.errors import HarnessError, RunEndedError
 from splitbrain.results.history import HARNESS, Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.display import Display

@@ -16,7 +16,7 @@ from splitbrain.results.errors import UsageError
 if TYPE_CHECKING:
     from splitbrain.results.remote.copies import Copies
     from splitbrain.results.remote.runs import RemoteRun, RemoteStore
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
 

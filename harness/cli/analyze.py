@@ -21,7 +21,8 @@ from splitbrain.results.quantities import counted
 if TYPE_CHECKING:
     from splitbrain.checkers.isolation.limits import Limits
     from splitbrain.harness.campaigns.many import Judged, OnJudged, Paged
-    from splitbrain.results.store import RunDir, Store
+    from splitbrain.results.rundir import RunDir
+    from splitbrain.results.store import Store
 
 STARTED: Final = "Spark is up"
 """The beginning of the line that says that judging begins."""

@@ -287,7 +287,7 @@ def _answered(by: Confined[str, Any], file: str, checker_name: str, steps: Steps
     from splitbrain.checkers import engine
     from splitbrain.checkers.isolation.confined import Stopped
     from splitbrain.checkers.isolation.errors import Carried
-    from splitbrain.results.store import plain_verdict
+    from splitbrain.results.judgement import plain_verdict
 
     known: list[_Known] = []
     begun: list[str] = []
@@ -522,7 +522,7 @@ def _telemetry(file: str) -> pa.Table | None:
     """The nodes' telemetry, if the file is the folder of a stored run."""
     from splitbrain.harness.cli.afar import named
     from splitbrain.harness.cli.histories import path_of
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
     path = Path(path_of(file))
     with named(file):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from splitbrain.results.comparison import Comparison, FigureRow, Side, Spread
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 
 _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", "bug", "since", "until")
@@ -180,7 +180,8 @@ def _selected(reference: str, store: str) -> list[RunDir]:
     Raises:
         RunNotFoundError: there is none.
     """
-    from splitbrain.results.store import RunDir, Store
+    from splitbrain.results.rundir import RunDir
+    from splitbrain.results.store import Store
 
     words = [word.partition("=") for word in reference.split()]
     filters = {name: value for name, _, value in words}
@@ -217,9 +218,9 @@ def _that_fit(filters: dict[str, str], store: str) -> list[RunDir]:
         RunNotFoundError: there is none.
         UsageError: a day does not exist.
     """
+    from splitbrain.results.rundir import RunDir
     from splitbrain.results.site.rows import Index
     from splitbrain.results.site.selection import choose, parse
-    from splitbrain.results.store import RunDir
 
     rows = Index(Path(store)).rows()
     chosen = choose(rows, parse({**filters, "sort": "start", "down": "0"}), per_page=max(len(rows), 1)).rows

@@ -14,7 +14,7 @@ from splitbrain.results.errors import EXIT_HARNESS_ERROR
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.compose import RunOptions
     from splitbrain.harness.campaigns.judging import Conclusion
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 BUG = "M23"
 

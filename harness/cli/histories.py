@@ -56,7 +56,7 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
         HistoryFormatError: the file does not follow its format.
     """
     from splitbrain.results.formats import read_table
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
     path = Path(path_of(file))
     if path.is_dir():
@@ -93,7 +93,7 @@ def read_summarized_of(file: str, format_name: str | None, independent: Independ
         HistoryFormatError: it is damaged.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
     from splitbrain.results.summarized import summarized
 
     path = Path(path_of(file))

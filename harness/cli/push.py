@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splitbrain.results.remote.nights import Pushed as PushedNight
     from splitbrain.results.remote.pushing import Pushed
     from splitbrain.results.remote.runs import RemoteStore
-    from splitbrain.results.store import RunDir
+    from splitbrain.results.rundir import RunDir
 
 _AT_ONCE = 8
 

@@ -49,7 +49,7 @@ class HistoryFile(Recorder, Protocol):
 
 
 class RunFolder(Protocol):
-    """Where a run leaves what it leaves. `splitbrain.results.store.RunDir` is one."""
+    """Where a run leaves what it leaves. `splitbrain.results.rundir.RunDir` is one."""
 
     path: Path
 

@@ -20,7 +20,7 @@ from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.errors import HistoryFormatError, RemoteConnectionError, RemoteStoreError, SplitbrainError
 from splitbrain.results.madefrom import FILES, digest
 from splitbrain.results.remote.runs import Kept, RemoteRun, RemoteStore, of_all
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.telemetry import places
 
 VERDICT: Final = "verdict.json"

@@ -15,14 +15,15 @@ import msgspec
 
 from splitbrain.results.damage import DAMAGE
 from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.madefrom import is_other
 from splitbrain.results.places import PUSHED
 from splitbrain.results.pruning import UNJUDGED, Candidate, began_s, standing
 from splitbrain.results.references import kept, may_be_source, names_in
 from splitbrain.results.remote.copies import VERDICT
 from splitbrain.results.remote.runs import Manifest, RemoteRun, RemoteStore, of_all
-from splitbrain.results.store import FORMAT, Judgement
 from splitbrain.results.values import NOT_JSON
+from splitbrain.results.versioned import FORMAT
 
 _LEFT_FOR: Final = timedelta(days=1)
 """Files without a manifest may be those of a push that is under way, but not for that long."""

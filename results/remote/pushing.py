@@ -34,7 +34,7 @@ from splitbrain.results.remote.runs import (
     recorded_name,
     remote_name,
 )
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 Became: TypeAlias = Literal["new", "mended", "judged", "there"]
 """What a push did.

@@ -20,6 +20,7 @@ from splitbrain.results.damage import noted_damage
 from splitbrain.results.figures import leader_changes
 from splitbrain.results.findings import Finding
 from splitbrain.results.history import Op
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.madefrom import seal
 from splitbrain.results.notes import CLOCKS
 from splitbrain.results.quorum import RULES
@@ -46,7 +47,6 @@ from splitbrain.results.report.story import story
 from splitbrain.results.report.svg import WIDTH
 from splitbrain.results.report.timeline import Shown, bands, timeline
 from splitbrain.results.signatures import leading_first
-from splitbrain.results.store import Judgement
 from splitbrain.results.telemetry import TRACE_CHECKERS
 from splitbrain.results.templates import environment
 from splitbrain.results.text import clip

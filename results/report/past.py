@@ -19,8 +19,8 @@ from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.signatures import Signature, part
-from splitbrain.results.store import FORMAT
 from splitbrain.results.values import NOT_JSON
+from splitbrain.results.versioned import FORMAT
 
 RUNS_MAX: Final = 200
 """The largest number of other runs of the test that are read: those nearest in time."""

@@ -15,8 +15,9 @@ from splitbrain.results.calls import Calls, client_calls, ints
 from splitbrain.results.damage import noted_damage
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
 from splitbrain.results.faults import RunEvents, run_events
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.loaded import LoadedRun
-from splitbrain.results.store import Judgement, RunDir
+from splitbrain.results.rundir import RunDir
 
 
 @dataclass(frozen=True, kw_only=True)

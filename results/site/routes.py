@@ -18,6 +18,7 @@ from splitbrain.results.nightcomparison import NightComparison
 from splitbrain.results.nightcomparison import compare as compare_nights
 from splitbrain.results.report import REPORT, rendered
 from splitbrain.results.report.overlays import Overlays, overlays
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.site import nightpages, pages
 from splitbrain.results.site.beneath import Entry, entries, is_name
 from splitbrain.results.site.files import LISTED_MAX, archive_response, attachment, file_response
@@ -27,7 +28,6 @@ from splitbrain.results.site.nightly import Nights, runs_of_night, trends_of_nig
 from splitbrain.results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
 from splitbrain.results.site.selection import choices, choose, parse
 from splitbrain.results.site.trends import trends
-from splitbrain.results.store import RunDir
 from splitbrain.results.tracks import Tracks, tracks_of
 
 SHOWN_MAX: Final = 500

@@ -19,10 +19,11 @@ from splitbrain.results.errors import RunNotFoundError, SplitbrainError
 from splitbrain.results.figures import FIGURES, Figures
 from splitbrain.results.madefrom import is_other
 from splitbrain.results.reasons import reasons_of
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.signatures import leading_first
 from splitbrain.results.site.beneath import read
-from splitbrain.results.store import FORMAT, RunDir
 from splitbrain.results.values import NOT_JSON
+from splitbrain.results.versioned import FORMAT
 
 STATES: Final = (
     "violation",

@@ -11,7 +11,7 @@ import pytest
 
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_in
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.backends.ssh_support import Hosts, deployed, running_hosts
 from tests.cli.support import comes_out, only_run, splitbrain
 

@@ -23,7 +23,7 @@ from splitbrain.harness.campaigns.schedules import read
 from splitbrain.harness.systems import catalogue
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.faults import run_events
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.checkers.quorum.story import FIVE, Story, between
 from tests.cli.support import ROOT, answer, only_run, splitbrain
 

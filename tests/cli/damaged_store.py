@@ -37,7 +37,8 @@ from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.columns import array
 from splitbrain.results.madefrom import Basis
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from splitbrain.results.telemetry import table_of
 from tests.cli.damage import WITHIN
 from tests.spark.support import REGISTER, SET, crashed, register_history, set_history, stored
@@ -558,7 +559,7 @@ def _alone(run: RunDir) -> list[Verdict]:
 
 def comparable(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Verdicts as verdict.json has them, without what depends on time."""
-    from splitbrain.results.store import plain_verdict
+    from splitbrain.results.judgement import plain_verdict
 
     return [timeless(msgspec.json.decode(msgspec.json.encode(plain_verdict(each)))) for each in verdicts]
 

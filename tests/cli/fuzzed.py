@@ -30,7 +30,7 @@ from splitbrain.harness.campaigns import many
 from splitbrain.harness.cli.main import splitbrain
 from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.columns import array
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 RUN: Final = ("run", "--backend", "sim", "--nemesis", "kill", "-n", "3", "--rate", "10", "--time-limit", "4")
 LIMITS: Final = Limits(cpu_s=20.0, memory_mb=1024)

@@ -14,7 +14,8 @@ from splitbrain.harness.running.plan import load
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.results.arrow import from_table, recovered_note
 from splitbrain.results.figures import stored_figures
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import analyzed, answer, only_run, splitbrain
 from tests.cli.test_arguments import OPTIONS
 

@@ -19,8 +19,9 @@ from splitbrain.harness.cli.main import splitbrain
 from splitbrain.results.arrow import from_table
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.history import Op
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.site.rows import Index
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.store import Store
 from splitbrain.results.telemetry import table_of
 from tests.cli.damage import damaged
 from tests.cli.support import analyzed

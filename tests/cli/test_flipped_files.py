@@ -19,7 +19,7 @@ from splitbrain.checkers.isolation.judging import Judge, judge
 from splitbrain.checkers.isolation.limits import Limits
 from splitbrain.harness.campaigns import many
 from splitbrain.harness.cli.main import splitbrain
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.cli.damaged_store import timeless
 
 EXAMPLES = int(os.environ.get("SPLITBRAIN_FLIPS", "60"))

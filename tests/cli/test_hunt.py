@@ -35,7 +35,8 @@ from splitbrain.harness.contract.marks import MARKS
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.nemesis.catalogue import KINDS
 from splitbrain.results.errors import HarnessError
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import answer, lines, splitbrain, start
 
 QUICK = ["--nodes", "3", "--rate", "50", "--time-limit", "5", "--interval", "1", "--world", "lan", "--jobs", "2"]

@@ -25,8 +25,9 @@ from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.madefrom import Basis, are_within, digest, hold_with, record_of, seal
 from splitbrain.results.report import past
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.site.rows import Index
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.store import Store
 from tests.cli.support import OWN, SPLITBRAIN, analyzed, answer, environment, only_run, splitbrain
 from tests.spark.support import REGISTER, SET, WALL_NS, crashed, register_history, set_history
 from tests.spark.support import stored as lay

@@ -12,8 +12,8 @@ from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
 from splitbrain.harness.campaigns.judging import judge_inline
 from splitbrain.harness.campaigns.record import record
 from splitbrain.harness.cli.progress import Progress
-from splitbrain.results import arrow, loaded, store
-from splitbrain.results.store import RunDir
+from splitbrain.results import arrow, judgement, loaded, rundir
+from splitbrain.results.rundir import RunDir
 from tests.report.sample import sample_run
 
 OPTIONS = {
@@ -68,7 +68,8 @@ def test_judging_reads_each_file_of_a_run_once(tmp_path: Path, monkeypatch: pyte
 
         monkeypatch.setattr(module, name, reader)
 
-    counted(store, "_read_json")
+    counted(rundir, "read_document")
+    counted(judgement, "read_document")
     counted(arrow, "read_parquet")
     run.amend_test(checkers=[{"name": "stats", "options": {}}, {"name": "coverage", "options": {}}])
     (run.path / "verdict.json").unlink()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.cli.support import ROOT, SPLITBRAIN, environment, only_run
 
 ASKING = ("SIGHUP", "SIGINT", "SIGTERM")

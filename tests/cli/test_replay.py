@@ -27,7 +27,8 @@ from splitbrain.results.arrow import from_table, history_hash
 from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.origin import versions
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import SPLITBRAIN, answer, environment, kill, only_run, splitbrain, start, wait_for_ops
 
 OPTIONS: dict[str, Any] = {

@@ -15,7 +15,7 @@ import pytest
 
 from splitbrain.harness.backends.agent import volumes
 from splitbrain.results.history import NEMESIS
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests import plain_user
 from tests.cli.support import (
     SPLITBRAIN,

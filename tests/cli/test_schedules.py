@@ -15,7 +15,7 @@ from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.running.plan import decode
 from splitbrain.results.errors import FaultNotSupportedError, UsageError
 from splitbrain.results.history import NEMESIS
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.cli.support import ROOT, answer, only_run, splitbrain
 from tests.cli.test_arguments import OPTIONS
 

@@ -23,7 +23,8 @@ from splitbrain.results.references import references
 from splitbrain.results.report import write_report
 from splitbrain.results.report.past import Siblings
 from splitbrain.results.report.run_view import load
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import analyzed
 from tests.spark.support import SET, set_history, stored
 

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from splitbrain.harness.cli.main import splitbrain as command
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.spark.support import REGISTER, SET, crashed, register_history, set_history, stored
 
 

@@ -27,7 +27,8 @@ from splitbrain.results.remote import objects
 from splitbrain.results.remote.copies import copies_of
 from splitbrain.results.remote.pruning import by_address, candidate, referred_by_others
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.test_lines_of_analyze import lay as lay_waiting
 from tests.cli.test_lines_of_analyze import started
 from tests.spark.support import REGISTER, SET, register_history, set_history, stored

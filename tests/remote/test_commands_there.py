@@ -11,7 +11,8 @@ from splitbrain.results.errors import RemoteConnectionError, RunNotFoundError, U
 from splitbrain.results.remote import pruning
 from splitbrain.results.remote.copies import copies_of
 from splitbrain.results.remote.runs import RemoteStore
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.spark.support import SET, set_history, stored
 
 from .s3 import BUCKET, address

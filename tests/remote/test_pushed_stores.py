@@ -14,7 +14,8 @@ from splitbrain.checkers.isolation.limits import DEFAULT
 from splitbrain.harness.campaigns.many import judge_one_by_one
 from splitbrain.results.errors import RemoteConnectionError
 from splitbrain.results.remote.runs import RemoteStore
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import SPLITBRAIN, environment
 from tests.spark.support import SET, set_history, stored
 

@@ -16,7 +16,7 @@ from splitbrain.results.findings import Finding, Moment
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.report.quorum import Asked, Availability, Figures, QuorumWindow, Recovery, Shares
 from splitbrain.results.report.run_view import RunView
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 KINDS = (
     *("partition", "packet", "kill", "bounce", "power", "pause", "clock", "disk", "membership"),

@@ -16,7 +16,8 @@ from splitbrain.checkers.verdict import Verdict, outcome
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.results.arrow import TELEMETRY_SCHEMA
 from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 START_WALL_NS = 1_760_000_000_000_000_000

@@ -15,7 +15,8 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.report import past, write_report
 from splitbrain.results.report.past import NOTHING_EARLIER, novelty_of, past_of
 from splitbrain.results.report.run_view import load
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 START_NS = 1_760_000_000_000_000_000
 LOST = Verdict(checker="set", valid="false", sentence="Lost.", anomalies=("lost",))

@@ -12,7 +12,8 @@ import pytest
 
 from splitbrain.results.arrow import from_table
 from splitbrain.results.report import write_report
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.report.chromium import Browser, chromium
 from tests.report.sample import START_WALL_NS, State, sample_run
 

@@ -19,7 +19,8 @@ from splitbrain.results.report.memberships import member_changes
 from splitbrain.results.report.run_view import load
 from splitbrain.results.report.story import EVENTS_MAX, story
 from splitbrain.results.report.timeline import Shown
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.report.sample import sample_run
 
 START_NS = 1_760_000_000_000_000_000

@@ -18,7 +18,8 @@ from splitbrain.results.checksums import CHECKSUMS, FILES, read_checksums, renew
 from splitbrain.results.compacting import compact
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError
 from splitbrain.results.loaded import load
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from splitbrain.results.telemetry import table_of
 from tests.spark.support import SET, crashed, set_history, stored
 

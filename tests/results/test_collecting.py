@@ -16,7 +16,8 @@ from splitbrain.results.arrow import TELEMETRY_SCHEMA
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 WALL_NS = 1_790_000_000_000_000_000
 LINE = json.dumps({"wall": WALL_NS + 5, "event": "start"}, separators=(",", ":")).encode() + b"\n"

@@ -25,7 +25,8 @@ from splitbrain.results.compacting import compact
 from splitbrain.results.manifest import write_manifest
 from splitbrain.results.pruning import Limits, candidates, choose
 from splitbrain.results.references import kept, references
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import analyzed
 from tests.spark.support import SET, set_history, stored
 

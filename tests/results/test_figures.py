@@ -15,9 +15,9 @@ from splitbrain.results import counts
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, to_table
 from splitbrain.results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
 from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
+from splitbrain.results.judgement import plain_verdict
 from splitbrain.results.loaded import load
 from splitbrain.results.report.quorum import quorum_of
-from splitbrain.results.store import plain_verdict
 from tests.report.sample import NODES, sample_run
 
 NO_TELEMETRY = TELEMETRY_SCHEMA.empty_table()

@@ -12,7 +12,8 @@ import pytest
 from splitbrain.results import quantities
 from splitbrain.results.errors import HarnessError, UsageError
 from splitbrain.results.pruning import OUTCOMES, Candidate, Limits, candidates, choose, remove, remove_interrupted
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.cli.support import answer, splitbrain
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -15,10 +15,12 @@ from splitbrain.checkers.verdict import Outcome, Verdict, outcome, reasons
 from splitbrain.harness.campaigns.judging import judge_inline, stored_document
 from splitbrain.harness.campaigns.words import sentences
 from splitbrain.results.history import HARNESS, Op
+from splitbrain.results.judgement import plain_verdict
 from splitbrain.results.reasons import CAUSES, Cause, Code, Reason, in_order, reason_of, reasons_of
 from splitbrain.results.report.page import render
 from splitbrain.results.report.run_view import load
-from splitbrain.results.store import RunDir, Store, plain_verdict
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 KILLED: dict[str, Any] = {
     "nodes": ["n1"],

@@ -19,8 +19,9 @@ from splitbrain.results import arrow, origin, store
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 from splitbrain.results.checksums import CHECKSUMS
 from splitbrain.results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.soundness import check_history_file
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.store import Store
 
 from .support import writes
 

@@ -19,7 +19,7 @@ from splitbrain.harness.campaigns.compose import command_line, compose
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.simulation.trace import first_divergence
 from splitbrain.results.arrow import history_hash
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.simulation.fingerprint import options
 from tests.simulation.interpreters import pythons
 

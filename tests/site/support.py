@@ -11,10 +11,11 @@ from typing import Any
 
 from splitbrain.results.figures import write_figures
 from splitbrain.results.loaded import load
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.site.messages import Request, Response
 from splitbrain.results.site.routes import Site, split_path
 from splitbrain.results.site.server import SiteServer
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.store import Store
 from tests.report.sample import START_WALL_NS, State, sample_run
 
 HOSTILE = "\"'><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">{{7*7}}\u202e\x07"

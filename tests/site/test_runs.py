@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from splitbrain.results.report import write_report
+from splitbrain.results.rundir import RunDir
 from splitbrain.results.site.beneath import entries
 from splitbrain.results.site.messages import Request
 from splitbrain.results.site.routes import Site, loopback_hosts
-from splitbrain.results.store import RunDir
 from tests.site.support import HOSTILE, address, bare_run, body, document, get, small_run, text
 
 

@@ -13,7 +13,8 @@ import pytest
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.history import HARNESS, Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from splitbrain.results.wal import HistoryWriter
 
 WALL_NS = 1_790_000_000_000_000_000

@@ -14,7 +14,8 @@ from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import from_table, to_table, write_parquet
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.checkers.transactions.brute_force import ops_of
 from tests.checkers.transactions.by_key_here import combined, differences
 from tests.checkers.transactions.test_unknown_in_a_session import BEFORE, INTO, LATE

@@ -18,7 +18,8 @@ from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.harness.campaigns.words import hot_keys
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.checkers.linearizable.bursts import bursty_history
 
 from .support import numbered, stored, timeless

@@ -14,7 +14,7 @@ from splitbrain.checkers.spark import by_path
 from splitbrain.checkers.spark.by_path import NONE, Beside, Found, Judged, judge_others
 from splitbrain.checkers.stored import Ready, Unjudged
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 
 VIOLATED = Verdict(checker="list-append", valid="false", sentence="Not serializable.")
 STATS = Verdict(checker="stats", valid="true")

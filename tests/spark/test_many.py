@@ -13,7 +13,8 @@ from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.harness.campaigns import many
 from splitbrain.harness.campaigns.judging import judge_with_spark
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 from .support import SET, set_history, stored
 

@@ -17,7 +17,8 @@ from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.results import arrow
 from splitbrain.results.errors import DamagedRunError
 from splitbrain.results.history import Mop, Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 from .support import (
     IN_GROUPS,

@@ -12,10 +12,12 @@ from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.harness.campaigns.afar import judge_there_with_spark, unchanged_there
 from splitbrain.harness.campaigns.many import Judged, judge_one_by_one
+from splitbrain.results.judgement import Judgement
 from splitbrain.results.remote.copies import copies_of
 from splitbrain.results.remote.pushing import push
 from splitbrain.results.remote.runs import RemoteRun, RemoteStore
-from splitbrain.results.store import Judgement, RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.remote.s3 import address, serving
 
 from .support import REGISTER, SET, register_history, set_history, stored

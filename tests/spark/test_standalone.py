@@ -18,7 +18,8 @@ from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.judging import judge_inline
 from splitbrain.harness.campaigns.simulated import record_simulated
 from splitbrain.harness.cli.progress import Progress
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 
 from .standalone import LOOPBACK, standalone_cluster
 from .support import REGISTER, SET, crashed, register_history, set_history, stored

@@ -12,7 +12,8 @@ import pytest
 
 from splitbrain.checkers.isolation.limits import DEFAULT
 from splitbrain.harness.campaigns.many import judge_one_by_one
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.remote.s3 import CREDENTIALS, address, serving
 
 from .standalone import LOOPBACK, standalone_cluster

@@ -24,7 +24,8 @@ from splitbrain.harness.campaigns.judging import Conclusion, judge_inline, judge
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.loaded import LoadedRun, finish
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from splitbrain.results.telemetry import table_of
 
 from .support import IN_GROUPS, WALL_NS, keyed, stored, timeless

@@ -12,7 +12,8 @@ from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.results.arrow import from_table
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.checkers.quorum.story import OPTIONS, Story, between
 
 from .support import IN_GROUPS, stored, timeless

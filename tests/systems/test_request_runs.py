@@ -10,7 +10,7 @@ import pytest
 
 from splitbrain.results.faults import FaultOp, run_events
 from splitbrain.results.nemesisop import NO_TARGET
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.backends.support import missing, skip_without_namespaces
 from tests.cli.support import comes_out, only_run, splitbrain
 

@@ -17,9 +17,9 @@ from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.results.arrow import client_ops
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.figures import figures
+from splitbrain.results.judgement import plain_verdict
 from splitbrain.results.runfigures import RunFigures, run_figures
 from splitbrain.results.signatures import Signature, anonymous, families, setting_of, signatures_of
-from splitbrain.results.store import plain_verdict
 
 SENTENCES_MAX = 5
 

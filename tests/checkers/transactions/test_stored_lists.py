@@ -29,7 +29,8 @@ from splitbrain.results import arrow, soundness, summarized
 from splitbrain.results.arrow import PLAIN_MOPS
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Mop, Op
-from splitbrain.results.store import RunDir, Store
+from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import Store
 from tests.checkers.transactions.brute_force import ops_of, random_history
 
 SPECS = (

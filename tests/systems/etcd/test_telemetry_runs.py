@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.cli.support import comes_out, only_run, splitbrain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("etcd_program")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from splitbrain.harness.backends.docker import labels
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.backends import docker_support
 from tests.backends.docker_support import leftovers
 from tests.backends.ssh_support import Hosts, running_hosts

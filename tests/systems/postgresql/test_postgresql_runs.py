@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.results.store import RunDir
+from splitbrain.results.rundir import RunDir
 from tests.cli.support import comes_out, only_run, processes_of, splitbrain
 from tests.systems.postgresql.levels import LOSING, at_level, lost, shown
 
