@@ -65,6 +65,8 @@ def test_each_group_has_its_own_calls() -> None:
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
         "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],
         "limited-queues": ["ack", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"],
+        "formation": ["formed"],
+        "feature-flags": ["enable_flag", "list_flags"],
         "single-active": [
             *("ack", "consume", "declare_queue", "declare_single_active", "leave"),
             *("publish", "purge", "reject", "take"),
