@@ -87,6 +87,14 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.replicas:Replicas",
             "queues keep their target of live replicas: one change at a time, none too many, none on a drained node",
         ),
+        "flags": (
+            "splitbrain.checkers.flags:Flags",
+            "a feature flag is enabled on all nodes or on none, stays so, and comes after what it depends on",
+        ),
+        "one-cluster": (
+            "splitbrain.checkers.one_cluster:OneCluster",
+            "nodes that find each other form one cluster, and a node that is done is in it",
+        ),
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
@@ -148,6 +156,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "candidacy": (
             "splitbrain.checkers.consensus:Candidacy",
             "a voter that knows no leader stands for election in time",
+        ),
+        "strategy-apart": (
+            "splitbrain.checkers.strategies:StrategyApart",
+            "nodes that lost each other run apart, and say so, until one of them restarts",
         ),
         "strategy-ignore": (
             "splitbrain.checkers.strategies:StrategyIgnore",

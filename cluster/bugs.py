@@ -399,6 +399,26 @@ M58: Final = Bug(
     "rabbit_db_binding:create",
     ("topology",),
 )
+M67: Final = Bug(
+    "M67",
+    "a controller enables a feature flag on one member after the other, by its own word; who takes over undoes it",
+    "rabbit_ff_controller; D6",
+    ("flags",),
+)
+M68: Final = Bug(
+    "M68",
+    "a node that found no cluster founds one alone after its last attempt, though others may do the same",
+    "rabbit_peer_discovery; PD-3",
+    ("one-cluster",),
+    "formation",
+)
+M69: Final = Bug(
+    "M69",
+    "a node joins one that is in no cluster yet and may join another: then the first is in none, and believes it is",
+    "rabbit_peer_discovery, query_node_props; PD-4",
+    ("one-cluster",),
+    "formation",
+)
 M71: Final = Bug(
     "M71",
     "a delivery that fails because its consumer died is not counted: a message that kills consumers goes on for ever",
@@ -477,6 +497,13 @@ M83B: Final = Bug(
     "a node that learns of a partial partition leaves it as it is",
     "MN-8",
     ("strategy-ignore", "strategy-autoheal", "strategy-pause-minority", "strategy-pause-if-all-down"),
+    "tables",
+)
+M83C: Final = Bug(
+    "M83C",
+    "a node that sees one again which it had lost counts it as a replica again, although the tables may differ",
+    "MN-3",
+    ("strategy-apart",),
     "tables",
 )
 M84: Final = Bug(
@@ -598,24 +625,7 @@ M97: Final = Bug(
     ("long-fork", "list-append", "rw-register", "bank", "monotonic", "linearizable"),
 )
 
-M68: Final = Bug(
-    "M68",
-    "a node that found no cluster founds one alone after its last attempt, though others may do the same",
-    "rabbit_peer_discovery; PD-3",
-    ("one-cluster",),
-    "formation",
-)
-M69: Final = Bug(
-    "M69",
-    "a node joins one that is in no cluster yet and may join another: then the first is in none, and believes it is",
-    "rabbit_peer_discovery, query_node_props; PD-4",
-    ("one-cluster",),
-    "formation",
-)
-
-_EVERY: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
-
-ALL: Final[dict[str, Bug]] = {bug.id: bug for bug in _EVERY.values() if bug.of != "formation"}
+ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}
 """Every bug that a run can find, by id, in the order of ids."""
 
 
@@ -643,9 +653,9 @@ class Bugs:
     def __init__(self, ids: Iterable[str] = ()) -> None:
         wanted = list(ids)
         for bug_id in wanted:
-            if bug_id not in _EVERY:
-                raise UnknownBugError(f"no bug is called {bug_id!r}; there are {', '.join(_EVERY)}.")
-        object.__setattr__(self, "ids", tuple(bug_id for bug_id in _EVERY if bug_id in wanted))
+            if bug_id not in ALL:
+                raise UnknownBugError(f"no bug is called {bug_id!r}; there are {', '.join(ALL)}.")
+        object.__setattr__(self, "ids", tuple(bug_id for bug_id in ALL if bug_id in wanted))
 
     @property
     def lets_committed_entries_go(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from splitbrain.cluster import wire
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.errors import FeatureFlagError
 from splitbrain.cluster.flags.effects import Answer, Effect, RunCallback, Say, Send, StopNode, UndoCallback
 from splitbrain.cluster.flags.joining import refusal
@@ -47,6 +48,7 @@ class FlagKeeper:
         links: to the other members.
         in_force: gives the configuration that the node has in force, committed or not.
         applied: gives the one where it has applied its log.
+        bugs: that are switched on.
 
     Raises:
         StorageError: the file is damaged, or of another version.
@@ -62,9 +64,10 @@ class FlagKeeper:
         links: Links,
         in_force: Callable[[], Configuration],
         applied: Callable[[], Configuration],
+        bugs: Bugs = NO_BUGS,
     ) -> None:
         record = read_record(runtime.disk)
-        self._flags = Flags(member, registry, record, founder, runtime.rng.between)
+        self._flags = Flags(member, registry, record, founder, runtime.rng.between, bugs)
         unknown = self._flags.unknown()
         if unknown:
             reached("flags refused a node")

@@ -124,6 +124,7 @@ class Node:
             self._place.links,
             lambda: metadata.configuration,
             lambda: metadata.applied_configuration,
+            config.bugs,
         )
 
     def stopped(self) -> None:

@@ -24,6 +24,7 @@ from splitbrain.nemesis import (
     clients,
     clock,
     cpu,
+    discovery,
     disk,
     groups,
     membership,
@@ -70,6 +71,7 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     upgrade.ROLLBACK,
     moment.KIND,
     bounce_at_moments.KIND,
+    discovery.KIND,
 )
 """The built-in kinds of fault, in the order in which hunts draw from them."""
 

@@ -71,6 +71,7 @@ CONSENSUS_CHECKERS: Final = (
 """The checkers that judge it by the rules of consensus: of every system that names no others."""
 
 STRATEGY_CHECKERS: Final = (
+    "strategy-apart",
     "strategy-ignore",
     "strategy-pause-minority",
     "strategy-pause-if-all-down",

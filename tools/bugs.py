@@ -116,6 +116,11 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
+    "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 3 --rate 40 --time-limit 20 --world lan",
+    "M68": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
+    " --rate 10 --time-limit 20 --world lan --settings discovery-retries=3",
+    "M69": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
+    " --rate 10 --time-limit 20 --world lan --settings discovery-retries=8",
     "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
     "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
     " --settings checkpoint-interval=1",
@@ -133,6 +138,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
     "M83B": "--system tables --workload declare --rate 20 --nemesis partition-bridge --nodes 3,5 --interval 5"
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
+    "M83C": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 14"
+    " --time-limit 60 --settings strategy=ignore,net-tick-ms=500",
     "M84": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --interval 5"
     " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
     "M84B": "--system tables --workload set --rate 4 --nemesis partition-halves,kill-one --nodes 5 --interval 5"
@@ -182,7 +189,8 @@ OPTIONS: Final[dict[Draw, dict[str, str]]] = {"default": _OF_SYSTEMS, "chosen": 
 HEAD: Final = """# Bugs, and what finds them
 
 Written by `tools/bugs.py`: do not edit it. Each bug is a switch of the metadata cluster (`splitbrain run --bug M23`),
-or of the table store (`splitbrain run --system tables --bug M84`). Each was hunted twice, from seed 1 until it was
+of the table store (`splitbrain run --system tables --bug M84`), or of nodes that find each other
+(`splitbrain run --system formation --bug M68`). Each was hunted twice, from seed 1 until it was
 found or its budget of CPU seconds was used up: with the default draw, and with options that bring it out. Some were
 hunted once more, with a workload of the metadata store. CPU seconds are those of one busy machine: compare them with
 each other only. What checkers said of runs of the table store includes what it loses without a switch.

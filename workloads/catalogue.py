@@ -17,6 +17,8 @@ from splitbrain.workloads.causal import causal
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
 from splitbrain.workloads.declare import declare
+from splitbrain.workloads.flags import flags
+from splitbrain.workloads.formation import formation
 from splitbrain.workloads.g2 import g2
 from splitbrain.workloads.grow_set import grow_set
 from splitbrain.workloads.lease_lock import lease_lock
@@ -108,6 +110,11 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         replicas,
         "queues whose replicas are maintained: grow, shrink, drain, revive; live ones as many as the target in the end",
     ),
+    "flags": (
+        flags,
+        "enable feature flags, and ask every node for them: each is enabled on all nodes or on none, and stays so",
+    ),
+    "formation": (formation, "nodes without data find each other; ask each of them for its cluster: there is one"),
 }
 """Name: (builder, a line on it)."""
 

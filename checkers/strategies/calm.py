@@ -33,12 +33,13 @@ class Calm:
         self._all = frozenset(run.reported.nodes)
         self._end_ns = max((each.time for each in run.reported.sights), default=0)
 
-    def lasts(self, begin_ns: int, end_ns: int) -> bool:
+    def lasts(self, begin_ns: int, end_ns: int, over_ns: int = 0) -> bool:
         """Whether it was calm for a whole stretch, and nothing was wrong with a node itself.
 
-        Where the run was over before its end, it was not.
+        Where the run was over before its end, it was not. The last row is taken for the end of the run, unless
+        `over_ns` is later: where nodes may have had nothing to report.
         """
-        if end_ns > self._end_ns or not self._is_left_alone(begin_ns, end_ns):
+        if end_ns > max(self._end_ns, over_ns) or not self._is_left_alone(begin_ns, end_ns):
             return False
         seen: dict[str, frozenset[str]] = {}
         for each in self._whole:

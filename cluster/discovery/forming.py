@@ -22,9 +22,11 @@ from splitbrain.cluster.discovery.front import Front
 from splitbrain.cluster.discovery.messages import (
     Accepted,
     AskCandidacy,
+    AskFormation,
     AskProperties,
     AskVote,
     Done,
+    FormationState,
     Refused,
     Reply,
     Request,
@@ -360,6 +362,8 @@ class Forming:
         match request:
             case AskProperties():
                 return self.properties
+            case AskFormation():
+                return self._state()
             case AskVote():
                 return await self._voter.asked(request)
             case AskCandidacy(ballot):
@@ -371,6 +375,12 @@ class Forming:
                 return await self._take_in(request)
             case _:
                 return self._book.answer(request)
+
+    def _state(self) -> FormationState:
+        members, formation = self.properties.members, self._formation
+        is_done = bool(members) or (formation is not None and formation.over)
+        problem = "" if formation is None else formation.problem
+        return FormationState("done" if is_done else "looks", self._kept.record.founded, members, problem)
 
     async def _take_in(self, request: TakeIn) -> Reply:
         own = self.properties

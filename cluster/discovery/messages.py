@@ -6,7 +6,7 @@ these at the address that it has for everything else, before and after it is in 
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,10 @@ PREFIX: Final = b"FORM1"
 
 class AskProperties(msgspec.Struct, frozen=True, array_like=True, tag="ask_properties"):
     """Answered with `Properties`."""
+
+
+class AskFormation(msgspec.Struct, frozen=True, array_like=True, tag="ask_formation"):
+    """Answered with `FormationState`: a question of who looks at nodes from outside."""
 
 
 class Ballot(msgspec.Struct, frozen=True, array_like=True):
@@ -89,7 +93,9 @@ class TakeLock(msgspec.Struct, frozen=True, array_like=True, tag="take_lock"):
     owner: str
 
 
-Request: TypeAlias = AskProperties | AskVote | ReturnVote | AskCandidacy | AskAddresses | Introduce | TakeIn | TakeLock
+Request: TypeAlias = (
+    AskProperties | AskVote | ReturnVote | AskCandidacy | AskAddresses | Introduce | TakeIn | TakeLock | AskFormation
+)
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
@@ -112,7 +118,23 @@ class Addresses(msgspec.Struct, frozen=True, array_like=True, tag="addresses"):
     peers: tuple[Peer, ...]
 
 
-Reply: TypeAlias = Properties | Done | Accepted | Refused | Addresses
+class FormationState(msgspec.Struct, frozen=True, array_like=True, tag="formation_state"):
+    """What a node says of the cluster that it is in, or looks for.
+
+    Attributes:
+        phase: "done" once it looks no more.
+        founded: whether it founded the cluster.
+        members: of its cluster, by name; none if it is in no cluster.
+        problem: why it had none after its last attempt, a clause.
+    """
+
+    phase: Literal["looks", "done"]
+    founded: bool
+    members: tuple[str, ...]
+    problem: str
+
+
+Reply: TypeAlias = Properties | Done | Accepted | Refused | Addresses | FormationState
 
 _requests = msgspec.msgpack.Decoder(Request)
 _replies = msgspec.msgpack.Decoder(Reply)

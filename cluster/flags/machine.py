@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import structs
 
+from splitbrain.cluster.bugs import M67, NO_BUGS, Bugs
 from splitbrain.cluster.flags import participant
 from splitbrain.cluster.flags.controller import Operation, ProblemError
 from splitbrain.cluster.flags.effects import (
@@ -63,6 +64,7 @@ class Flags:
         record: what it has on disk; None for nothing.
         founder: whether it is one of the members with which the cluster begins.
         between: a random number in a range, both ends included.
+        bugs: that are switched on.
 
     Attributes:
         record: what is to be durable.
@@ -79,7 +81,9 @@ class Flags:
         record: Record | None,
         founder: bool,
         between: Callable[[int, int], int],
+        bugs: Bugs = NO_BUGS,
     ) -> None:
+        self._bugs = bugs
         self.record = record or Record(enabled=registry.required, synchronised=founder)
         self.voters: tuple[NodeId, ...] = ()
         self.members: tuple[NodeId, ...] = ()
@@ -230,7 +234,10 @@ class Flags:
         self._ask_all(self._proposal)
 
     def _ask_all(self, proposal: Proposal) -> None:
-        for member, message in proposal.asks():
+        asks = proposal.asks()
+        if M67 in self._bugs and proposal.phase == "announcing":
+            asks = sorted(asks, key=lambda each: each[0] != self._member)[:1]
+        for member, message in asks:
             self._send(member, message)
 
     def _hear_of(self, op: OpId) -> None:
@@ -436,6 +443,8 @@ class Flags:
             return  # it was decided meanwhile, by a member that took over
         reached("flag change proposed")
         self._proposal = Proposal(pending, participant.first_ballot(operation.op), True)
+        if M67 in self._bugs:
+            self._proposal.announce(True)
         self._ask_all(self._proposal)
 
     def _fail(self, operation: Operation, problem: ProblemError) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from splitbrain.cluster.bugs import M83C, NO_BUGS, Bugs
 from splitbrain.cluster.tables.coordinator import MEMBERS, Coordinator, Done, End, GivenUp
 from splitbrain.cluster.tables.effects import Effect, LogActive, LogChanges, ReplaceAll, Reply, Say
 from splitbrain.cluster.tables.known import KNOWN
@@ -86,6 +87,7 @@ class Database:
         emit: takes each effect.
         contents: the tables that were on disk.
         last_active: the replicas that were up when they were last served; all members if there was nothing on disk.
+        bugs: what is broken on purpose.
 
     Attributes:
         phase: what the database does.
@@ -103,7 +105,9 @@ class Database:
         emit: Callable[[Effect], None],
         contents: Contents | None = None,
         last_active: Sequence[str] = (),
+        bugs: Bugs = NO_BUGS,
     ) -> None:
+        self._bugs = bugs
         self._node = node
         self._members = tuple(sorted(members))
         self._life = life
@@ -305,6 +309,10 @@ class Database:
             return
         # One that counts this node among its replicas has joined, and the commit of that is on its way.
         if self._node not in announce.last_active and peer not in self.partitions:
+            if M83C in self._bugs:
+                self._active[peer] = announce.run
+                self._active_changed()
+                return
             self._runs_apart(peer)
 
     def _end_one_sided(self, now_ms: int) -> None:

@@ -95,7 +95,7 @@ class TableNode:
             if peer != node
         }
         self._database = Database(
-            node, self._members, life, between, self._send, self._effects.append, contents, last_active
+            node, self._members, life, between, self._send, self._effects.append, contents, last_active, bugs
         )
         self._look_due_ms = now_ms + LOOK_MS
         self._booted = False

@@ -44,9 +44,9 @@ GROWING: Final = frozenset({"counter"})
 OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "maintained-replicas", "single-active"}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"replicas", "single-active"})
+ASKED_FOR: Final = frozenset({"flags", "replicas", "single-active"})
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
-of the consumer.
+of the consumer; and no flag is enabled while a node is down.
 """
 
 MORE_SHARE: Final = 1 / 3

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from splitbrain.harness.contract.discovery import Discovery
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
@@ -53,6 +54,9 @@ class Capabilities:
         transfer: how its leader is asked to hand leadership over; None if it cannot be asked.
         learners: how nodes join without a vote first; None if they cannot.
         groups: how its nodes take part in further groups; None if there are none.
+        discovery: the service by which its nodes find each other, where a test can let it fail; None if there is none.
+        gives_up: the name of the error with which a node ends that has nothing left to do, and says why: that is no
+            crash. Empty if none does.
         standbys: whether only the node that leads carries out what changes something, and others refuse it, and maybe
             reads as well: then no run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
@@ -86,6 +90,8 @@ class Capabilities:
     transfer: Transfer | None = None
     learners: Learners | None = None
     groups: Groups | None = None
+    discovery: Discovery | None = None
+    gives_up: str = ""
     standbys: bool = False
     image: str | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])

@@ -10,6 +10,7 @@ from pathlib import Path  # noqa: TID251 - for types; the backends do the work
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.discovery import Discovery
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
@@ -27,6 +28,7 @@ _OF_MEMBERSHIP: Final = tuple(name for name in vars(Membership) if not name.star
 _OF_UPGRADES: Final = ("begin", "version", "choose", "in_force")
 _OF_LEARNERS: Final = tuple(name for name in vars(Learners) if not name.startswith("_"))
 _OF_TRANSFER: Final = tuple(name for name in vars(Transfer) if not name.startswith("_"))
+_OF_DISCOVERY: Final = tuple(name for name in vars(Discovery) if not name.startswith("_"))
 _OF_GROUPS: Final = tuple(name for name in vars(Groups) if not name.startswith("_"))
 
 
@@ -210,6 +212,8 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "transfer": _Rule(_none_or(_with(*_OF_TRANSFER)), f"None, or have {', '.join(_OF_TRANSFER)}"),
     "learners": _Rule(_none_or(_with(*_OF_LEARNERS)), f"None, or have {', '.join(_OF_LEARNERS)}"),
     "groups": _Rule(_none_or(_with(*_OF_GROUPS)), f"None, or have {', '.join(_OF_GROUPS)}"),
+    "discovery": _Rule(_none_or(_with(*_OF_DISCOVERY)), f"None, or have {', '.join(_OF_DISCOVERY)}"),
+    "gives_up": _Rule(_instance(str), "the name of an error, or an empty text"),
     "standbys": _Rule(_instance(bool), "true or false"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
     "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),

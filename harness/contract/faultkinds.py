@@ -98,6 +98,8 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
         immune.setdefault("learners", f"every member of system {system.name!r} votes from the beginning.")
     if able.groups is None:
         immune.setdefault("groups", f"nodes of system {system.name!r} take part in one cluster only.")
+    if able.discovery is None:
+        immune.setdefault("discovery", f"nodes of system {system.name!r} find each other without a service.")
     return {
         **dict.fromkeys(REQUESTED_KINDS, Support(True, "the system is asked, as an operator would")),
         **backend.support(),

@@ -8,6 +8,7 @@ groups its clients need (`Workload.needs`). So a new group is one protocol and o
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -444,6 +445,48 @@ class MaintainedReplicas(Queues, Protocol):
         ...
 
 
+FLAGS_MAX: Final = 900
+
+
+def flag_count(time_limit_s: float) -> int:
+    """How many feature flags a system knows in a test of this length: two a second, as each is enabled only once."""
+    return min(FLAGS_MAX, max(8, math.ceil(2 * time_limit_s)))
+
+
+class FeatureFlags(Session, Protocol):
+    """Feature flags, numbered from 1 to `flag_count`: each is enabled on all nodes or on none, and never disabled."""
+
+    async def enable_flag(self, number: int) -> Answer:
+        """Have a flag enabled on all nodes, after those that it depends on; returns when it is."""
+        ...
+
+    async def list_flags(self) -> Answer:
+        """What the node of this session reports, by itself.
+
+        Returns:
+            A dict. "enabled" and "changing": the flags that are so there, sorted. "needs": of each flag that depends
+            on others a list of itself and those.
+
+        Raises:
+            DefiniteError: the node has not joined completely.
+        """
+        ...
+
+
+class Formation(Session, Protocol):
+    """Nodes that find each other, and form a cluster."""
+
+    async def formed(self) -> Answer:
+        """What the node of this session says of the cluster that it is in, or looks for.
+
+        Returns:
+            A dict. "phase": "looks", or "done" once it looks no more. "founded": whether it founded the cluster.
+            "members": the names of its members, sorted; none if the node is in no cluster. "problem": why it was in
+            none after its last attempt.
+        """
+        ...
+
+
 AnySession = TypeVar("AnySession", bound=Session)
 SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
 
@@ -479,6 +522,8 @@ QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
 MAINTAINED_REPLICAS: Final = OperationGroup("maintained-replicas", MaintainedReplicas)
+FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
+FORMATION: Final = OperationGroup("formation", Formation)
 
 GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
     group.name: group
@@ -502,6 +547,8 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
             MAINTAINED_REPLICAS,
+            FEATURE_FLAGS,
+            FORMATION,
         ),
     )
 }

@@ -29,6 +29,11 @@ AFTERMATH_NS = 1_000_000_000
 """For so long after a disk is well again a node may stop over what it met before."""
 
 
+def must_not_end(_: NodeId) -> bool:
+    """For `Watched`: no node may end by itself."""
+    return False
+
+
 class Watched:
     """A deployment that knows which nodes should run: `Deployment`, and a witness of crashes.
 
@@ -40,16 +45,22 @@ class Watched:
         deployment: the nodes.
         journal: takes the crash ops.
         may_end: whether a node may end by itself now, such as a removed member.
+        gives_up: the name of the error with which a node ends that gives up (`Capabilities.gives_up`): a "halt" too.
     """
 
     def __init__(
-        self, deployment: Deployment, journal: Journal, may_end: Callable[[NodeId], bool] = lambda _: False
+        self,
+        deployment: Deployment,
+        journal: Journal,
+        may_end: Callable[[NodeId], bool] = must_not_end,
+        gives_up: str = "",
     ) -> None:
         self.nodes: Sequence[NodeId] = deployment.nodes
         self.surroundings = deployment.surroundings
         self._deployment = deployment
         self._journal = journal
         self._may_end = may_end
+        self._gives_up = gives_up
         self._stopped: dict[NodeId, bool] = {}
         self._orders: dict[NodeId, int] = dict.fromkeys(deployment.nodes, 0)
         self._noted: dict[NodeId, int] = {}
@@ -88,6 +99,10 @@ class Watched:
         evidence = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
         if node in self._damaged:
             evidence["damaged"] = True
+        gave_up = bool(self._gives_up) and self._gives_up in str(evidence.get("exit", ""))
+        if gave_up:
+            self._journal.note("halt", {"node": node, **evidence})
+            return
         halted = self._may_halt(node)
         reached("node stopped by its disk" if halted else "node stopped by itself")
         self._journal.note("halt" if halted else "crash", {"node": node, **evidence})

@@ -26,7 +26,7 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import ClockOffset, NodeId
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.generators import Generator, beside, clients, elsewhere, nemesis, rate, time_limit
-from splitbrain.harness.running.crashes import Watched, watch_nodes
+from splitbrain.harness.running.crashes import Watched, must_not_end, watch_nodes
 from splitbrain.harness.running.journal import Journal, Recorder
 from splitbrain.harness.running.processes import describe
 from splitbrain.harness.running.quiet import until_converged
@@ -178,9 +178,8 @@ class _Run:
     def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal, stop: Stop) -> None:
         self._test = test
         members = test.system.capabilities.membership
-        self._deployment = (
-            Watched(deployment, journal) if members is None else Watched(deployment, journal, members.unsettled)
-        )
+        may_end = members.unsettled if members is not None else must_not_end
+        self._deployment = Watched(deployment, journal, may_end, test.system.capabilities.gives_up)
         self._clock = runtime.clock
         self._journal = journal
         self._scheduler = Scheduler(test, self._deployment, runtime, journal)

@@ -23,6 +23,12 @@ def _etcd(read_mode: ReadMode, *_: str) -> System:
     return Etcd(read_mode)
 
 
+def _formation(*_: str) -> System:
+    from splitbrain.harness.systems.formation import FormationSystem
+
+    return FormationSystem()
+
+
 def _postgresql(read_mode: ReadMode, isolation: str) -> System:
     from splitbrain.harness.systems.postgresql import Postgresql
 
@@ -58,6 +64,10 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
     "tables": (
         _tables,
         "replicated tables without consensus, as RabbitMQ had with Mnesia; --settings strategy=NAME for partitions",
+    ),
+    "formation": (
+        _formation,
+        "nodes of the metadata cluster without data that find each other; --settings discovery=NAME for how",
     ),
     "etcd": (_etcd, "etcd 3.4 or later, over its JSON gateway; --read-mode serializable lets nodes answer reads alone"),
     "postgresql": (

@@ -54,6 +54,7 @@ from splitbrain.harness.contract.read_modes import (
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import (
+    FEATURE_FLAGS,
     LIMITED_QUEUES,
     MAINTAINED_REPLICAS,
     PROJECT,
@@ -65,10 +66,12 @@ from splitbrain.harness.contract.sessions import (
     Entity,
     IndefiniteError,
     Mop,
+    flag_count,
 )
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_flags import MetadataFlags
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
@@ -90,6 +93,7 @@ _OPERATIONS: Final = frozenset(
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
         *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
         "maintained-replicas",
+        "feature-flags",
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -119,6 +123,9 @@ OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, 
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
 
+OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
+"""Ops that a node answers by itself (a flag that is enabled already), or only where all nodes run: never a majority."""
+
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
 """Of all workloads those of queues alone declare some, and none enables feature flags: faults do not wait for moments
 that never come with the others."""
@@ -137,6 +144,7 @@ class MetadataSession(CompareAndSetLocks):
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
         self._replicas = MetadataReplicas(client, timeout_ms, self._queues)
+        self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
     async def read(self, key: str) -> Answer:
@@ -378,6 +386,16 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._replicas.set_state(node, "regular")
 
+    async def enable_flag(self, number: int) -> Answer:
+        """Have a feature flag enabled on all nodes."""
+        with _CLASSIFIED:
+            return await self._flags.enable(number)
+
+    async def list_flags(self) -> Answer:
+        """What the node says of its feature flags."""
+        with _CLASSIFIED:
+            return await self._flags.listed()
+
     async def purge(self, queue: str) -> Answer:
         """Remove all messages that are not taken; their number."""
         with _CLASSIFIED:
@@ -448,7 +466,7 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE},
+                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE} | OF_FLAG_OPS,
                 group=METADATA,
                 own_groups=dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
             ),
@@ -486,6 +504,8 @@ class Metadata:
                 argv += [f"--{setting}", str(value)]
         if MAINTAINED_REPLICAS.name in test.workload.needs:
             argv += SHORT_TIMES
+        if FEATURE_FLAGS.name in test.workload.needs:
+            argv += ["--flag-probes", str(flag_count(test.time_limit_s))]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         argv += self._functions.arguments

@@ -205,7 +205,7 @@ def _checkers(settings: Mapping[str, int], faults: frozenset[FaultKind]) -> tupl
         return ()
     strategy = _strategy(settings)
     if not strategy.startswith(_PAUSES_IF_ALL_DOWN):
-        return (f"strategy-{strategy}",)
+        return ("strategy-apart", "strategy-ignore") if strategy == "ignore" else (f"strategy-{strategy}",)
     recover = strategy.removeprefix(f"{_PAUSES_IF_ALL_DOWN}-")
     return (f"strategy-{_PAUSES_IF_ALL_DOWN}", f"strategy-{recover}")
 

@@ -224,6 +224,49 @@ def test_ignore_stops_nothing_and_makes_partial_partitions_whole() -> None:
     assert ignore(apart, partial, seen(13, "n1", "n1")).valid == "true"
 
 
+# --- apart --------------------------------------------------------------------------------------------------------
+
+
+def apart(*rows: dict[str, Any], made: Script | None = None) -> Verdict:
+    return judge("strategy-apart", [*starts("ignore"), *rows], made)
+
+
+LOST = [
+    *(seen(1, node, ALL) for node in ALL.split()),
+    seen(12, "n1", "n1"),
+    seen(12, "n2", "n2 n3"),
+    seen(12, "n3", "n2 n3"),
+    *(seen(21, node, ALL) for node in ALL.split()),
+]
+
+
+def test_nodes_that_lost_each_other_and_ran_on_must_say_that_they_run_apart() -> None:
+    end = [seen(40, node, ALL, event="look") for node in ALL.split()]
+    said = [
+        seen(22, "n1", ALL, counted="n2=1 n3=1"),
+        *(seen(22, node, ALL, counted="n1=1") for node in ("n2", "n3")),
+    ]
+    kept = [seen(40, each["node"], ALL, event="look", counted=each["counted"]) for each in said]
+    assert apart(*LOST, *said, *kept).valid == "true"
+    verdict = apart(*LOST, *end)
+    assert verdict.anomalies == ("unnoticed",)
+    assert "n1 and n2 had lost each other" in verdict.sentence
+    assert apart(*LOST, *end, made=script((10, ALONE), (20, []), (25, ALONE))).valid == "unknown", "a new cut"
+    again = [seen(23, node, ALL, "waiting") for node in ("n2", "n3")]
+    assert apart(*LOST, *again, *end).valid == "unknown", "they restarted"
+
+
+def test_a_node_that_runs_apart_must_not_forget_it() -> None:
+    said = seen(22, "n1", ALL, counted="n2=1 n3=1")
+    others = [seen(22, node, ALL, counted="n1=1") for node in ("n2", "n3")]
+    verdict = apart(*LOST, said, *others, seen(30, "n1", ALL, counted="n3=1"))
+    assert verdict.anomalies == ("forgotten",)
+    restarted = [seen(25, "n2", ALL, "waiting"), seen(26, "n2", ALL)]
+    assert apart(*LOST, said, *others, *restarted, seen(30, "n1", ALL, counted="n3=1")).valid == "true"
+    lost_again = [seen(24, "n1", "n1 n3", counted="n3=1"), seen(30, "n1", ALL, counted="n3=1")]
+    assert "forgotten" not in apart(*LOST, said, *others, *lost_again).anomalies
+
+
 # --- what is inconclusive, and the context of other verdicts ----------------------------------------------------------
 
 

@@ -69,6 +69,8 @@ def test_each_group_has_its_own_calls() -> None:
             *("ack", "declare_maintained", "declare_queue", "drain", "grow", "publish", "purge", "reject", "replicas"),
             *("revive", "shrink", "take"),
         ],
+        "formation": ["formed"],
+        "feature-flags": ["enable_flag", "list_flags"],
         "single-active": [
             *("ack", "consume", "declare_queue", "declare_single_active", "leave"),
             *("publish", "purge", "reject", "take"),

@@ -12,6 +12,7 @@ import msgspec
 
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime, Timer
+from splitbrain.harness.contract.discovery import DiscoveryTrouble
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.moments import Act, Moment, Passed
 from splitbrain.harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
@@ -241,6 +242,7 @@ class Roles:
     upgrades: Versions | None = None
     transfer: Transfers | None = None
     groups: Groups | None = None
+    discovery: Service | None = None
     name: str = "roles"
 
     @property
@@ -250,6 +252,7 @@ class Roles:
             learners=None if self.membership is None else LearnersOf(self.membership),
             transfer=self.transfer,
             groups=self.groups,
+            discovery=self.discovery,
             upgrades=self.upgrades,
         )
 
@@ -398,6 +401,17 @@ class Transfers:
         if to not in self.deaf:
             term = 1 + max(term for _, term, _ in self.roles.roles.values())
             self.roles.roles = led_by(to, tuple(self.roles.roles), term).roles
+
+
+@dataclass
+class Service:
+    """A discovery service that only notes what is wrong with it."""
+
+    troubles: list[DiscoveryTrouble | None] = field(default_factory=list[DiscoveryTrouble | None])
+
+    async def trouble(self, deployment: Any, trouble: DiscoveryTrouble | None) -> dict[str, Any]:
+        self.troubles.append(trouble)
+        return {"asked": 0, "bit": False}
 
 
 @dataclass

@@ -25,7 +25,19 @@ from splitbrain.nemesis.targets import SPECS
 from splitbrain.results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.values import canonical_json
-from tests.nemesis.support import FIVE, MIXES, Groups, Members, Nodes, Transfers, Versions, context, led_by, run
+from tests.nemesis.support import (
+    FIVE,
+    MIXES,
+    Groups,
+    Members,
+    Nodes,
+    Service,
+    Transfers,
+    Versions,
+    context,
+    led_by,
+    run,
+)
 
 MARKED = functools.partial(catalogue.build, marks=("vote granted", "election won"))
 """For a system with these marks."""
@@ -110,6 +122,7 @@ OF_KINDS = {
     "membership": {"membership", "kill"},
     "transfer": {"transfer"},
     "groups": {"groups"},
+    "discovery": {"discovery"},
     "upgrade": {"upgrade", "kill"},
     "clients": {"client-links"},
     "rollback": {"upgrade", "kill"},
@@ -249,7 +262,9 @@ def test_a_weight_that_is_none_is_refused(weight: str) -> None:
 
 
 def test_the_mixes_are_of_every_kind() -> None:
-    assert set(kinds(MIXES)) == set(KINDS) - {"rollback"}, "a cluster need not survive that"
+    assert set(kinds(MIXES)) == set(KINDS) - {"rollback", "discovery"}, (
+        "a cluster need not survive that, or has no service"
+    )
 
 
 @pytest.mark.parametrize("name", NEMESES)
@@ -259,7 +274,7 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
     assert package.final_generator is not None
     nodes, system = Nodes(), led_by("n2")
     system.membership, system.transfer, system.groups = Members(), Transfers(system), Groups()
-    system.upgrades = Versions()
+    system.upgrades, system.discovery = Versions(), Service()
     ops = schedule(package, seconds=120) + drive(package.final_generator)
     for op in ops:
         assert op.f in package.nemesis.fs
@@ -273,7 +288,7 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
         # What becomes of a rash request is not known yet: it has evidence that it was made instead. So have a group
         # that was made again, a learner, and nodes that run with different versions.
         shows = not {"over", "rash", "learner", "writes"} & set(op.value)
-        shows = shows and op.value["fault"] not in ("upgrade", "rollback")
+        shows = shows and op.value["fault"] not in ("upgrade", "rollback", "discovery")
         assert any(struck) is (op.value["action"] == "start" and shows)
     assert set(nodes.states.values()) == {"running"}
     assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks, nodes.shares) == ({}, {}, {}, {}, {})

@@ -48,7 +48,7 @@ def without_clients(ops: Sequence[Op]) -> list[Op]:
     return [msgspec.structs.replace(op, index=at) for at, op in enumerate(op for op in ops if op.process < 0)]
 
 
-ELSEWHERE: Final = {"lease-lock"}
+ELSEWHERE: Final = {"lease-lock", "formation"}
 """Workloads of operations that the metadata cluster does not have."""
 
 WAYS: Final[dict[str, Rewritten]] = {

@@ -116,7 +116,7 @@ def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     elif name == "predicates":
         assert {step[0] for op in ops for step in op.value} <= {"r", "rp"}
     else:
-        assert {op.f for op in ops} == {f for f in workload(name).fs if f.startswith("read") or f == "list"}
+        assert {op.f for op in ops} == {f for f in workload(name).fs if f.startswith(("read", "list", "ask"))}
 
 
 @pytest.mark.slow
@@ -353,7 +353,7 @@ def sections(history: Iterable[Op]) -> list[tuple[tuple[Op, Op], int]]:
 
 def test_locks_on_leases_are_for_systems_that_have_leases_only() -> None:
     assert "lease-lock" in able(Etcd().capabilities.operations)
-    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock"}
+    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock", "formation"}
     nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
     with pytest.raises(UsageError, match="needs the operations 'lease-locks', which system 'metadata' does not have"):
         Test(name="t", seed=1, nodes=FIVE, system=Metadata(), workload=workload("lease-lock"), nemesis=nemesis)

@@ -84,6 +84,11 @@ def ignored(bugs: Bugs) -> Verdict:
     return judge(cluster, "strategy-ignore", "ignore")
 
 
+def apart(bugs: Bugs) -> Verdict:
+    cluster = healed(cluster_of("ignore", bugs=bugs), ["n1", "n2"], ["n3", "n4", "n5"], after_ms=20_000)
+    return judge(cluster, "strategy-apart", "ignore")
+
+
 def all_down(bugs: Bugs) -> Verdict:
     strategy, listed = "pause-if-all-down-ignore", ("n1",)
     cluster = healed(cluster_of(strategy, bugs=bugs, listed=listed), ["n1", "n2"], ["n3", "n4", "n5"])
@@ -111,6 +116,7 @@ def confused(bugs: Bugs) -> Verdict:
 BREAKS: dict[str, tuple[Callable[[Bugs], Verdict], str]] = {
     "M83": (ignored, "stopped-by-itself"),
     "M83B": (partial_under_ignore, "left-partial"),
+    "M83C": (apart, "unnoticed"),
     "M84": (minority, "did-not-pause"),
     "M84B": (majority_without_all, "stayed-paused"),
     "M84C": (in_partial, "resumed-too-soon"),
@@ -169,7 +175,7 @@ def test_without_a_partition_and_without_an_effect_of_one_nothing_is_proven() ->
 
 
 STRATEGIES = {
-    "ignore": ((), ("strategy-ignore",)),
+    "ignore": ((), ("strategy-apart", "strategy-ignore")),
     "pause-minority": ((), ("strategy-pause-minority",)),
     "pause-if-all-down-ignore": (("n1", "n3"), ("strategy-pause-if-all-down", "strategy-ignore")),
     "pause-if-all-down-autoheal": (("n1", "n3"), ("strategy-pause-if-all-down", "strategy-autoheal")),

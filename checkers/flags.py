@@ -1,0 +1,244 @@
+"""Feature flags are enabled on all nodes or on none, stay so, and come after what they depend on (FF-1 to FF-3, D6).
+
+    subset          a flag was known to be enabled, and a node answered later that it is disabled
+    disabled-again  a node had answered that a flag is enabled, and answered later that it is not
+    dependency      a node answered that a flag is enabled, and not one that it depends on
+    unasked         a flag was enabled that no client had asked for, or only clients that were refused
+    disagreement    after all faults, and with nothing under way on either, two nodes differed in a flag
+
+Nodes may learn of a change one after the other: until then a node answers that the flag changes there. It never answers
+that it is disabled, as all nodes have agreed to a change before it is decided. O(n f) for n answers and f flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.results.calls import Calls, cell, client_calls
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes: enable and list are the names of the functions."""
+
+    enable: str = "enable-flag"
+    list: str = "list-flags"
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """What a node answered; `invoke` and `complete` are rows. `at_rest`: asked once nothing changed there."""
+
+    invoke: int
+    complete: int
+    node: str
+    at_rest: bool
+    enabled: frozenset[int]
+    changing: frozenset[int]
+    needs: Mapping[int, tuple[int, ...]]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request to enable a flag."""
+
+    invoke: int
+    complete: int
+    flag: int
+    how: str
+
+
+class Flags(OfOneRun):
+    """Judges one run; its options are the fields of `Options`."""
+
+    name = "flags"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        try:
+            wanted = msgspec.convert(dict(options), Options)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"checker flags: {error}; it takes enable and list.") from None
+        calls = client_calls(history)
+        listed, asked = list(_listed(calls, wanted.list)), list(_asked(calls, wanted.enable))
+        judge = _Judge(history, listed, asked)
+        findings = sorted(judge.findings(), key=lambda found: found.rows[-1])
+        enabled = {flag for each in listed for flag in each.enabled}
+        at_rest = {each.node for each in listed if each.at_rest}
+        figures = {"flags": len(enabled), "answers": len(listed), "requests": len(asked), "at_rest": len(at_rest)}
+        if findings:
+            more = f" ({counted(len(findings) - 1, 'more finding')}.)" if len(findings) > 1 else ""
+            return Verdict(
+                checker=self.name,
+                valid="false",
+                algorithm="scan",
+                sentence=findings[0].sentence + more,
+                anomalies=tuple(dict.fromkeys(found.anomaly for found in findings)),
+                evidence=by_key.evidence_of(history, findings),
+                figures=figures,
+            )
+        return self._without_findings(figures)
+
+    def _without_findings(self, figures: dict[str, Any]) -> Verdict:
+        problem = ""
+        if not figures["flags"]:
+            problem = "no node ever answered that a flag is enabled."
+        elif figures["at_rest"] < 2:
+            problem = "after all faults fewer than two nodes answered with no change under way."
+        if problem:
+            reason = Reason(Code.READS_SAW_NOTHING, f"Unknown: {problem}")
+            return Verdict(
+                checker=self.name, valid="unknown", sentence=reason.sentence, inconclusive=(reason,), figures=figures
+            )
+        sentence = (
+            f"{counted(figures['flags'], 'flag')} {'was' if figures['flags'] == 1 else 'were'} enabled on all nodes, "
+            f"each after what it depends on, and stayed so in {counted(figures['answers'], 'answer')}."
+        )
+        return Verdict(checker=self.name, valid="true", algorithm="scan", sentence=sentence, figures=figures)
+
+
+def _listed(calls: Calls, f: str) -> Iterator[Listed]:
+    chosen = calls.are(f) & calls.ended("ok")
+    for invoke, complete in zip(calls.invoke[chosen].tolist(), calls.complete[chosen].tolist(), strict=True):
+        value = cell(calls.table, "value", complete)
+        yield Listed(
+            invoke,
+            complete,
+            cell(calls.table, "node", complete) or "",
+            cell(calls.table, "value", invoke) is True,
+            frozenset(value["enabled"]),
+            frozenset(value["changing"]),
+            {flag: tuple(needed) for flag, *needed in value["needs"]},
+        )
+
+
+def _asked(calls: Calls, f: str) -> Iterator[Asked]:
+    for how in ("ok", "info", "fail"):
+        chosen = calls.are(f) & calls.ended(how)
+        for invoke, complete in zip(calls.invoke[chosen].tolist(), calls.complete[chosen].tolist(), strict=True):
+            yield Asked(invoke, complete, cell(calls.table, "value", invoke), how)
+
+
+class _Judge:
+    """One run, in rows of its table: row order is real-time order."""
+
+    def __init__(self, table: pa.Table, listed: Sequence[Listed], asked: Sequence[Asked]) -> None:
+        self._table = table
+        self._listed = listed
+        self._asked = asked
+
+    def findings(self) -> Iterator[Finding]:
+        """For each anomaly and flag one finding, the earliest."""
+        yield from self._subset()
+        yield from self._disabled_again()
+        yield from self._dependency()
+        yield from self._unasked()
+        yield from self._disagreement()
+
+    def _subset(self) -> Iterator[Finding]:
+        known: dict[int, tuple[int, str]] = {}
+        for each in self._listed:
+            for flag in each.enabled:
+                _earlier(known, flag, each.complete, f"{self._at(each.complete)} answered that flag {flag} is enabled")
+        for each in self._asked:
+            if each.how == "ok":
+                words = f"a request to enable flag {each.flag} was acknowledged by {self._at(each.complete)}"
+                _earlier(known, each.flag, each.complete, words)
+        found: set[int] = set()
+        for each in sorted(self._listed, key=lambda one: one.complete):
+            for flag in sorted(known.keys() - each.enabled - each.changing - found):
+                row, words = known[flag]
+                if row < each.invoke:
+                    found.add(flag)
+                    sentence = f"Subset: {words}, and {self._at(each.complete)}, asked after that, that it is disabled."
+                    yield Finding("subset", sentence, (row, each.invoke, each.complete))
+
+    def _disabled_again(self) -> Iterator[Finding]:
+        known: dict[tuple[str, int], tuple[int, str]] = {}
+        for each in self._listed:
+            for flag in each.enabled:
+                _earlier(known, (each.node, flag), each.complete, "")
+        found: set[tuple[str, int]] = set()
+        for each in sorted(self._listed, key=lambda one: one.complete):
+            for (node, flag), (row, _) in known.items():
+                if node != each.node or flag in each.enabled or row >= each.invoke or (node, flag) in found:
+                    continue
+                found.add((node, flag))
+                now = "changes" if flag in each.changing else "is disabled"
+                sentence = (
+                    f"Disabled again: {self._at(row)} answered that flag {flag} is enabled, and, asked again, at "
+                    f"{by_key.moment(self._table, each.complete)} that it {now}."
+                )
+                yield Finding("disabled-again", sentence, (row, each.invoke, each.complete))
+
+    def _dependency(self) -> Iterator[Finding]:
+        found: set[tuple[int, int]] = set()
+        for each in self._listed:
+            lacking = [(flag, need) for flag in sorted(each.enabled) for need in each.needs.get(flag, ())]
+            for flag, need in lacking:
+                if need not in each.enabled and (flag, need) not in found:
+                    found.add((flag, need))
+                    sentence = (
+                        f"Dependency: {self._at(each.complete)} answered that flag {flag} is enabled, and flag {need}, "
+                        "on which it depends, is not."
+                    )
+                    yield Finding("dependency", sentence, (each.complete,))
+
+    def _unasked(self) -> Iterator[Finding]:
+        above: dict[int, set[int]] = {}
+        for each in self._listed:
+            for flag, needed in each.needs.items():
+                for need in needed:
+                    above.setdefault(need, set()).add(flag)
+        first: dict[int, int] = {}
+        for each in self._asked:
+            if each.how != "fail":
+                first[each.flag] = min(each.invoke, first.get(each.flag, each.invoke))
+        begun = dict(first)
+        for each in self._asked:  # a refused request may have enabled what its flag depends on
+            for need in [need for need, flags in above.items() if each.flag in flags]:
+                begun[need] = min(each.invoke, begun.get(need, each.invoke))
+        found: set[int] = set()
+        for each in sorted(self._listed, key=lambda one: one.complete):
+            for flag in sorted(each.enabled - found):
+                if begun.get(flag, each.complete) >= each.complete:
+                    found.add(flag)
+                    sentence = (
+                        f"Unasked: {self._at(each.complete)} answered that flag {flag} is enabled, and no request for "
+                        "it had begun by then that was not refused."
+                    )
+                    yield Finding("unasked", sentence, (each.complete,))
+
+    def _disagreement(self) -> Iterator[Finding]:
+        at_rest = sorted((each for each in self._listed if each.at_rest), key=lambda one: one.complete)
+        found: set[int] = set()
+        for each in at_rest[1:]:
+            first = at_rest[0]
+            for flag in sorted((each.enabled ^ first.enabled) - found):
+                found.add(flag)
+                has, lacks = (first, each) if flag in first.enabled else (each, first)
+                sentence = (
+                    f"Disagreement: after all faults {self._at(has.complete)} answered that flag {flag} is enabled, "
+                    f"and {self._at(lacks.complete)} that it is disabled; nothing changed any more."
+                )
+                yield Finding("disagreement", sentence, tuple(sorted((has.complete, lacks.complete))))
+
+    def _at(self, row: int) -> str:
+        return by_key.answer(self._table, row)
+
+
+def _earlier(known: dict[Any, tuple[int, str]], key: Any, row: int, words: str) -> None:
+    if key not in known or row < known[key][0]:
+        known[key] = (row, words)

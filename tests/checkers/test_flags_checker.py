@@ -1,0 +1,187 @@
+"""The verdict on feature flags: against every pair of answers of small histories, and by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitbrain.checkers.flags import Flags
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op, pairs
+from tests.checkers.support import Script
+
+NEEDS = {4: [3]}
+
+
+def judge(script: Script, **options: Any) -> Verdict:
+    return Flags().check(to_table(script.ops), options)
+
+
+def said(*enabled: int, changing: tuple[int, ...] = ()) -> dict[str, Any]:
+    needs = [[flag, *needed] for flag, needed in NEEDS.items()]
+    return {"enabled": sorted(enabled), "changing": sorted(changing), "needs": needs}
+
+
+def listed(script: Script, process: int, *enabled: int, changing: tuple[int, ...] = (), rest: bool = False) -> None:
+    script.call(process, "list-flags", True if rest else None, said(*enabled, changing=changing))
+
+
+def at_rest(script: Script, *enabled: int) -> Script:
+    for process in range(3):
+        listed(script, process, *enabled, rest=True)
+    return script
+
+
+def test_it_is_registered() -> None:
+    assert isinstance(checker("flags"), Flags)
+
+
+def test_flags_that_nodes_enable_one_after_the_other_are_well() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1)
+    listed(script, 1, changing=(1,))
+    listed(script, 2, 1)
+    verdict = judge(at_rest(script, 1))
+    assert (verdict.valid, verdict.figures["at_rest"]) == ("true", 3), verdict.sentence
+
+
+@pytest.mark.parametrize("by", ["answer", "request"])
+def test_a_node_that_says_disabled_once_a_flag_is_known_to_be_enabled_is_named(by: str) -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1, how="ok" if by == "request" else "info")
+    if by == "answer":
+        listed(script, 1, 1)
+    listed(script, 2)
+    verdict = judge(script)
+    assert verdict.anomalies == ("subset",)
+    assert "n3 at" in verdict.sentence
+
+
+def test_a_flag_that_was_enabled_and_changes_again_on_its_node_was_disabled() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1)
+    listed(script, 1, 1)
+    listed(script, 1, changing=(1,))
+    assert judge(script).anomalies == ("disabled-again",)
+
+
+def test_a_flag_without_what_it_depends_on() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 4, how="info")
+    listed(script, 1, 4)
+    assert judge(script).anomalies == ("dependency",)
+
+
+def test_a_refused_request_enables_nothing_but_what_its_flag_depends_on() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 4, how="fail")
+    assert judge(at_rest(script, 3)).valid == "true"
+    script = Script(3)
+    script.call(0, "enable-flag", 1, how="fail")
+    assert judge(at_rest(script, 1)).anomalies == ("unasked",)
+
+
+def test_nodes_that_differ_at_rest_disagree() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1, how="info")
+    listed(script, 0, rest=True)
+    listed(script, 1, 1, rest=True)
+    verdict = judge(script)
+    assert verdict.anomalies == ("disagreement",)
+    assert "n2 at" in verdict.sentence
+    assert "n1 at" in verdict.sentence
+
+
+def test_a_run_that_shows_nothing_is_unknown() -> None:
+    assert judge(at_rest(Script(3))).valid == "unknown"
+    script = Script(3)
+    script.call(0, "enable-flag", 1)
+    listed(script, 1, 1)
+    assert judge(script).valid == "unknown"
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(UsageError, match="checker flags"):
+        judge(Script(), f="x")
+
+
+# --- against the definition ---------------------------------------------------------------------------------------
+
+STATES = st.lists(st.sampled_from(["disabled", "changing", "enabled"]), min_size=2, max_size=2)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("list"), st.integers(0, 2), STATES, st.booleans()),
+        st.tuples(
+            st.just("enable"), st.integers(0, 2), st.sampled_from([3, 4]), st.sampled_from(["ok", "info", "fail"])
+        ),
+    ),
+    max_size=7,
+)
+
+
+def script_of(events: list[Any], overlapping: list[bool]) -> Script:
+    """Each event is one op; where it overlaps, it begins before the one in front of it ends."""
+    script = Script(3)
+    open_ops: list[tuple[int, str, Any, Any, Any]] = []
+
+    def close() -> None:
+        while open_ops:
+            process, f, value, result, how = open_ops.pop(0)
+            script.event(process, how, f, result if how == "ok" else value)
+
+    for event, overlaps in zip(events, overlapping, strict=False):
+        kind, process, what, more = event
+        if not overlaps or process in [each[0] for each in open_ops]:
+            close()
+        if kind == "list":
+            flags = dict(zip((3, 4), what, strict=True))
+            enabled = [flag for flag, state in flags.items() if state == "enabled"]
+            changing = tuple(flag for flag, state in flags.items() if state == "changing")
+            value, result, how = more or None, said(*enabled, changing=changing), "ok"
+            f = "list-flags"
+        else:
+            f, value, result, how = "enable-flag", what, what, more
+        script.event(process, "invoke", f, value)
+        open_ops.append((process, f, value, result, how))
+    close()
+    return script
+
+
+def naive(ops: list[Op]) -> set[str]:
+    """Every pair of ops against the definition of each anomaly."""
+    calls = [(pair.invoke, pair.completion) for pair in pairs(ops) if pair.completion is not None]
+    lists = [(begin, end) for begin, end in calls if begin.f == "list-flags"]
+    asks = [(begin, end) for begin, end in calls if begin.f == "enable-flag"]
+    found: set[str] = set()
+    for begin, end in lists:
+        for flag in (3, 4):
+            is_enabled, is_changing = flag in end.value["enabled"], flag in end.value["changing"]
+            before = [each for _, each in lists if each.index < begin.index and flag in each.value["enabled"]]
+            acks = [e for b, e in asks if e.index < begin.index and e.type == "ok" and b.value == flag]
+            if (before or acks) and not is_enabled and not is_changing:
+                found.add("subset")
+            if any(each.node == end.node for each in before) and not is_enabled:
+                found.add("disabled-again")
+            causes = [b for b, e in asks if b.index < end.index and b.value == flag and e.type != "fail"]
+            causes += [b for b, _ in asks if b.index < end.index and flag == 3 and b.value == 4]
+            if is_enabled and not causes:
+                found.add("unasked")
+            for other, other_end in lists:
+                if begin.value and other.value and (flag in other_end.value["enabled"]) != is_enabled:
+                    found.add("disagreement")
+        if 4 in end.value["enabled"] and 3 not in end.value["enabled"]:
+            found.add("dependency")
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(EVENTS, st.lists(st.booleans(), min_size=7, max_size=7))
+def test_it_finds_what_the_definition_finds(events: list[Any], overlapping: list[bool]) -> None:
+    script = script_of(events, overlapping)
+    assert set(judge(script).anomalies) == naive(script.ops)

@@ -1,0 +1,83 @@
+"""Feature flags: clients of all nodes enable flags, several at once, and ask every node what it reports.
+
+Flags are enabled in the order of their numbers, a new one every half second: so clients want the same one at the same
+time, or one that another one depends on. In the end each client asks its node until nothing changes there any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import FEATURE_FLAGS, DefiniteError, FeatureFlags, flag_count
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import Context, each, final, invoke, mix
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
+
+ENABLE: Final = "enable-flag"
+LIST: Final = "list-flags"
+
+WEIGHTS: Final = (1, 3)
+"""Of enabling a flag, and of asking a node."""
+
+NEW_EACH_NS: Final = 500_000_000
+"""Each flag can be enabled only once."""
+
+AT_ONCE: Final = 3
+"""So many of the newest flags are asked for."""
+
+
+class FlagsClient(SessionClient[FeatureFlags]):
+    """Enables flags, and asks for them."""
+
+    operations = FEATURE_FLAGS
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        match op.f:
+            case "enable-flag":
+                return op.complete("ok", (await self.session.enable_flag(op.value)).value)
+            case "list-flags":
+                found = (await self.session.list_flags()).value
+                if op.value and found["changing"]:
+                    raise DefiniteError(f"flags still change here: {found['changing']}")
+                return op.complete("ok", found)
+            case _:
+                raise ProtocolError(f"the workload flags knows no op {op.f!r}, only {ENABLE} and {LIST}.")
+
+
+def _newest(count: int) -> Callable[[Context], Op]:
+    def enable(ctx: Context) -> Op:
+        newest = min(count, 1 + ctx.time_ns // NEW_EACH_NS)
+        return invoke(ENABLE, max(1, newest - ctx.rng.below(AT_ONCE)))
+
+    return enable
+
+
+def flags(
+    *,
+    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
+    concurrency: int,  # noqa: ARG001
+    rate: float = 100.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,
+) -> Workload:
+    """The workload for this time; it is the same for any number of nodes and clients."""
+    enables = each(_newest(flag_count(time_limit_s)))
+    return Workload(
+        name="flags",
+        client=FlagsClient(),
+        generator=mix(enables, each(lambda _: invoke(LIST)), weights=list(WEIGHTS)),
+        final_generator=final(invoke(LIST, True)),
+        checkers=(
+            CheckerSpec("flags"),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": [ENABLE, LIST], "reads": [LIST]}),
+        ),
+        fs=(ENABLE, LIST),
+        needs=frozenset({FEATURE_FLAGS.name}),
+        shapes={ENABLE: OpShape(value=WHOLE), LIST: OpShape(value=bool | None)},
+    )
