@@ -87,6 +87,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.replicas:Replicas",
             "queues keep their target of live replicas: one change at a time, none too many, none on a drained node",
         ),
+        "stream": (
+            "splitbrain.checkers.streams:StreamChecker",
+            "messages of streams stay where they were acknowledged, once and in order, for all readers",
+        ),
         "flags": (
             "splitbrain.checkers.flags:Flags",
             "a feature flag is enabled on all nodes or on none, stays so, and comes after what it depends on",

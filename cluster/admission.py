@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from splitbrain.cluster.dedup import Protected, ref_problem
-from splitbrain.cluster.groupnames import is_queue_group
+from splitbrain.cluster.groupnames import STREAM_COORDINATOR, is_queue_group
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.members import is_member_id
 from splitbrain.cluster.pending import Reply, Wanted
 from splitbrain.cluster.queuegroups.log import problem_of
 from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.tree import (
     MAX_DEPTH,
     MAX_NAME_LENGTH,
@@ -64,6 +65,7 @@ class Admission:
         self._member = member
         self._links = links
         self._is_queue = is_queue_group(group)
+        self._is_of_streams = group == STREAM_COORDINATOR
 
     def refusal(self, body: Wanted, timeout_ms: int, reply: Reply) -> Outcome | None:
         """Why a request is refused, None if it is in order."""
@@ -84,12 +86,17 @@ class Admission:
                 problem = ref_problem(ref)
                 return _path_refusal(command) if problem is None else _invalid(problem)
             case QueueOp(data):
-                problem = problem_of(data) if self._is_queue else "this group is no queue"
+                problem = self._problem_of(data)
                 return None if problem is None else _invalid(problem)
             case AddMember() | RemoveMember() | TransferLeadership():
                 return self._member_refusal(body)
             case _:
                 return _path_refusal(body)
+
+    def _problem_of(self, data: bytes) -> str | None:
+        if self._is_of_streams:
+            return of_streams.problem_of(data)
+        return problem_of(data) if self._is_queue else "this group is no queue"
 
     def _member_refusal(self, body: AddMember | RemoveMember | TransferLeadership) -> Outcome | None:
         member = body.member

@@ -461,6 +461,12 @@ M76C: Final = Bug(
     "rabbit_quorum_queue_periodic_membership_reconciliation, auto_remove; CMR-3, S001",
     ("replicas",),
 )
+M77: Final = Bug(
+    "M77",
+    "the next writer of a stream is chosen once a single member was stopped: it may lack what was confirmed",
+    "rabbit_stream_coordinator; ST-1",
+    ("stream",),
+)
 M78: Final = Bug(
     "M78",
     "a member that has not caught up since it started, or builds a projection, answers that a record is not there",
@@ -623,6 +629,19 @@ M97: Final = Bug(
     "a transaction reads its first key at the leader, and the others in the state of the replica that the client asked",
     "parallel snapshots, Sovran, Power, Aguilera and Li 2011",
     ("long-fork", "list-append", "rw-register", "bank", "monotonic", "linearizable"),
+)
+
+M98: Final = Bug(
+    "M98",
+    "the writer of a stream confirms a message once it has it itself, before a majority does",
+    "osiris_writer; ST-2",
+    ("stream",),
+)
+M99: Final = Bug(
+    "M99",
+    "a replica of a stream keeps what it has behind the position where its log agrees with the writer's",
+    "osiris_replica; ST-2",
+    ("stream",),
 )
 
 ALL: Final[dict[str, Bug]] = {found.id: found for found in list(globals().values()) if isinstance(found, Bug)}

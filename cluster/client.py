@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from splitbrain.cluster.admin_client import AdminClient, FeatureFlag, NodeStatus, WrittenState
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, MismatchingNodeError, error_of
@@ -50,6 +51,7 @@ from splitbrain.cluster.reading import ReadMode
 from splitbrain.cluster.registration_client import Records, RegistrationClient, Trigger
 from splitbrain.cluster.retry import Refs, retrying
 from splitbrain.cluster.stream import StreamConnection
+from splitbrain.cluster.streamclient import Streams
 from splitbrain.cluster.transaction_client import TransactionClient, TransactionMode, TransactionResult
 from splitbrain.cluster.transfer_client import Imported, TransferClient
 from splitbrain.cluster.tree import Properties
@@ -98,6 +100,7 @@ __all__ = [
     "SeenNodes",
     "StoreRefusedError",
     "StoredProcedure",
+    "Streams",
     "TransactionAbortedError",
     "TransactionMode",
     "TransactionResult",
@@ -156,6 +159,15 @@ class Client(TreeClient, PatternClient, TransactionClient, RegistrationClient, T
     async def queues(self) -> Queues:
         """Quorum queues, through this connection; messages of machines on it are then those of queues only."""
         return Queues(self._channel, await self.address())
+
+    async def streams(self) -> Streams:
+        """Streams, through this connection."""
+
+        async def create(path: str, value: Any, timeout_ms: int) -> None:
+            with suppress(MismatchingNodeError):  # it is there
+                await self.create(path, value, timeout_ms=timeout_ms)
+
+        return Streams(self._channel, await self.address(), create)
 
     async def next_message(self) -> bytes:
         """The next message of a machine; waits until there is one.

@@ -21,7 +21,7 @@ from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupeffects import Effects
-from splitbrain.cluster.groupnames import METADATA, group_address, is_queue_group
+from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine
 from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
@@ -126,7 +126,7 @@ class Group:
             ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
-        self.requests = Requests(self._name, place, self, self._waits, self._stamp if is_queue_group(name) else None)
+        self.requests = Requests(self._name, place, self, self._waits, self._stamp if has_own_machine(name) else None)
         self._low = LowCommands()
         self._notices = Notices()
         self._inbox = Inbox(self._low)

@@ -19,6 +19,9 @@ SEPARATOR: Final = "#"
 QUEUES: Final = "queue."
 """Groups of quorum queues are named so, with a number behind it that no other one has, or will have: "queue.7"."""
 
+STREAM_COORDINATOR: Final = "stream-coordinator"
+"""The group that says who writes which stream; it begins with the first one (`splitbrain.cluster.streams`)."""
+
 _NAME: Final = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -49,6 +52,11 @@ def is_queue_group(name: str) -> bool:
     return name.startswith(QUEUES)
 
 
+def has_own_machine(name: str) -> bool:
+    """Whether the state machine of a group is not the store: commands in its log then have a time."""
+    return is_queue_group(name) or name == STREAM_COORDINATOR
+
+
 def queue_number(name: str) -> int:
     """The number in the name of a group of a queue; those of later declarations are higher."""
     return int(name.removeprefix(QUEUES))
@@ -58,4 +66,6 @@ def named_problem(name: str) -> str | None:
     """What is wrong with the name of a group that is begun by name, None if it is in order."""
     if is_queue_group(name):
         return f"groups whose names begin with {QUEUES!r} are those of queues, which are declared and deleted"
+    if name == STREAM_COORDINATOR:
+        return f"{STREAM_COORDINATOR} is the group of the coordinator of streams, and begins with the first stream"
     return group_problem(name)

@@ -17,7 +17,7 @@ import msgspec
 
 from splitbrain.cluster.dedup import DropRefs, LogCommand, Protected, decode_command
 from splitbrain.cluster.errors import CorruptStorageError, StorageError
-from splitbrain.cluster.groupnames import METADATA, is_queue_group
+from splitbrain.cluster.groupnames import METADATA, has_own_machine, is_queue_group
 from splitbrain.cluster.log.reading import (
     NONSENSE,
     Damage,
@@ -39,6 +39,7 @@ from splitbrain.cluster.raft.messages import Entry
 from splitbrain.cluster.raft.versions import version_of
 from splitbrain.cluster.real import Folder
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.tree import (
     ClearNodes,
     CompareAndSwap,
@@ -152,8 +153,8 @@ def load_state(files: Files, file: StateFile) -> State:
 
 
 def has_tree(group: str) -> bool:
-    """Whether the state machine of a group of this name is a tree, and not a queue."""
-    return not is_queue_group(group)
+    """Whether the state machine of a group of this name is a tree, and not a queue, or the coordinator of streams."""
+    return not has_own_machine(group)
 
 
 def in_words(entry: Entry, group: str = METADATA) -> str:
@@ -166,12 +167,11 @@ def in_words(entry: Entry, group: str = METADATA) -> str:
         except (InvariantError, *NONSENSE) as error:
             return f"no configuration: {error}"
     if not has_tree(group):
-        return _queue_command_in_words(entry.data)
+        return _timed_in_words(queue_log.decode(entry.data) if is_queue_group(group) else of_streams.decode(entry.data))
     return _command_in_words(decode_command(entry.data))
 
 
-def _queue_command_in_words(data: bytes) -> str:
-    found = queue_log.decode(data)
+def _timed_in_words(found: tuple[int, queue_log.Logged | of_streams.Logged] | str) -> str:
     if isinstance(found, str):
         return f"no command: {found}"
     now, command = found

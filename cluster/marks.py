@@ -116,6 +116,12 @@ MARKS: Final[Mapping[str, str]] = {
     "dead letter confirmed": "the queue for dead letters confirmed one, and the worker settled it",
     "dead letter not confirmed": "the queue for dead letters did not confirm one, which is published again",
     "dead letter without a queue": "a dead letter was dropped: there is no such queue",
+    # streams
+    "coordinator of streams begun": "a node began its member of the coordinator's group, as there is a stream",
+    "writer of a stream chosen": "enough members of a stream had said where their logs end, and the next epoch began",
+    "log of a stream cut off": "a replica of a stream had what the writer does not have, and cut it off",
+    "message of a stream came again": "the writer of a stream got a message that its publisher had sent before",
+    "request passed on to the writer of a stream": "a node that does not write a stream passed a request on",
     "write-ahead log flooded": "a leader refused a command, because too much waited to be written",
     "fenced read asked another node": "a node waited for what the leader that it knew said it had",
     # the store
@@ -176,6 +182,9 @@ OF_QUEUES: Final = frozenset(
     }
 )
 """Marks that are reached only where queues are declared."""
+
+OF_STREAMS: Final = frozenset(mark for mark in MARKS if "stream" in mark)
+"""Marks that are reached only where there are streams."""
 
 OF_FLAGS: Final = frozenset(mark for mark in MARKS if mark.startswith("flag"))
 """Marks that are reached only where feature flags are enabled."""

@@ -9,7 +9,7 @@ store, and a disk that failed, take the node with them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -26,7 +26,14 @@ from splitbrain.cluster.flags.effects import Answer
 from splitbrain.cluster.flags.registry import registry_of
 from splitbrain.cluster.flags.wire import EnableFlag, FlagBody, FlagEnabled, FlagsQuery, IsFlagEnabled
 from splitbrain.cluster.group import Group
-from splitbrain.cluster.groupnames import METADATA, group_address, group_of, is_queue_group, named_problem
+from splitbrain.cluster.groupnames import (
+    METADATA,
+    STREAM_COORDINATOR,
+    group_address,
+    group_of,
+    is_queue_group,
+    named_problem,
+)
 from splitbrain.cluster.knownfunctions import difference, known_by
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
@@ -47,6 +54,8 @@ from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
+from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.tree import AskMachine
 
 __all__ = ["Node", "NodeConfig"]
@@ -58,7 +67,12 @@ MAX_GROUPS: Final = 1024
 
 _OF_FLAGS: Final = (EnableFlag, IsFlagEnabled, FlagsQuery)
 
-_ABOUT_THE_NODE: Final = frozenset({wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, *_OF_FLAGS})
+_STORES: Final[Mapping[str, type[Store]]] = {STREAM_COORDINATOR: StreamStore}
+"""State machines of groups that have their own, by name."""
+
+_ABOUT_THE_NODE: Final = frozenset(
+    {wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, wire.StreamOp, *_OF_FLAGS}
+)
 """Requests that no group answers, by type."""
 
 
@@ -87,6 +101,13 @@ class Node:
         members_of, most = self._queues.members_of, config.raft.max_pending
         self._remote = RemoteQueues(config.node, life, links, runtime.clock, self._asked_here, members_of, most)
         self._place = Place(config, runtime, links, life, deliver, is_connected, detector, self._queues)
+        self._streams = StreamHost(
+            *(config.member, config.node, life, runtime, links),
+            command=self._command_to_streams,
+            has_group=lambda: STREAM_COORDINATOR in self._groups or STREAM_COORDINATOR in self._failed,
+            begin=lambda founders: self.begin_queue(STREAM_COORDINATOR, founders),
+            bugs=config.bugs,
+        )
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
@@ -102,6 +123,7 @@ class Node:
         """
         config, runtime = self._config, self._runtime
         self._log = await open_node_log(runtime.disk, config.member, runtime.rng, runtime.log, config.bugs)
+        await self._streams.start()
         for name in dict.fromkeys([METADATA, *self._log.groups, *config.groups]):
             await self._open(name, config.voters)
         self._flags = self._keeper_of_flags()
@@ -149,10 +171,17 @@ class Node:
 
     async def _open(self, name: str, founders: Sequence[NodeId], incarnation: int = 0) -> None:
         opened = await open_group(self._log, name, founders, incarnation)
-        store = QueueStore if is_queue_group(name) else self._store
-        applied = self._queues.applied if name == METADATA else None
+        store = _STORES.get(name, QueueStore if is_queue_group(name) else self._store)
+        applied = {METADATA: self._metadata_applied, STREAM_COORDINATOR: self._streams.applied}.get(name)
         self._groups[name] = Group(name, self._place, opened, opened.founders or founders, store, applied)
         self._groups[name].requests.begin_after(self._remote.last_number)
+
+    def _metadata_applied(self, store: Store) -> None:
+        self._queues.applied(store)
+        self._streams.metadata_applied(store)
+
+    def _command_to_streams(self, command: bytes) -> None:
+        self.pass_on(STREAM_COORDINATOR, wire.QueueOp(command), COMMAND_MS)
 
     def _run(self, name: str, group: Group) -> None:
         self._runtime.spawn(self._supervised(name, group), f"consensus of {name}")
@@ -196,6 +225,7 @@ class Node:
         while True:
             await clock.sleep(POLL_MS * 1_000_000)
             self._queues.tick()
+            self._streams.tick()
             for node in detector.poll(clock.monotonic_ns()):
                 if detector.is_down(node):
                     reached("peer taken for down")
@@ -377,7 +407,7 @@ class Node:
 
         def take(frame: bytes) -> None:
             heard(monotonic_ns())
-            if frame == wire.ALIVE or self._is_of_flags(peer, frame):
+            if frame == wire.ALIVE or self._is_of_no_group(peer, frame):
                 return
             address, message = wire.decode_peer(frame)
             group = self._groups.get(address)
@@ -403,11 +433,14 @@ class Node:
 
         await connection.hand_over(take)
 
-    def _is_of_flags(self, peer: str, frame: bytes) -> bool:
-        """Whether a frame is about feature flags, which have it then."""
-        if not frame.startswith(wire.ABOUT_FLAGS):
+    def _is_of_no_group(self, peer: str, frame: bytes) -> bool:
+        """Whether a frame is about feature flags or streams, which have it then."""
+        if frame.startswith(wire.ABOUT_FLAGS):
+            self._flags.received(peer, frame[1:])
+        elif frame.startswith(wire.ABOUT_STREAMS):
+            self._streams.received(peer, frame[1:])
+        else:
             return False
-        self._flags.received(peer, frame[1:])
         return True
 
     def _forwarded(self, peer: str, message: wire.Forward, group: Group | None) -> None:
@@ -497,6 +530,8 @@ class Node:
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
             answer(0, caller.address, 0)
+        elif isinstance(body, wire.StreamOp):
+            self._streams.serve(body.data, request.timeout_ms, answer)
         elif isinstance(body, _OF_FLAGS):
             self._serve_flags(body, request.timeout_ms, answer)
         else:

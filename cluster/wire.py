@@ -189,6 +189,16 @@ class QueueOp(msgspec.Struct, frozen=True, array_like=True, tag="queue_op"):
     data: bytes
 
 
+class StreamOp(msgspec.Struct, frozen=True, array_like=True, tag="stream_op"):
+    """What the node that is asked is to do with a stream; answered with a `Value` that has the reply.
+
+    Attributes:
+        data: a `splitbrain.cluster.streams.frames.OfStream`.
+    """
+
+    data: bytes
+
+
 StateRequest: TypeAlias = TakeSnapshot | TakeCheckpoint
 
 MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
@@ -202,6 +212,7 @@ Body: TypeAlias = (
     | FencedQuery
     | TransactAuto
     | QueueOp
+    | StreamOp
     | MemberChange
     | ForceShrinkMembers
     | StateRequest
@@ -513,6 +524,8 @@ _CONSENSUS_OF_GROUP: Final = b"g"
 _REQUEST: Final = b"r"
 ABOUT_FLAGS: Final = b"f"
 """The first byte of a frame that is about feature flags (`splitbrain.cluster.flags.messages`)."""
+ABOUT_STREAMS: Final = b"s"
+"""The first byte of a frame between copies of a stream (`splitbrain.cluster.streams.frames`)."""
 
 _encoder = msgspec.msgpack.Encoder()
 _hello_decoder: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)

@@ -130,6 +130,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M76": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 40",
     "M76B": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 20",
     "M76C": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 40",
+    "M77": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
@@ -169,6 +170,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M95": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
     "M96": "--workload counter --nemesis none --nodes 3 --time-limit 8",
     "M97": "--workload long-fork --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
+    "M98": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
+    "M99": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
 }
 """What brings a bug out: the options of its hunt."""
 

@@ -37,6 +37,7 @@ from splitbrain.workloads.register import register
 from splitbrain.workloads.replicas import replicas
 from splitbrain.workloads.rw_register import rw_register
 from splitbrain.workloads.single_active import single_active
+from splitbrain.workloads.stream import stream
 from splitbrain.workloads.topology import topology
 from splitbrain.workloads.tree import tree
 
@@ -109,6 +110,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "replicas": (
         replicas,
         "queues whose replicas are maintained: grow, shrink, drain, revive; live ones as many as the target in the end",
+    ),
+    "stream": (
+        stream,
+        "publish to streams with confirms, read them by offset on all nodes; what was acknowledged stays where it is",
     ),
     "flags": (
         flags,

@@ -41,12 +41,12 @@ MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topo
 GROWING: Final = frozenset({"counter"})
 """Workloads that ask for more where the system has it."""
 
-OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "maintained-replicas", "single-active"}
+OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "maintained-replicas", "single-active", "streams"}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"flags", "replicas", "single-active"})
+ASKED_FOR: Final = frozenset({"flags", "replicas", "single-active", "stream"})
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
-of the consumer; and no flag is enabled while a node is down.
+of the consumer; no flag is enabled while a node is down; and streams are not known to bear members that come and go.
 """
 
 MORE_SHARE: Final = 1 / 3

@@ -445,6 +445,30 @@ class MaintainedReplicas(Queues, Protocol):
         ...
 
 
+class Streams(Session, Protocol):
+    """Logs of whole numbers, which are read by offset, as often as one likes. The first message has offset 0."""
+
+    async def declare_stream(self, stream: str) -> Answer:
+        """Make a stream; no error where it is there already."""
+        ...
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Append a message; returns once it is confirmed. The answer's value is its offset, None if it is not known.
+
+        A message that the session has to send again is in the stream once.
+        """
+        ...
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Read up to `most` messages from an offset on, as the node of this session has them, which may lag.
+
+        Returns:
+            A dict. "values": of the messages, without a gap. "end": the offset behind the last message that the node
+            knows to be confirmed.
+        """
+        ...
+
+
 FLAGS_MAX: Final = 900
 
 
@@ -522,6 +546,7 @@ QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
 MAINTAINED_REPLICAS: Final = OperationGroup("maintained-replicas", MaintainedReplicas)
+STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
 
@@ -547,6 +572,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
             MAINTAINED_REPLICAS,
+            STREAMS,
             FEATURE_FLAGS,
             FORMATION,
         ),

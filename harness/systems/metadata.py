@@ -30,6 +30,7 @@ from splitbrain.cluster.embedded import (
     MARKS_VARIABLE,
     OF_FLAGS,
     OF_QUEUES,
+    OF_STREAMS,
     Disk,
     Rng,
     Runtime,
@@ -39,7 +40,7 @@ from splitbrain.cluster.embedded import (
     recoverable,
     start,
 )
-from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
@@ -60,6 +61,7 @@ from splitbrain.harness.contract.sessions import (
     PROJECT,
     QUEUES,
     SINGLE_ACTIVE,
+    STREAMS,
     Answer,
     Change,
     DefiniteError,
@@ -81,6 +83,7 @@ from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
 from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES, MetadataReplicas
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
+from splitbrain.harness.systems.metadata_streams import MetadataStreams
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
@@ -94,6 +97,7 @@ _OPERATIONS: Final = frozenset(
         *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
         "maintained-replicas",
         "feature-flags",
+        "streams",
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -123,12 +127,15 @@ OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, 
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
 
+FETCH: Final = "fetch"
+"""Ops that a node answers by itself: from its copy of a stream."""
+
 OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 """Ops that a node answers by itself (a flag that is enabled already), or only where all nodes run: never a majority."""
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_FLAGS}
-"""Of all workloads those of queues alone declare some, and none enables feature flags: faults do not wait for moments
-that never come with the others."""
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_STREAMS | OF_FLAGS}
+"""Of all workloads those of queues and streams alone declare some, and none enables feature flags: faults do not wait
+for moments that never come with the others."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -144,6 +151,7 @@ class MetadataSession(CompareAndSetLocks):
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
         self._replicas = MetadataReplicas(client, timeout_ms, self._queues)
+        self._streams = MetadataStreams(client, timeout_ms, self._new_name)
         self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
@@ -386,6 +394,21 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._replicas.set_state(node, "regular")
 
+    async def declare_stream(self, stream: str) -> Answer:
+        """Make a stream; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._streams.declare(stream)
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Append a message, and wait for the confirm; sent again under its number while it may be lost."""
+        with _CLASSIFIED:
+            return await self._streams.publish(stream, value)
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Read from an offset on, as this node has it."""
+        with _CLASSIFIED:
+            return await self._streams.read(stream, offset, most)
+
     async def enable_flag(self, number: int) -> Answer:
         """Have a feature flag enabled on all nodes."""
         with _CLASSIFIED:
@@ -466,9 +489,9 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE} | OF_FLAG_OPS,
+                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH} | OF_FLAG_OPS,
                 group=METADATA,
-                own_groups=dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
+                own_groups={**dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"), STREAMS.name: STREAM_COORDINATOR},
             ),
             membership=self._members,
             upgrades=self._upgrades,

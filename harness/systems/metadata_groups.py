@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
 from splitbrain.cluster.client import Client, ClientError, NodeNotFoundError
-from splitbrain.cluster.groupnames import METADATA, is_queue_group
+from splitbrain.cluster.groupnames import METADATA, has_own_machine
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
@@ -44,7 +44,7 @@ class MetadataGroups:
             DefiniteError, IndefiniteError: it does not answer.
         """
         found = await self._ask(deployment, node, lambda client: client.incarnations())
-        others = [name for name in found if name != METADATA and not is_queue_group(name)]
+        others = [name for name in found if name != METADATA and not has_own_machine(name)]
         return {name: found[name] for name in others}
 
     async def make(

@@ -132,6 +132,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
     "replicas": ("publish", "replicas"),
+    "stream": ("publish_to_stream", "read_stream"),
     "flags": ("enable_flag", "list_flags"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
 }

@@ -103,6 +103,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
             "poison",
             "single-active",
             "replicas",
+            "stream",
         )
     ],
 )

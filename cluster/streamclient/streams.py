@@ -1,0 +1,205 @@
+"""Streams, through one connection to one node.
+
+    streams = await client.streams()
+    await streams.declare("events")
+    publisher = streams.publisher("events", "sensor-7")
+    confirmed = await publisher.publish(b"...")            # returns once it is committed
+    found = await streams.read("events", offset=0)
+
+Errors say whether what was wanted may have happened (`ClientError.definite`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
+from splitbrain.cluster.channel import Channel
+from splitbrain.cluster.errors import ClientError, InvalidRequestError, OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.members import node_of
+from splitbrain.cluster.queueclient.connection import Ends, pause
+from splitbrain.cluster.queuegroups.records import name_problem
+from splitbrain.cluster.streamclient.connection import StreamNotFoundError, StreamsConnection, unexpected
+from splitbrain.cluster.streamclient.publisher import ATTEMPT_MS, StreamPublisher
+from splitbrain.cluster.streams.commands import AddReplica, DeleteReplica, DeleteStream, NewStream, OfClients, SetPolicy
+from splitbrain.cluster.streams.frames import Messages, ReadFrom
+from splitbrain.cluster.streams.state import Phase, Stream
+from splitbrain.cluster.wire import ClientAddress
+
+REPLICAS = 3
+"""Copies of a stream, where a declaration says nothing else."""
+
+MAX_READ = 1000
+"""Messages in one answer at most."""
+
+T = TypeVar("T")
+
+
+class StreamStatus(msgspec.Struct, frozen=True):
+    """How a stream is.
+
+    Attributes:
+        name: of the stream.
+        epoch: that was chosen last.
+        writer: of that epoch, None before the first one.
+        is_running: whether it runs.
+        members: the phase of each copy, by id of the member.
+    """
+
+    name: str
+    epoch: int
+    writer: str | None
+    is_running: bool
+    members: dict[str, Phase]
+
+
+class ReadMessages(msgspec.Struct, frozen=True):
+    """What was read.
+
+    Attributes:
+        first: offset of the first message.
+        bodies: of the messages, without a gap.
+        committed: the offset behind the last message that the copy knew to be committed.
+    """
+
+    first: int
+    bodies: tuple[bytes, ...]
+    committed: int
+
+
+class Streams:
+    """Streams, through one connection. Made by `Client.streams`, inside a running event loop.
+
+    Args:
+        channel: the connection.
+        address: of the connection.
+        create: makes a tree node of the metadata, or finds that it is there.
+    """
+
+    def __init__(
+        self, channel: Channel, address: ClientAddress, create: Callable[[str, Any, int], Awaitable[None]]
+    ) -> None:
+        self._connection = StreamsConnection(channel)
+        self._node = address.node
+        self._create = create
+
+    async def declare(
+        self,
+        name: str,
+        *,
+        replicas: int = REPLICAS,
+        preferred: str | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> bool:
+        """Make a stream, if there is none of that name, and wait until it is written; whether this call made it.
+
+        The first one has the coordinator begin, on the members that the cluster has then.
+
+        Args:
+            name: of the stream.
+            replicas: copies, the writer's included; as many as there are members at most.
+            preferred: the member that is to write where several copies are equally long; None: that of this node.
+            timeout_ms: after so long it is given up.
+
+        Raises:
+            InvalidRequestError: the name makes no sense, or there are too many streams.
+            OutcomeUnknownError: the stream may be there, or come to be; also if it is not written in time.
+        """
+        problem = name_problem(name)
+        if problem is not None or replicas < 1:
+            raise InvalidRequestError(f"{problem or 'a stream has at least one copy'}.")
+        ends = Ends(timeout_ms)
+        members = await self._connection.members(ends.left_ms)
+        await self._create("/stream_coordinator", list(members), ends.left_ms)
+        chosen = sorted(members, key=lambda member: (node_of(member) != self._node, member))[:replicas]
+        command = NewStream(name, tuple(chosen), preferred or chosen[0])
+        accepted, term = await self._again(ends, lambda: self._connection.command(command, self._attempt_ms(ends)))
+        try:
+            await self._until_it_runs(name, ends)
+        except ClientError as error:
+            raise OutcomeUnknownError(f"stream {name} is declared, and not written yet: {error}", term) from error
+        return accepted.is_new
+
+    async def delete(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+        """Remove a stream with all copies; the term.
+
+        Raises:
+            StreamNotFoundError: there is none of that name.
+        """
+        return await self._change(DeleteStream(name), timeout_ms)
+
+    async def add_replica(self, name: str, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+        """Have a further member copy a stream; the term.
+
+        Raises:
+            UnavailableError: not now: another change is under way, or a replica has not run for 10 s.
+        """
+        return await self._change(AddReplica(name, member), timeout_ms)
+
+    async def delete_replica(self, name: str, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+        """Have a member give up its copy; the term. Errors as `add_replica`."""
+        return await self._change(DeleteReplica(name, member), timeout_ms)
+
+    async def prefer(self, name: str, member: str | None, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+        """Prefer a member as writer, from the next choice on; the term."""
+        return await self._change(SetPolicy(name, member), timeout_ms)
+
+    async def _change(self, command: OfClients, timeout_ms: int) -> int:
+        return (await self._connection.command(command, timeout_ms))[1]
+
+    async def status(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Sequence[StreamStatus]:
+        """How all streams are, as the coordinator knows it, in the order of declarations."""
+        found = await self._connection.state(timeout_ms)
+        return [_status(stream) for stream in found.streams.values() if not stream.is_deleted]
+
+    def publisher(self, stream: str, name: str, number: int = 0) -> StreamPublisher:
+        """A publisher to a stream, under a name that no other one uses; `number` is that of its last message."""
+        return StreamPublisher(self._connection, stream, name, number)
+
+    async def read(
+        self, name: str, offset: int, *, most: int = MAX_READ, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> ReadMessages:
+        """Read committed messages from an offset on, as the copy of this node has them, or else the writer's.
+
+        A copy may lag: `ReadMessages.committed` says how far it has come.
+
+        Raises:
+            UnavailableError: this node knows no stream of that name, or reaches no copy.
+        """
+        reply = await self._connection.ask(ReadFrom(name, offset, min(most, MAX_READ)), timeout_ms)
+        if not isinstance(reply, Messages):
+            raise unexpected(name, reply)
+        return ReadMessages(reply.first, reply.bodies, reply.committed)
+
+    async def _until_it_runs(self, name: str, ends: Ends) -> None:
+        async def look() -> None:
+            found = [each for each in await self.status(timeout_ms=self._attempt_ms(ends)) if each.name == name]
+            if not found:
+                raise StreamNotFoundError(f"stream {name} is gone.")
+            if not found[0].is_running:
+                raise UnavailableError("no member writes it yet.", 0)
+
+        await self._again(ends, look)
+
+    async def _again(self, ends: Ends, call: Callable[[], Awaitable[T]]) -> T:
+        """Do what may be done twice, until it is done or the time is over."""
+        while True:
+            try:
+                return await call()
+            except (InvalidRequestError, StreamNotFoundError):
+                raise
+            except ClientError as error:
+                if ends.are_over or error.term is None:
+                    raise
+            await pause()
+
+    def _attempt_ms(self, ends: Ends) -> int:
+        return min(ATTEMPT_MS, ends.left_ms)
+
+
+def _status(stream: Stream) -> StreamStatus:
+    phases: dict[str, Phase] = {name: member.phase for name, member in stream.members.items()}
+    return StreamStatus(stream.name, stream.epoch, stream.writer, stream.is_running, phases)

@@ -1,0 +1,198 @@
+"""What stands in the log of the coordinator of streams, each with the time at which its leader took it."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from splitbrain.cluster.machine import ClientDown, NodeDown, NodeUp, Timeout
+from splitbrain.cluster.streams.position import Position
+
+# --- of clients ---------------------------------------------------------------------------------------------------
+
+
+class NewStream(msgspec.Struct, frozen=True, array_like=True, tag="new_stream"):
+    """Make a stream, if there is none of that name.
+
+    Attributes:
+        name: of the stream.
+        members: ids of the members that have a copy.
+        preferred: the member that is to write where several copies are equally long.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    preferred: str | None = None
+
+
+class DeleteStream(msgspec.Struct, frozen=True, array_like=True, tag="delete_stream"):
+    """Remove a stream with all copies."""
+
+    name: str
+
+
+class AddReplica(msgspec.Struct, frozen=True, array_like=True, tag="add_replica"):
+    """Have a further member copy a stream. Refused where a replica is behind for long."""
+
+    name: str
+    member: str
+
+
+class DeleteReplica(msgspec.Struct, frozen=True, array_like=True, tag="delete_replica"):
+    """Have a member give up its copy of a stream."""
+
+    name: str
+    member: str
+
+
+class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag="set_policy"):
+    """Prefer another member as writer from the next choice on; None: no one."""
+
+    name: str
+    preferred: str | None
+
+
+OfClients: TypeAlias = NewStream | DeleteStream | AddReplica | DeleteReplica | SetPolicy
+
+# --- of the nodes that have copies --------------------------------------------------------------------------------
+
+
+class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
+    """A member takes part in no epoch up to that of the action, and its log ends at `tail`.
+
+    Attributes:
+        stream: its number.
+        member: which one.
+        action: index of the entry that asked for it; the same below.
+        tail: where its log ends.
+    """
+
+    stream: int
+    member: str
+    action: int
+    tail: Position
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """A member writes, or follows the writer, in the epoch of the action."""
+
+    stream: int
+    member: str
+    action: int
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """A member cannot do what the action says."""
+
+    stream: int
+    member: str
+    action: int
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
+    """A member has no copy any more, as the action says."""
+
+    stream: int
+    member: str
+    action: int
+
+
+class MemberDown(msgspec.Struct, frozen=True, array_like=True, tag="member_down"):
+    """A member, which took part in an epoch, does not any more: its process is another one by now."""
+
+    stream: int
+    member: str
+    epoch: int
+
+
+class Established(msgspec.Struct, frozen=True, array_like=True, tag="established"):
+    """The beginning of an epoch is committed: a majority of the members has all that was committed before."""
+
+    stream: int
+    epoch: int
+
+
+OfMembers: TypeAlias = Stopped | Started | Failed | Gone | MemberDown | Established
+
+StreamCommand: TypeAlias = OfClients | OfMembers
+Logged: TypeAlias = StreamCommand | Timeout | NodeDown | NodeUp | ClientDown
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True, tag="accepted"):
+    """It is done, or under way.
+
+    Attributes:
+        stream: its number.
+        is_new: whether it was made by this command.
+    """
+
+    stream: int
+    is_new: bool = False
+
+
+class Ignored(msgspec.Struct, frozen=True, array_like=True, tag="ignored"):
+    """The command is about what is over."""
+
+
+class StreamRefused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """It is not done.
+
+    Attributes:
+        reason: "not_found", "invalid", "not_now".
+        detail: why, in words.
+    """
+
+    reason: str
+    detail: str
+
+
+Answered: TypeAlias = Accepted | Ignored | StreamRefused
+
+# --- as bytes -----------------------------------------------------------------------------------------------------
+
+
+class _Stamped(msgspec.Struct, frozen=True, array_like=True):
+    now: int
+    command: msgspec.Raw
+
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+_stamped: msgspec.msgpack.Decoder[_Stamped] = msgspec.msgpack.Decoder(_Stamped)
+_logged: msgspec.msgpack.Decoder[Logged] = msgspec.msgpack.Decoder(Logged)
+_command: msgspec.msgpack.Decoder[StreamCommand] = msgspec.msgpack.Decoder(StreamCommand)
+_answered: msgspec.msgpack.Decoder[Answered] = msgspec.msgpack.Decoder(Answered)
+
+
+def encode(command: Logged | Answered) -> bytes:
+    """A command without its time, or an answer."""
+    return _encoder.encode(command)
+
+
+def decode(data: bytes) -> tuple[int, Logged] | str:
+    """Time, in ms since the Unix epoch, and command that stand in the log, or why they make no sense."""
+    try:
+        found = _stamped.decode(data)
+        return found.now, _logged.decode(found.command)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
+
+
+def decode_answered(data: bytes) -> Answered:
+    """The coordinator's answer.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _answered.decode(data)
+
+
+def problem_of(data: bytes) -> str | None:
+    """Why this command may not be given to the coordinator, None if it may."""
+    try:
+        _command.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"this is no command for the coordinator of streams: {error}"
+    return None

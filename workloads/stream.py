@@ -1,0 +1,221 @@
+"""Streams: publish unique numbers, read from offsets on, and in the end read all of each stream through each node.
+
+Clients read mostly what is new, and now and then something older, so that what was given once is asked for again. In
+the end one more message is published to each stream; it is behind all that was acknowledged. Then each node is asked
+until it has given everything up to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.generator import bits
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import STREAMS, Streams
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import PENDING, Context, Generator, Pending, Result, clients, invoke, mix, time_limit
+from splitbrain.harness.generators.leaves import assign
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
+
+NAMES: Final = ("st0", "st1")
+"""Of the streams."""
+
+WEIGHTS: Final = (3, 2)
+"""Of publishes and fetches."""
+
+BATCH: Final = 200
+"""Messages in one answer at most."""
+
+OLDER: Final = 8
+"""One fetch of so many begins anywhere, the others among the last `RECENT` messages that are known of."""
+
+RECENT: Final = 20
+
+LAST: Final = 10**9
+"""The values of the last messages begin here: no other one is as high."""
+
+END_S: Final = 60.0
+RETRY_S: Final = 0.2
+_SECOND_NS: Final = 1_000_000_000
+
+
+class StreamClient(SessionClient[Streams]):
+    """Publishes to streams, and reads them."""
+
+    operations = STREAMS
+
+    async def setup(self, test: Test) -> None:
+        """Make the streams."""
+        for name in NAMES:
+            await self.session.declare_stream(name)
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        name = op.key or ""
+        match op.f:
+            case "publish":
+                answer = await self.session.publish_to_stream(name, op.value)
+                return op.complete("ok", answer.value, term=answer.term)
+            case "fetch":
+                answer = await self.session.read_stream(name, op.value, BATCH)
+                return op.complete("ok", answer.value, term=answer.term)
+            case _:
+                raise ProtocolError(f"the stream workload knows no op {op.f!r}, only publish and fetch.")
+
+
+class Publishes(msgspec.Struct, frozen=True):
+    """Publishes 0, 1, 2 and so on to any stream, by any free client.
+
+    Attributes:
+        value: the next one.
+    """
+
+    value: int = 0
+
+    def op(self, ctx: Context) -> Result:
+        """The next value."""
+        op = assign(invoke("publish", self.value, key=ctx.rng.choice(NAMES)), ctx) if ctx.free else None
+        return (PENDING, self) if op is None else (op, Publishes(self.value + 1))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Values do not depend on what became of earlier ones: each is published at most once."""
+        return self
+
+
+class Fetches(msgspec.Struct, frozen=True):
+    """Reads from offsets on.
+
+    Attributes:
+        ends: by stream, the offset behind the last message that is known of.
+    """
+
+    ends: Mapping[str, int] = {}
+
+    def op(self, ctx: Context) -> Result:
+        """A fetch of what is new, or of anything."""
+        if not ctx.free:
+            return PENDING, self
+        name = ctx.rng.choice(NAMES)
+        end = self.ends.get(name, 0)
+        recent = max(0, end - ctx.rng.below(RECENT + 1))
+        offset = ctx.rng.below(end + 1) if ctx.rng.below(OLDER) == 0 else recent
+        op = assign(invoke("fetch", offset, key=name), ctx)
+        return (PENDING, self) if op is None else (op, self)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Note how far a stream reaches."""
+        end = end_by(event)
+        if event.key is None or end <= self.ends.get(event.key, 0):
+            return self
+        return Fetches({**self.ends, event.key: end})
+
+
+def end_by(event: Op) -> int:
+    """The offset behind the last message that an answer tells of; 0 if it tells of none."""
+    match event.f, event.value:
+        case ("publish", int(offset)) if event.type == "ok":
+            return offset + 1
+        case ("fetch", {"end": int(end)}) if event.type == "ok":
+            return end
+        case _:
+            return 0
+
+
+_Pair = tuple[str, str]
+"""A stream and a node."""
+
+
+class ReadAll(msgspec.Struct, frozen=True):
+    """Publishes a last message to each stream, then reads all streams through each node, and ends.
+
+    Attributes:
+        value: of the next last message.
+        targets: by stream, the offset behind the last message that is known of.
+        closed: streams whose last message was acknowledged.
+        read: by stream and node, the offset up to which that gave all.
+        later_ns: when to ask again what had no answer, or was not there yet.
+        asked: by process, what it was asked: a stream, and a node or "" for the last message.
+    """
+
+    value: int = LAST
+    targets: Mapping[str, int] = {}
+    closed: frozenset[str] = frozenset()
+    read: Mapping[_Pair, int] = {}
+    later_ns: Mapping[_Pair, int] = {}
+    asked: Mapping[int, _Pair] = {}
+
+    def op(self, ctx: Context) -> Result:
+        """What has to be asked, by a free client of its node."""
+        nodes = sorted({ctx.node_of(thread) or "" for thread in bits(ctx.threads)})
+        left = [pair for name in NAMES for pair in self._left(name, nodes)]
+        if not left:
+            return None
+        under_way = set(self.asked.values())
+        due = {pair: self.later_ns.get(pair, 0) for pair in left if pair not in under_way}
+        for thread in bits(ctx.free):
+            for pair, from_ns in due.items():
+                if from_ns <= ctx.time_ns and pair[1] in ("", ctx.node_of(thread)):
+                    return self._ask(pair, ctx.processes[thread])
+        until = min((from_ns for from_ns in due.values() if from_ns > ctx.time_ns), default=None)
+        return Pending(until), self
+
+    def _left(self, name: str, nodes: Sequence[str]) -> list[_Pair]:
+        if name not in self.closed:
+            return [(name, "")]
+        return [(name, node) for node in nodes if self.read.get((name, node), 0) < self.targets.get(name, 0)]
+
+    def _ask(self, pair: _Pair, process: int) -> Result:
+        name, node = pair
+        asked = {**self.asked, process: pair}
+        if node:
+            op = Op(process=process, type="invoke", f="fetch", key=name, value=self.read.get(pair, 0))
+            return op, msgspec.structs.replace(self, asked=asked)
+        op = Op(process=process, type="invoke", f="publish", key=name, value=self.value)
+        return op, msgspec.structs.replace(self, asked=asked, value=self.value + 1)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Note what was answered."""
+        if event.type == "invoke" or event.process not in self.asked:
+            return self
+        pair = self.asked[event.process]
+        name, node = pair
+        changes: dict[str, Any] = {"asked": {process: each for process, each in self.asked.items() if each != pair}}
+        later = {**self.later_ns, pair: ctx.time_ns + round(RETRY_S * _SECOND_NS)}
+        if event.type != "ok":
+            return msgspec.structs.replace(self, later_ns=later, **changes)
+        changes["targets"] = {**self.targets, name: max(self.targets.get(name, 0), end_by(event))}
+        if not node:
+            return msgspec.structs.replace(self, closed=self.closed | {name}, **changes)
+        match event.value:
+            case {"values": [_, *more]}:
+                read = {**self.read, pair: self.read.get(pair, 0) + 1 + len(more)}
+                return msgspec.structs.replace(self, read=read, **changes)
+            case _:
+                return msgspec.structs.replace(self, later_ns=later, **changes)
+
+
+def stream(
+    *,
+    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
+    concurrency: int,  # noqa: ARG001
+    rate: float = 100.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,  # noqa: ARG001
+) -> Workload:
+    """The workload. It is the same for any number of nodes and clients."""
+    fs = ("publish", "fetch")
+    return Workload(
+        name="stream",
+        client=StreamClient(),
+        generator=mix(Publishes(), Fetches(), weights=list(WEIGHTS)),
+        final_generator=clients(time_limit(END_S, ReadAll())),
+        checkers=(CheckerSpec("stream"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
+        fs=fs,
+        needs=frozenset({STREAMS.name}),
+        shapes={"publish": OpShape(keyed=True, value=WHOLE), "fetch": OpShape(keyed=True, value=WHOLE)},
+    )
