@@ -21,7 +21,7 @@ from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupeffects import Effects
-from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine
+from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine, is_queue_group
 from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
