@@ -79,6 +79,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:Poison",
             "messages that kill consumers are delivered up to their limit, and are dead letters then; none vanishes",
         ),
+        "dead-letter": (
+            "splitbrain.checkers.queues:DeadLetters",
+            "messages that are rejected, expire or exceed a limit are dead letters for that reason; none vanishes",
+        ),
         "single-active": (
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",
@@ -102,6 +106,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "topology": (
             "splitbrain.checkers.topology:TopologyChecker",
             "no entity of a broker dangles, is lost or returns; projections and routes agree with the tree",
+        ),
+        "migration": (
+            "splitbrain.checkers.migration:MigrationChecker",
+            "while entities move to another store none is lost or returns, and one store at a time answers",
         ),
         "closed-predicate": (
             "splitbrain.checkers.transactions:ClosedPredicate",

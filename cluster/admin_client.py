@@ -13,6 +13,7 @@ from splitbrain.cluster.flags.registry import FlagState, Stability
 from splitbrain.cluster.flags.wire import EnableFlag, FlagBody, FlagEnabled, FlagList, FlagsQuery, IsFlagEnabled
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.raft.events import MemberRole
+from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery, StoresState
 from splitbrain.cluster.wire import (
     AddMember,
     Body,
@@ -253,6 +254,31 @@ class AdminClient(Asking):
         answer = await self._about_flags(IsFlagEnabled(flag), timeout_ms)
         return isinstance(answer, FlagEnabled) and answer.enabled
 
+    async def migrate(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> StoresState:
+        """Have all entities moved from the tables to the tree (M2K-2); returns once the tree is in force.
+
+        It does no harm to ask again, also another node.
+
+        Raises:
+            MigrationRefusedError: it cannot be done; the message says why.
+            FlagNotEnabledError: the feature flag was not enabled, and nothing has moved.
+            OutcomeUnknownError: it was not done in time; it may go on.
+        """
+        return await self._about_stores(Migrate(), timeout_ms)
+
+    async def roll_back(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> StoresState:
+        """Have the tables in force again (M2K-5), as long as nothing has changed in the tree.
+
+        Raises:
+            MigrationRefusedError: there is no way back, or none is needed; the message says why.
+            OutcomeUnknownError: it was not done in time; it may go on.
+        """
+        return await self._about_stores(RollBack(), timeout_ms)
+
+    async def stores(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> StoresState:
+        """Both stores of entities, as this node knows them."""
+        return await self._about_stores(StoresQuery(), timeout_ms)
+
     # --- inside -----------------------------------------------------------------------------------------------
 
     async def _members(self, body: Body, timeout_ms: int) -> MemberList:
@@ -272,6 +298,12 @@ class AdminClient(Asking):
     async def _groups(self, name: str, body: Body) -> GroupList:
         answer = await self._channel.ask(Request(0, DEFAULT_TIMEOUT_MS, body, group=name))
         if not isinstance(answer.outcome, GroupList):
+            raise error_of(answer.outcome, answer.term)
+        return answer.outcome
+
+    async def _about_stores(self, body: StoresBody, timeout_ms: int) -> StoresState:
+        answer = await self._channel.ask(Request(0, timeout_ms, body))
+        if not isinstance(answer.outcome, StoresState):
             raise error_of(answer.outcome, answer.term)
         return answer.outcome
 

@@ -17,7 +17,8 @@ from splitbrain.cluster.replicas.settings import ReplicaSettings
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
-from splitbrain.cluster.tree import NEWEST_VERSION
+from splitbrain.cluster.tables.config import TICK_MS
+from splitbrain.cluster.tree import NEWEST_VERSION, Functions
 
 USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
@@ -28,6 +29,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--chunk-bytes N] [--learners-first 0|1]
                          [--max-batch N] [--max-pipeline N] [--max-pending N]
                          [--apply-slice N] [--repeat-window N] [--machine-version N]
+                         [--store tree|tables] [--partition-strategy NAME] [--preferred NAME[,NAME]...]
+                         [--net-tick-ms N]
                          [--functions MODULE:ATTRIBUTE[,MODULE:ATTRIBUTE]...]
                          [--target-group-size N] [--auto-remove 0|1] [--replica-check-ms N]
                          [--replica-trigger-ms N] [--replica-recovery-ms N]
@@ -68,6 +71,12 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --groups        groups beside that of the metadata store, each a cluster of its own of the same founders; the same on
                   all nodes
   --flag-probes   feature flags that switch nothing on, for tests: probe_001, probe_002, ... (default 0)
+  --store         where entities are at first, the same on all nodes: tables: in tables, from which they can be moved to
+                  the tree; the founders hold them (default tree)
+  --partition-strategy
+                  what nodes do about partitions of the tables, the same on all nodes (default ignore)
+  --preferred     the nodes of the strategies pause-if-all-down
+  --net-tick-ms   a node of which the tables heard nothing for so long is down (default 4000)
   --functions     what the node knows beside its own of registered functions, for transactions, procedures and
                   projections: where its modules have their splitbrain.cluster.tree.Functions; the same on all nodes
   --target-group-size
@@ -107,6 +116,10 @@ _OPTIONS: Final = (
     "--repeat-window",
     "--machine-version",
     "--functions",
+    "--store",
+    "--partition-strategy",
+    "--preferred",
+    "--net-tick-ms",
     "--flag-probes",
     "--checkpoint-interval",
     "--wal-bytes",
@@ -155,10 +168,26 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         repeat_window=_number_of(options, "--repeat-window", WINDOW),
         machine_version=_number_of(options, "--machine-version", NEWEST_VERSION),
         flag_probes=_number_of(options, "--flag-probes", 0),
-        functions=known((place for place in options.get("--functions", "").split(",") if place), bugs),
+        functions=_functions(options, bugs),
+        store=options.get("--store", "tree"),
+        partition_strategy=options.get("--partition-strategy", "ignore"),
+        preferred=tuple(name for name in options.get("--preferred", "").split(",") if name),
+        net_tick_ms=_number_of(options, "--net-tick-ms", TICK_MS),
         replicas=_replica_settings(options),
     )
     return config, options["--data"]
+
+
+def _functions(options: dict[str, str], bugs: Bugs) -> Functions:
+    """The registered functions that the node knows: with two stores also those of the migration."""
+    found = known((place for place in options.get("--functions", "").split(",") if place), bugs)
+    if options.get("--store") != "tables":
+        return found
+    from splitbrain.cluster.migration.treewrites import add_functions  # most nodes do without it, and start sooner
+
+    of_migration = Functions(bugs)
+    add_functions(of_migration)
+    return Functions.of(found, of_migration, bugs=bugs)
 
 
 def _split(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, Address]]:

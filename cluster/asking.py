@@ -13,6 +13,7 @@ from splitbrain.cluster.errors import (
     ClientError,
     FlagNotEnabledError,
     InvalidRequestError,
+    MigrationRefusedError,
     NodeNotFoundError,
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
@@ -109,6 +110,8 @@ def _failure(failure: Failure, term: int) -> ClientError:
         return OutcomeUnknownError(message, term)
     if reason in ("invalid_request", "invalid_reply_mode"):
         return InvalidRequestError(message, term)
+    if reason == "migration_refused":
+        return MigrationRefusedError(message, term)
     if reason in _REFUSALS:
         return ChangeRefusedError(message, term, reason)
     if reason in _OF_FLAGS:

@@ -399,6 +399,24 @@ M58: Final = Bug(
     "rabbit_db_binding:create",
     ("topology",),
 )
+M64: Final = Bug(
+    "M64",
+    "changes of the tables that are queued are applied to the tree before a record of the checkpoint that is older",
+    "khepri_mnesia_migration's order of copy and events; ad8a5ca",
+    ("migration",),
+)
+M65: Final = Bug(
+    "M65",
+    "the tables take changes while those that are queued are applied to the tree for the last time",
+    "khepri_mnesia_migration's final sync",
+    ("migration",),
+)
+M66: Final = Bug(
+    "M66",
+    "an operation that the tables carried out is repeated if the migration went on meanwhile, also one that may not be",
+    "khepri_mnesia_migration 80bf700, c0eb9b0",
+    ("migration",),
+)
 M67: Final = Bug(
     "M67",
     "a controller enables a feature flag on one member after the other, by its own word; who takes over undoes it",

@@ -50,6 +50,7 @@ from splitbrain.cluster.raft.events import MemberRole
 from splitbrain.cluster.reading import ReadMode
 from splitbrain.cluster.registration_client import Records, RegistrationClient, Trigger
 from splitbrain.cluster.retry import Refs, retrying
+from splitbrain.cluster.storeswire import StoresState
 from splitbrain.cluster.stream import StreamConnection
 from splitbrain.cluster.streamclient import Streams
 from splitbrain.cluster.transaction_client import TransactionClient, TransactionMode, TransactionResult
@@ -100,6 +101,7 @@ __all__ = [
     "SeenNodes",
     "StoreRefusedError",
     "StoredProcedure",
+    "StoresState",
     "Streams",
     "TransactionAbortedError",
     "TransactionMode",

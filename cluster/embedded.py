@@ -20,7 +20,16 @@ from collections.abc import Sequence
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.marks import MARKS, MARKS_VARIABLE, OF_FLAGS, OF_QUEUES, OF_STREAMS, counted, heard
+from splitbrain.cluster.marks import (
+    MARKS,
+    MARKS_VARIABLE,
+    OF_FLAGS,
+    OF_QUEUES,
+    OF_STORES,
+    OF_STREAMS,
+    counted,
+    heard,
+)
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH, MAX_PENDING, MAX_PIPELINE
@@ -45,6 +54,7 @@ __all__ = [
     "NEWEST_VERSION",
     "OF_FLAGS",
     "OF_QUEUES",
+    "OF_STORES",
     "OF_STREAMS",
     "SNAPSHOT_INTERVAL",
     "WAL_BYTES",

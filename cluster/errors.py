@@ -20,7 +20,8 @@
         │   ├── PossiblyMatchingManyNodesDeniedError
         │   ├── TransactionAbortedError
         │   ├── StoreRefusedError
-        │   ├── InvalidRequestError
+        │   ├── MigrationRefusedError
+    │   ├── InvalidRequestError
         │   ├── ChangeRefusedError
         │   └── UnavailableError
         └── OutcomeUnknownError         indefinite: its outcome is unknown
@@ -199,6 +200,10 @@ class FlagNotEnabledError(RefusedError):
     def __init__(self, message: str, term: int | None, reason: str) -> None:
         super().__init__(message, term)
         self.reason = reason
+
+
+class MigrationRefusedError(RefusedError):
+    """Entities are not moved to the tree, or not back to the tables. The message says why, and what to do."""
 
 
 class InvalidRequestError(RefusedError):

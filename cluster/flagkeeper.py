@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
@@ -13,7 +14,7 @@ from splitbrain.cluster.flags.joining import refusal
 from splitbrain.cluster.flags.machine import TICK_MS, Flags
 from splitbrain.cluster.flags.messages import AskInventory, Inventory, decode_flags, encode_flags
 from splitbrain.cluster.flags.record import FLAGS, Record, decode_record, encode_record
-from splitbrain.cluster.flags.registry import Registry
+from splitbrain.cluster.flags.registry import FlagState, Registry
 from splitbrain.cluster.flags.wire import FlagList, FlagRow
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
@@ -37,6 +38,26 @@ def read_record(disk: Disk) -> Record | None:
     return None if content is None else decode_record(content)
 
 
+class Callbacks(Protocol):
+    """What it takes on this node to enable flags; those that take nothing aside."""
+
+    def takes(self, flag: str) -> bool:
+        """Whether the flag takes something."""
+        ...
+
+    def run(self, effect: RunCallback, done: Callable[[str | None], None]) -> None:
+        """Do it; `done` is called once, later, with None or with why it could not be done."""
+        ...
+
+    def undo(self, flag: str) -> None:
+        """Undo it: the flag stays disabled."""
+        ...
+
+    def changed(self) -> None:
+        """What is durable of flags has changed."""
+        ...
+
+
 class FlagKeeper:
     """Keeps the feature flags of a node.
 
@@ -48,6 +69,7 @@ class FlagKeeper:
         links: to the other members.
         in_force: gives the configuration that the node has in force, committed or not.
         applied: gives the one where it has applied its log.
+        callbacks: what it takes to enable flags; None if it takes nothing.
         bugs: that are switched on.
 
     Raises:
@@ -64,6 +86,7 @@ class FlagKeeper:
         links: Links,
         in_force: Callable[[], Configuration],
         applied: Callable[[], Configuration],
+        callbacks: Callbacks | None = None,
         bugs: Bugs = NO_BUGS,
     ) -> None:
         record = read_record(runtime.disk)
@@ -78,6 +101,7 @@ class FlagKeeper:
         self._links = links
         self._in_force = in_force
         self._applied = applied
+        self._callbacks = callbacks
         self._durable = self._flags.record
         self._carries_out = False
         self._timer: Timer | None = None
@@ -111,6 +135,20 @@ class FlagKeeper:
             for each in self._registry
         ]
         return FlagList(tuple(rows), known.synchronised)
+
+    def state(self, flag: str) -> FlagState:
+        """What a flag is here, as this node would say next, also if that is not durable yet."""
+        return self._flags.state(flag)
+
+    @property
+    def is_synchronised(self) -> bool:
+        """Whether this node has taken over what was enabled before it joined."""
+        return self._flags.record.synchronised
+
+    def _callback_done(self, effect: RunCallback, error: str | None) -> None:
+        self._look()
+        self._flags.callback_done(effect, error)
+        self._happened()
 
     def _new_request(self, answer: Answering) -> int:
         self._last_request += 1
@@ -159,6 +197,8 @@ class FlagKeeper:
                 if record != self._durable:
                     await self._runtime.disk.replace(FLAGS, encode_record(record))
                     self._durable = record
+                    if self._callbacks is not None:
+                        self._callbacks.changed()
                 elif not effects:
                     return
                 self._do(effects)
@@ -174,10 +214,13 @@ class FlagKeeper:
                         self._links.send(to, frame)  # the first word between two members may be this one
                     else:
                         self._links.send_if_up(to, frame)
+                case RunCallback(flag) if self._callbacks is not None and self._callbacks.takes(flag):
+                    self._callbacks.run(effect, partial(self._callback_done, effect))
                 case RunCallback():
-                    # No flag of this program takes more than to be known.
-                    self._flags.callback_done(effect)
+                    self._flags.callback_done(effect)  # it takes no more than to be known
                 case UndoCallback(flag):
+                    if self._callbacks is not None and self._callbacks.takes(flag):
+                        self._callbacks.undo(flag)
                     self._runtime.log(f"feature flag {flag} stays disabled: its change was undone")
                 case Answer(request):
                     self._answers.pop(request)(effect)

@@ -27,7 +27,7 @@ from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import incarnation_of, names, node_of
-from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.pending import Answering, Wanted
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
 from splitbrain.cluster.queuegroups.log import stamped
@@ -361,6 +361,15 @@ class Group:
                 self._state.project(body, lambda outcome: answer(term, outcome, 0))
             case _:
                 raise AssertionError("a request about the node is the node's")
+
+    def ask(self, body: Wanted, timeout_ms: int, answer: Answering) -> None:
+        """This node wants something of the group, as a client would; it is answered once."""
+        self.requests.from_client(body, timeout_ms, answer)
+
+    def look_up(self, wanted: LookUp, answer: Answering) -> None:
+        """Answer from what this member has applied; now or later."""
+        term = self._raft.term
+        self._state.project(wanted, lambda outcome: answer(term, outcome, 0))
 
     def _resolved(self, wanted: wire.TransactAuto) -> Transact | Protected | TransactRead:
         function, version, data = wanted.function, wanted.version, wanted.data

@@ -61,6 +61,10 @@ class Links:
         """Whether there is a connection to a node."""
         return node in self._by_node and self._by_node[node][1].is_up
 
+    def is_refused(self, node: str) -> bool:
+        """Whether the last attempt to reach a node found no process at its address."""
+        return node in self._by_node and self._by_node[node][1].refused
+
     def open(self, members: Collection[NodeId]) -> None:
         """Have a link to each of these members, this node itself aside."""
         by_node = {node_of(member): member for member in members if member != self._member}

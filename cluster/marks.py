@@ -160,6 +160,20 @@ MARKS: Final[Mapping[str, str]] = {
     "files of a former group removed": "a node was stopped while it deleted a group",
     "torn tail cut off": "the end of the log was the rest of an unfinished write",
     "corruption refused": "a node refused to start, because something that had been durable was damaged",
+    # two stores of entities
+    "operation on entities dispatched": "a client's operation went to the store in force",
+    "migration claiming": "a process took the migration of entities",
+    "migration clearing": "what a former migration left in the tree is removed",
+    "migration copying": "changes of the tables are queued, and a checkpoint is copied",
+    "migration closing": "the tables are to take no more changes",
+    "migration draining": "changes that were queued are applied to the tree",
+    "migration retiring": "the tables are to answer nothing any more",
+    "migration finishing": "all is in the tree, and the marker is to say so",
+    "migration undoing": "a step of the migration failed",
+    "migration finished": "a node knows that the tree is in force",
+    "migration undone": "a node undid a migration that was not finished",
+    "migration rolled back": "the tables are in force again, since a client wanted it",
+    "rollback refused": "a client wanted the tables back, which lack what the tree has taken",
 }
 """Every mark, with a line on when it is reached."""
 
@@ -182,6 +196,11 @@ OF_QUEUES: Final = frozenset(
     }
 )
 """Marks that are reached only where queues are declared."""
+
+OF_STORES: Final = frozenset(
+    mark for mark in MARKS if mark.startswith(("migration", "rollback", "operation on entities"))
+)
+"""Marks that are reached only where nodes have two stores of entities."""
 
 OF_STREAMS: Final = frozenset(mark for mark in MARKS if "stream" in mark)
 """Marks that are reached only where there are streams."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -38,7 +38,7 @@ from splitbrain.cluster.knownfunctions import difference, known_by
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.members import is_member_id, node_of
+from splitbrain.cluster.members import is_member_id, names, node_of
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
@@ -54,9 +54,13 @@ from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
 from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.tree import AskMachine
+
+if TYPE_CHECKING:
+    from splitbrain.cluster.twostores.node import TwoStores
 
 __all__ = ["Node", "NodeConfig"]
 
@@ -67,11 +71,17 @@ MAX_GROUPS: Final = 1024
 
 _OF_FLAGS: Final = (EnableFlag, IsFlagEnabled, FlagsQuery)
 
+_OF_STORES: Final = (Migrate, RollBack, StoresQuery)
+
 _STORES: Final[Mapping[str, type[Store]]] = {STREAM_COORDINATOR: StreamStore}
 """State machines of groups that have their own, by name."""
 
 _ABOUT_THE_NODE: Final = frozenset(
-    {wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, wire.StreamOp, *_OF_FLAGS}
+    {
+        *(wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, wire.StreamOp),
+        *_OF_FLAGS,
+        *_OF_STORES,
+    }
 )
 """Requests that no group answers, by type."""
 
@@ -113,6 +123,7 @@ class Node:
         self._changing: dict[str, None] = {}
         self._log: NodeLog
         self._flags: FlagKeeper
+        self._stores: TwoStores | None = None
 
     async def start(self) -> None:
         """Recover what is on disk, join the cluster, serve. Returns when the node listens.
@@ -126,6 +137,8 @@ class Node:
         await self._streams.start()
         for name in dict.fromkeys([METADATA, *self._log.groups, *config.groups]):
             await self._open(name, config.voters)
+        if config.store == "tables":
+            self._stores = await self._two_stores()
         self._flags = self._keeper_of_flags()
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._log.sync(self._written, config.wal_bytes), "sync log")
@@ -133,6 +146,24 @@ class Node:
         for name, group in self._groups.items():
             self._run(name, group)
         self._flags.start()
+        if self._stores is not None:
+            self._stores.start(self._flags)
+
+    async def _two_stores(self) -> TwoStores:
+        from splitbrain.cluster.twostores.node import TwoStores  # most nodes do without it, and start sooner
+
+        place, metadata = self._place, self._groups[METADATA]
+        stores = TwoStores(
+            self._config,
+            self._runtime,
+            place.links,
+            place.life,
+            place.detector,
+            metadata,
+            lambda: names(metadata.configuration.members),
+        )
+        await stores.open()
+        return stores
 
     def _keeper_of_flags(self) -> FlagKeeper:
         config, metadata = self._config, self._groups[METADATA]
@@ -146,6 +177,7 @@ class Node:
             self._place.links,
             lambda: metadata.configuration,
             lambda: metadata.applied_configuration,
+            None if self._stores is None else self._stores.mover,
             config.bugs,
         )
 
@@ -218,6 +250,8 @@ class Node:
             if is_up:
                 group.requests.route_waiting()
             group.link_changed(node)
+        if self._stores is not None:
+            self._stores.link_changed(node)
 
     async def _watch_peers(self) -> None:
         """For ever: ask the failure detector what it thinks, and tell the groups (RA-4)."""
@@ -434,12 +468,12 @@ class Node:
         await connection.hand_over(take)
 
     def _is_of_no_group(self, peer: str, frame: bytes) -> bool:
-        """Whether a frame is about feature flags or streams, which have it then."""
+        """Whether a frame is about feature flags, streams or tables, which have it then."""
         if frame.startswith(wire.ABOUT_FLAGS):
             self._flags.received(peer, frame[1:])
         elif frame.startswith(wire.ABOUT_STREAMS):
             self._streams.received(peer, frame[1:])
-        else:
+        elif self._stores is None or not self._stores.takes_frame(node_of(peer), frame):
             return False
         return True
 
@@ -520,7 +554,9 @@ class Node:
         if size > wire.MAX_REQUEST_BYTES:
             answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
         elif type(body) not in _ABOUT_THE_NODE:
-            if group is not None:
+            if self._is_of_entities(request, answer):
+                reached("operation on entities dispatched")
+            elif group is not None:
                 group.serve(request, caller)
             elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
                 self._pass_on(request, body, answer)
@@ -534,6 +570,8 @@ class Node:
             self._streams.serve(body.data, request.timeout_ms, answer)
         elif isinstance(body, _OF_FLAGS):
             self._serve_flags(body, request.timeout_ms, answer)
+        elif isinstance(body, _OF_STORES):
+            self._serve_stores(body, request.timeout_ms, answer)
         else:
             change = cast("wire.StartGroup | wire.DeleteGroup", body)
             problem = self._group_refusal(request.group, change)
@@ -556,6 +594,17 @@ class Node:
             answer(0, _invalid("a queue without a member on this node is asked for an answer of its leader"), 0)
         else:
             self._remote.ask(request.group, body, request.timeout_ms, answer)
+
+    def _is_of_entities(self, request: wire.Request, answer: Answering) -> bool:
+        """Whether a request is an operation on entities for a node with two stores, which answers it then."""
+        stores = self._stores if request.group == METADATA else None
+        return stores is not None and stores.takes_request(request.body, request.timeout_ms, answer)
+
+    def _serve_stores(self, body: StoresBody, timeout_ms: int, answer: Answering) -> None:
+        if self._stores is None:
+            answer(0, _invalid(f"{self._config.node} has no tables: it was not started with --store tables"), 0)
+        else:
+            self._stores.serve(body, timeout_ms, answer)
 
     def _serve_flags(self, body: FlagBody, timeout_ms: int, answer: Answering) -> None:
         def ended(end: Answer, /) -> None:

@@ -19,7 +19,10 @@ from splitbrain.cluster.replicas.settings import DEFAULT, ReplicaSettings
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
+from splitbrain.cluster.tables.config import TICK_MS
 from splitbrain.cluster.tree import NEWEST_VERSION, Functions
+
+STORES: Final = ("tree", "tables")
 
 APPLY_SLICE: Final = 512
 """Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
@@ -53,6 +56,10 @@ class NodeConfig:
         repeat_window: how far the number of a request may be behind the highest of its connection.
         machine_version: the latest version of the state machine that the node supports.
         flag_probes: feature flags that switch nothing on, for tests; the same on all members.
+        store: where entities are at first: "tree", or "tables": then the node has both stores.
+        partition_strategy: what the tables do about partitions, by name; the same on all nodes.
+        preferred: the nodes that `pause-if-all-down` lists.
+        net_tick_ms: the tick time of the tables; the same on all nodes.
         functions: those that transactions, procedures and projections may name; the same on all members.
         replicas: how those of queues are maintained; the same on all members.
 
@@ -79,6 +86,10 @@ class NodeConfig:
     functions: Functions = BUILT_IN
     flag_probes: int = 0
     replicas: ReplicaSettings = DEFAULT
+    store: str = "tree"
+    partition_strategy: str = "ignore"
+    preferred: tuple[str, ...] = ()
+    net_tick_ms: int = TICK_MS
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
@@ -99,6 +110,8 @@ class NodeConfig:
             raise ArgumentError("the checkpoint interval is 0, for none, or more.")
         if not 0 <= self.flag_probes <= MAX_PROBES:
             raise ArgumentError(f"there are 0 to {MAX_PROBES} feature flags for tests, not {self.flag_probes}.")
+        if self.store not in STORES:
+            raise ArgumentError(f"--store is one of {', '.join(STORES)}, not {self.store!r}.")
         self._check_names()
 
     def _check_names(self) -> None:
@@ -126,6 +139,11 @@ class NodeConfig:
     def member(self) -> NodeId:
         """This node's id."""
         return member_id(self.node, self.incarnation if M51 not in self.bugs else 0)
+
+    @property
+    def founding_nodes(self) -> tuple[str, ...]:
+        """The nodes with which the cluster begins, sorted: those that hold tables, if any do."""
+        return self.voters
 
     @property
     def voters(self) -> tuple[NodeId, ...]:

@@ -28,6 +28,7 @@ from splitbrain.cluster.raft.membership import ChangeRefusal
 from splitbrain.cluster.raft.messages import OLDEST, Message, NodeId
 from splitbrain.cluster.raft.messages import decode as decode_message
 from splitbrain.cluster.raft.messages import encode as encode_message
+from splitbrain.cluster.storeswire import MigrationRefused, StoresBody, StoresState
 from splitbrain.cluster.tree import Command, LookUp, Project, Query, Result
 
 T = TypeVar("T")
@@ -227,6 +228,7 @@ Body: TypeAlias = (
     | EnableFlag
     | IsFlagEnabled
     | FlagsQuery
+    | StoresBody
 )
 
 
@@ -386,6 +388,7 @@ Reason: TypeAlias = (
     | ChangeRefusal
     | TransferRefusal
     | Failed
+    | MigrationRefused
 )
 
 
@@ -417,6 +420,7 @@ Outcome: TypeAlias = (
     | ClientMessage
     | FlagEnabled
     | FlagList
+    | StoresState
     | Failure
 )
 

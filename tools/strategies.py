@@ -29,7 +29,7 @@ DOCS: Final = Path(__file__).parent.parent / "docs"
 DATA: Final = DOCS / "strategies.json"
 PAGE: Final = DOCS / "strategies.md"
 
-RUNS: Final = 12
+RUNS: Final = 4
 """Seeds of one hunt: what an interruption loses."""
 
 OPTIONS: Final = "--system tables --workload declare,set,register --nemesis partition"
@@ -138,13 +138,34 @@ def _acts(sights: Sequence[Sight]) -> Iterator[str]:
     apart = Counter(each.node for each in sights if each.event == "sees" and each.apart)
     if apart:
         yield f"{words_of(apart)} ran apart from others"
-    for event, words in (("pauses", "stopped"), ("resumes", "went on"), ("partial", "learned of a partial partition")):
-        times = Counter(each.node for each in sights if each.event == event)
-        if times:
-            yield f"{words} {sum(times.values())} times: {words_of(times)}"
+    stopped = Counter(each.node for each in sights if each.event in ("pauses", "loses"))
+    if stopped:
+        yield f"it stopped {words_of(stopped)}, {_times(stopped)}, and started them again {_times(_again(sights))}"
+    elif apart:
+        yield "it stopped no node"
+    partial = Counter(each.node for each in sights if each.event == "partial")
+    if partial:
+        yield f"{words_of(partial)} learned of a partial partition, {_times(partial)}"
     for each in sights:
         if each.event == "decides":
             yield f"at {each.time / 1e9:.1f} s {each.node} let {each.other} win, and {words_of(each.alive)} lose"
+
+
+def _again(sights: Sequence[Sight]) -> Counter[str]:
+    """How often the strategy started a database that it had stopped: not at the start of a process."""
+    stopped, found = set[str](), Counter[str]()
+    for each in sights:
+        if each.event in ("pauses", "loses"):
+            stopped.add(each.node)
+        elif each.event == "resumes" and each.node in stopped:
+            stopped.remove(each.node)
+            found[each.node] += 1
+    return found
+
+
+def _times(counts: Mapping[str, int]) -> str:
+    number = sum(counts.values())
+    return "once" if number == 1 else f"{number} times"
 
 
 def added(known: Hunted, answer: Mapping[str, Any], did: Mapping[str, str], runs: int = RUNS) -> Hunted:
@@ -228,7 +249,10 @@ def _details(hunted: Hunted) -> Iterator[str]:
     if hunted.smallest is not None:
         small = hunted.smallest
         yield ""
-        yield f"The smallest schedule that shows a violation has {small.faults} faults and {small.ops} operations:"
+        yield (
+            f"The smallest schedule that shows a violation has {small.faults} fault{'s' if small.faults != 1 else ''} "
+            f"and {small.ops} operations:"
+        )
         yield f"{small.sentence} It was shrunk from `{small.command}`."
     yield ""
     yield f"Seeds 1 to {hunted.next_seed - 1}; revisions {', '.join(hunted.revisions)}."

@@ -16,6 +16,7 @@ from splitbrain.workloads.bank import bank
 from splitbrain.workloads.causal import causal
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
+from splitbrain.workloads.dead_letter import dead_letter
 from splitbrain.workloads.declare import declare
 from splitbrain.workloads.flags import flags
 from splitbrain.workloads.formation import formation
@@ -25,6 +26,7 @@ from splitbrain.workloads.lease_lock import lease_lock
 from splitbrain.workloads.list_append import list_append
 from splitbrain.workloads.lock import lock
 from splitbrain.workloads.long_fork import long_fork
+from splitbrain.workloads.migration import migration
 from splitbrain.workloads.monotonic import monotonic
 from splitbrain.workloads.multi_cas import multi_cas
 from splitbrain.workloads.poison import poison
@@ -98,10 +100,18 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
         topology,
         "declare, bind, unbind and delete entities of a broker; nothing dangles, and projections agree with the tree",
     ),
+    "migration": (
+        migration,
+        "declare and delete entities while they move from tables to the tree; none is lost or returns",
+    ),
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
     "poison": (
         poison,
         "consumers die of every fourth message; each is delivered up to a limit, and then a dead letter; none vanishes",
+    ),
+    "dead-letter": (
+        dead_letter,
+        "consumers reject messages or give them back, others expire; each dead letter has its reason, none vanishes",
     ),
     "single-active": (
         single_active,

@@ -6,11 +6,14 @@ order          whether each publisher's values came out in their order
 checker        the rules, and the verdict
 calm           when no fault can have moved a consumer
 poison         messages that kill consumers are delivered up to a limit, and then are dead letters
+letters        what became of each message of a queue that has dead letters
+dead_letters   messages that are rejected, expire or exceed a limit are dead letters for that reason
 single_active  one consumer at a time is given messages
 """
 
 from splitbrain.checkers.queues.checker import TotalQueue
+from splitbrain.checkers.queues.dead_letters import DeadLetters
 from splitbrain.checkers.queues.poison import Poison
 from splitbrain.checkers.queues.single_active import SingleActive
 
-__all__ = ["Poison", "SingleActive", "TotalQueue"]
+__all__ = ["DeadLetters", "Poison", "SingleActive", "TotalQueue"]

@@ -2,8 +2,8 @@
 
     unnoticed   two nodes lost each other, both ran on, and once they saw each other again one did not say that the
                 other one runs apart from it
-    forgotten   a node said that another one runs apart from it, and later that it does not, although both ran on and
-                it saw it all the time
+    forgotten   a node said that another one runs apart from it, and then for long that it does not, although both ran
+                on and it saw it all the time
 
 What their tables hold is for others to judge. A node is taken to run on while all that it reported in one life says so.
 The first takes time: it is judged where all nodes saw all others for as long, and no op of the nemesis came.
@@ -25,7 +25,8 @@ from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.quantities import counted
 
 SAYS_NS: Final = 10_000_000_000
-"""So long a node may take to say it: one that another node still counts as a replica waits for 5 s (ONE_SIDED_MS)."""
+"""So long a node may take to say it: one that another node still counts as a replica waits for 5 s (ONE_SIDED_MS). Of
+one that it has just found again it may forget it for a moment, until that says that it runs (MN-3: all or none)."""
 
 
 class StrategyApart(OfOneRun):
@@ -130,10 +131,13 @@ def _lost(rows: Sequence[Sight], other: str, begin_ns: int, end_ns: int) -> bool
 
 def _forgotten(run: Run, runs: _Runs, rows: Sequence[Sight]) -> Iterator[Finding]:
     said: dict[str, Sight] = {}
-    for each in rows:
+    for place, each in enumerate(rows):
         for other in sorted(said.keys() - each.apart):
-            before = said.pop(other)
-            if other in each.alive and runs.over(other, before.time, each.time) is not None:
+            before, end_ns = said.pop(other), each.time + SAYS_NS
+            soon = [row for row in rows[place:] if row.time <= end_ns]
+            excused = any(other in row.apart or other not in row.alive for row in soon)
+            both = all(runs.over(node, before.time, end_ns) is not None for node in (each.node, other))
+            if both and not excused:
                 words = (
                     f"Forgotten: {each.node} said that {other} runs apart from it ({before.row.at}), and says so no "
                     f"more ({each.row.at}), only of {words_of(each.apart)}; both ran on"

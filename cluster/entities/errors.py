@@ -20,7 +20,13 @@ from splitbrain.cluster.errors import RefusedError
 
 
 class EntityError(RefusedError):
-    """An entity refuses what was asked. The message names the entity."""
+    """An entity refuses what was asked. The message names the entity.
+
+    Attributes:
+        reason: with which its transaction was aborted; empty where a caller's part of an operation refuses.
+    """
+
+    reason: tuple[str, ...] = ()
 
 
 class EntityNotFoundError(EntityError):
@@ -64,6 +70,8 @@ def error_of_abort(reason: Any, term: int | None = None) -> EntityError | None:
     match reason:
         case [str(code), str(kind), str(name), str(detail)] if code in _ERRORS:
             made, words = _ERRORS[code]
-            return made(f"{code}: {kind} {name!r}: {detail or words}.", term)
+            error = made(f"{code}: {kind} {name!r}: {detail or words}.", term)
+            error.reason = (code, kind, name, detail)
+            return error
         case _:
             return None

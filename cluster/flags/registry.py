@@ -122,12 +122,15 @@ def _probe(number: int) -> Flag:
     return Flag(probe_name(number), "stable", needs, "nothing: a flag for tests")
 
 
+KHEPRI_DB: Final = "khepri_db"
+"""The flag by which the entities of all members are in the tree (M2K-2, D10)."""
+
 BUILT_IN: Final[Mapping[str, Flag]] = {
     flag.name: flag
     for flag in (
         Flag("feature_flags", "required", (), "changes of feature flags themselves"),
         Flag(
-            "khepri_db", "experimental", ("feature_flags",), "nothing yet: reserved for the move of tables to the tree"
+            KHEPRI_DB, "experimental", ("feature_flags",), "entities are in the tree; nodes with tables move them there"
         ),
     )
 }

@@ -47,8 +47,27 @@ class Switch(Protocol):
         ...
 
     def progress(self) -> Awaitable[None]:
-        """Wait until the migration goes on, for 1 s at most."""
+        """Wait until the migration goes on, for 1 s at most.
+
+        Raises:
+            OutOfTimeError: there is no time left.
+        """
         ...
+
+
+class OutOfTimeError(Exception):
+    """The call has no more time: it ends with what is known of it."""
+
+
+class Known:
+    """What all calls of a process have in common.
+
+    Attributes:
+        tree_for_ever: whether the tree is known to be in force, and to stay.
+    """
+
+    def __init__(self) -> None:
+        self.tree_for_ever = False
 
 
 class _Again(Exception):  # noqa: N818 - no error: what follows is the next attempt
@@ -62,13 +81,24 @@ class FallbackStore:
         tables: the store before the migration.
         tree: the store after it.
         switch: which of them is in force.
+        known: what is known from earlier calls.
+        repeats_all: any call is repeated if the marker has changed while the tables carried it out (M66).
     """
 
-    def __init__(self, tables: MetadataStore, tree: MetadataStore, switch: Switch) -> None:
+    def __init__(
+        self,
+        tables: MetadataStore,
+        tree: MetadataStore,
+        switch: Switch,
+        known: Known | None = None,
+        *,
+        repeats_all: bool = False,
+    ) -> None:
         self._tables = tables
         self._tree = tree
         self._switch = switch
-        self._tree_for_ever = False
+        self._known = known or Known()
+        self._repeats_all = repeats_all
 
     async def change(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`.
@@ -82,7 +112,13 @@ class FallbackStore:
         async def once() -> Any:
             if await self._tree_takes_changes():
                 return await self._tree.change(operation, data)
-            return await self._tables.change(operation, data)
+            if not self._repeats_all:
+                return await self._tables.change(operation, data)
+            before = await _of_marker(self._switch.look())
+            changed = await self._tables.change(operation, data)
+            if await _of_marker(self._switch.look()) != before:
+                raise _Again
+            return changed
 
         return await self._repeated(once, operation.name, changes=True, may_repeat=IDEMPOTENT.get(operation, False))
 
@@ -117,11 +153,11 @@ class FallbackStore:
 
     async def _marker(self) -> Marker | None:
         """The marker; None once the tree is in force for ever."""
-        if self._tree_for_ever:
+        if self._known.tree_for_ever:
             return None
         marker = await _of_marker(self._switch.look())
         if marker.tree_is_in_force and marker.written:
-            self._tree_for_ever = True
+            self._known.tree_for_ever = True
             return None
         return marker
 
@@ -130,18 +166,22 @@ class FallbackStore:
         if marker is not None and marker.tree_is_in_force:
             if not await _of_marker(self._switch.note_written(marker)):
                 raise _Again
-            self._tree_for_ever = True
-        return self._tree_for_ever
+            self._known.tree_for_ever = True
+        return self._known.tree_for_ever
 
     async def _repeated(self, once: Callable[[], Awaitable[Any]], name: str, *, changes: bool, may_repeat: bool) -> Any:
         unknown: OutcomeUnknownError | None = None
+        tried = 0
         for attempt in range(ATTEMPTS + 1):
-            if attempt:
-                await self._switch.progress()
+            tried = attempt
             try:
+                if attempt:
+                    await self._switch.progress()
                 return await once()
             except (_Again, TablesClosedError):
                 continue
+            except OutOfTimeError:
+                break
             except OutcomeUnknownError as error:
                 unknown = error
                 if not may_repeat:
@@ -154,9 +194,9 @@ class FallbackStore:
                 what = "it may have happened before it was refused"
                 raise OutcomeUnknownError(f"{name}: {what}: {error}", error.term) from error
         if unknown is not None:
-            raise OutcomeUnknownError(f"{name}: no answer after {ATTEMPTS + 1} attempts: {unknown}") from unknown
+            raise OutcomeUnknownError(f"{name}: no answer after {tried + 1} attempts: {unknown}") from unknown
         raise UnavailableError(
-            f"no_exists: {name}: nothing was done: neither tables nor tree answered, {ATTEMPTS + 1} times. See why the "
+            f"no_exists: {name}: nothing was done: neither tables nor tree answered, {tried + 1} times. See why the "
             "migration does not go on, then ask again."
         )
 

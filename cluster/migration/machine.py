@@ -7,7 +7,8 @@
     closing     the tables take no more changes
     draining    the queued changes are applied, behind what was copied
     retiring    the tables answer nothing any more
-    finishing   the marker says that the tree is in force, from this compare-and-swap on
+    finishing   the marker says that the tree is in force, from this compare-and-swap on; or that all is prepared,
+                where others decide about it (`splitbrain.cluster.twostores`)
     undoing     a step failed: the marker says so, the tables are opened, the tree is cleared, the marker is idle
 
 A process may die at each step. The marker then names a process that does not run, and the next one begins anew. No step
@@ -17,7 +18,7 @@ the tree names another marker. The tables stay as they were, closed, for a rollb
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -53,10 +54,13 @@ Step: TypeAlias = Literal[
     "looking", "claiming", "clearing", "copying", "closing", "draining", "retiring", "finishing", "undoing", "ended"
 ]
 
+Until: TypeAlias = Literal["prepared", "finished"]
+"""How far a migration goes: until the tree could answer, or until it does."""
+
 Broken: TypeAlias = Literal["M64", "M65"]
 """Switches, to prove that tests find what they break. M64: queued changes are applied before what is left of the
 checkpoint is copied, so that a record comes back that was deleted. M65: the tables take changes while the queued ones
-are applied. (No system runs a migration yet, so they are not among the bugs that hunts look for.)"""
+are applied."""
 
 COPIED_AT_ONCE: Final = 100
 """Records that one command of the tree copies."""
@@ -73,15 +77,25 @@ class Migration:
         converters: of the tables to migrate.
         copied_at_once: records that one command copies.
         broken: what is broken on purpose.
+        until: how far it goes.
+        entered: is called with each step as it begins.
 
     Attributes:
         step: where it stands.
     """
 
     def __init__(
-        self, owner: str, converters: Converters, copied_at_once: int = COPIED_AT_ONCE, broken: Collection[Broken] = ()
+        self,
+        owner: str,
+        converters: Converters,
+        copied_at_once: int = COPIED_AT_ONCE,
+        broken: Collection[Broken] = (),
+        until: Until = "finished",
+        entered: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self.step: Step = "looking"
+        self._until: Until = until
+        self._entered = entered
         self._owner = owner
         self._converters = converters
         self._copied_at_once = copied_at_once
@@ -110,26 +124,37 @@ class Migration:
     def _wanted(self, there: Marker) -> Marker | Ended:
         if there.tree_is_in_force:
             return Ended("nothing", "the tree is in force already")
-        self.step = "claiming"
-        return msgspec.structs.replace(there, state="in_flight", written=False, finished_ms=0, keeps_tables=True)
+        if there.state == "prepared":
+            return Ended("nothing", "it is prepared already")
+        self._enter("claiming")
+        return msgspec.structs.replace(
+            there, state="in_flight", written=False, finished_ms=0, keeps_tables=True, rolled_back=False
+        )
 
     def _migrate(self, marker: Marker) -> Steps:
-        self.step = "clearing"
+        self._enter("clearing")
         yield from set_access("read_write", marker)
         yield from cleared(marker, self._converters.roots)
-        self.step = "copying"
+        self._enter("copying")
         yield from tried(Subscribe())
         yield from self._copy(marker)
-        self.step = "closing"
+        self._enter("closing")
         if "M65" not in self._broken:
             yield from set_access("read_only", marker)
-        self.step = "draining"
+        self._enter("draining")
         yield from self._drain(marker)
-        self.step = "retiring"
+        self._enter("retiring")
         yield from set_access("retired", marker)
-        self.step = "finishing"
+        self._enter("finishing")
+        if self._until == "prepared":
+            yield from swapped(marker, state="prepared")
+            return
         now_ms: int = yield from tried(ReadClock())
         yield from swapped(marker, state="finished", finished_ms=now_ms)
+
+    def _enter(self, step: Step) -> None:
+        self.step = step
+        self._entered(step)
 
     def _copy(self, marker: Marker) -> Steps:
         contents: Any = yield from tried(TakeCheckpoint())
@@ -155,7 +180,7 @@ class Migration:
     def _undo(self, marker: Marker, failed: FailedError) -> Machine:
         """Undo the migration, unless its last step took effect although no answer came."""
         undoing = msgspec.structs.replace(marker, state="undoing")
-        self.step = "undoing"
+        self._enter("undoing")
         try:
             found: Marker = yield from tried(SwapMarker(marker, undoing))
             yield Unsubscribe()
@@ -176,8 +201,10 @@ class Migration:
 
 
 def _finished(marker: Marker, found: Marker | None) -> bool:
-    """Whether the migration of a marker is what brought the tree into force.
+    """Whether the migration of a marker did all that it was to do.
 
-    Since then a client may have written to the tree, or the tables be gone, which the marker that is found says, too.
+    Since then it may have been decided that the tree answers, a client may have written to the tree, or the tables be
+    gone, which the marker that is found says, too.
     """
-    return found is not None and found.tree_is_in_force and found.generation == marker.generation
+    done = found is not None and (found.tree_is_in_force or found.state == "prepared")
+    return found is not None and done and found.generation == marker.generation

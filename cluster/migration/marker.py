@@ -12,8 +12,9 @@ import msgspec
 
 PATH: Final = (":table_migration", ":entities")
 
-State: TypeAlias = Literal["idle", "in_flight", "undoing", "finished", "rolling_back"]
-"""`idle`: none is under way, nothing is left of one that failed. `undoing`, `rolling_back`: the tables are to be opened
+State: TypeAlias = Literal["idle", "in_flight", "prepared", "undoing", "finished", "rolling_back"]
+"""`idle`: none is under way, nothing is left of one that failed. `prepared`: all is copied and the tables answer
+nothing, but it is not decided yet whether the tree answers. `undoing`, `rolling_back`: the tables are to be opened
 again."""
 
 
@@ -27,6 +28,7 @@ class Marker(msgspec.Struct, frozen=True):
         written: whether a change of an entity was sent to the tree since it is in force: then there is no way back.
         finished_ms: when it finished, by the clock of the owner.
         keeps_tables: whether the tables are still there for a rollback.
+        rolled_back: whether the tables are in force since someone wanted them back: no migration begins by itself then.
     """
 
     state: State = "idle"
@@ -35,6 +37,7 @@ class Marker(msgspec.Struct, frozen=True):
     written: bool = False
     finished_ms: int = 0
     keeps_tables: bool = True
+    rolled_back: bool = False
 
     @property
     def tree_is_in_force(self) -> bool:

@@ -47,4 +47,4 @@ def _wanted(there: Marker) -> Marker | Ended:
         )
     if there.tree_is_in_force and not there.keeps_tables:
         return Ended("refused", "the tables are gone, since their time of retention is over. Go on with the tree.")
-    return msgspec.structs.replace(there, state="rolling_back")
+    return msgspec.structs.replace(there, state="rolling_back", rolled_back=True)

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from splitbrain.cluster.errors import InvalidRequestError, UnavailableError
+from splitbrain.cluster.tables.database import Database
 from splitbrain.cluster.tables.known import problem_of
-from splitbrain.cluster.tables.node import TablesNode
 from splitbrain.cluster.tables.records import Change, Contents
 from splitbrain.cluster.tables.wire import Refusal, Result
 
 TIMEOUT_MS: Final = 5_000
+
+
+class Hosting(Protocol):
+    """What hosts a replica in this process (`splitbrain.cluster.tables.hosted.HostedReplica`)."""
+
+    on_changes: Callable[[Sequence[Change]], None]
+    on_replaced: Callable[[], None]
+
+    @property
+    def database(self) -> Database:
+        """The replica."""
+        ...
+
+    def begin(
+        self, procedure: str, arguments: Sequence[Any], timeout_ms: int, answer: Callable[[Result | Refusal], None]
+    ) -> None:
+        """Carry out a procedure; `answer` is called once."""
+        ...
 
 
 class ReplicaTables:
@@ -24,7 +42,7 @@ class ReplicaTables:
         timeout_ms: what is not decided after so long is given up.
     """
 
-    def __init__(self, node: TablesNode, members: Collection[str], timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(self, node: Hosting, members: Collection[str], timeout_ms: int = TIMEOUT_MS) -> None:
         self._node = node
         self._members = tuple(sorted(members))
         self._timeout_ms = timeout_ms

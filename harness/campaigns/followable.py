@@ -113,7 +113,8 @@ def check_passed(faults: Sequence[ScriptedFault], system: System, called: str, n
     Raises:
         UnknownNameError: it has no such mark.
     """
-    known = declared_marks(system)
+    marks = system.capabilities.marks
+    known = () if marks is None else (*marks.declared, *marks.asked_for)
     for place, fault in enumerate(faults):
         for mark in passed_in(fault.f, fault.value, named):
             if mark not in known:

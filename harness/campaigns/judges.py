@@ -20,9 +20,9 @@ def with_judges(test: Test, backend: Backend) -> Test:
     """The test, judged by every checker that applies; those that its workload names stay as they are.
 
     These are: figures of the load (`stats`); coverage, which every test has; the rules of consensus, or those that the
-    system names instead, where nodes write telemetry; quorum progress, where the system has elections; and in
-    simulation, whether nodes live on and recover within the bound. On a real machine a node that ends and a late
-    recovery may be the machine's doing: there they make a run inconclusive.
+    system names instead, where nodes write telemetry; quorum progress, where the system has elections, and the workload
+    a function that a majority answers; and in simulation, whether nodes live on and recover within the bound. On a real
+    machine a node that ends and a late recovery may be the machine's doing: there they make a run inconclusive.
 
     Raises:
         UsageError: the test needs figures that its system does not have, or its workload names a checker or a model
@@ -52,7 +52,8 @@ def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
         specs += [CheckerSpec(name) for name in _of_telemetry(test)]
     elections = test.system.capabilities.elections
     if elections is not None:
-        specs.append(_quorum_progress(test, elections))
+        progress = _quorum_progress(test, elections)
+        specs += [progress] if progress.options["fs"] else []
     elif test.quiet_s is not None or test.availability:
         raise UsageError(
             f"--progress-bound and --availability are for systems with elections, and {test.system.name} has "

@@ -68,7 +68,8 @@ OPS_MIN: Final = 400.0
 """The least number of ops that are possible in a run, if the workload has enough clients for them."""
 
 OPS_FACTOR: Final = {
-    **dict.fromkeys(("declare", "create-once", "topology", "queue", "poison", "single-active", "flags", "stream"), 3.0),
+    **dict.fromkeys(("declare", "create-once", "topology", "queue", "poison", "single-active"), 3.0),
+    **dict.fromkeys(("dead-letter", "flags", "stream"), 3.0),
     "register": 1.5,
 }
 """By workload, how many times as many it needs: of some functions few ops are ok, or there are many functions; each

@@ -60,10 +60,10 @@ def command() -> None:
     "--rebuild", is_flag=True, help="Build images again with current packages, also those that are up to date."
 )
 def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: bool) -> None:
-    """Build images that are not up to date, and the images that they need. Without a NAME: all of them."""
+    """Build images that are not up to date, and the images that they need. Without a NAME: all on the same Debian."""
     from splitbrain.harness.images.build import build as build_images
     from splitbrain.harness.images.build import choose_foundation
-    from splitbrain.harness.images.catalogue import IMAGES, find
+    from splitbrain.harness.images.catalogue import find, usual
     from splitbrain.harness.images.connection import engine
     from splitbrain.harness.images.debian import check_suite
     from splitbrain.results.errors import UsageError
@@ -77,7 +77,7 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, signal.default_int_handler)
-    wanted = [find(name).name for name in names] or list(IMAGES)
+    wanted = [find(name).name for name in names] or usual()
     with closing(engine()) as client, _Screen() as screen:
         foundation = choose_foundation(client, base, suite)
         build_images(client, wanted, foundation, screen.begin, screen.done, rebuild=rebuild)
@@ -99,10 +99,10 @@ def list_images(as_json: bool) -> None:
         return
     for each in states:
         size = f"{each.size_bytes / 1e6:.0f} MB" if each.tag else ""
-        click.echo(f"{each.name:8} {each.state:12} {size:>7}  {each.tag or '-':32} {each.summary}")
+        click.echo(f"{each.name:13} {each.state:12} {size:>7}  {each.tag or '-':32} {each.summary}")
     for each in stale:
         kept = f"kept by {each.kept}" if each.kept else "splitbrain images prune removes it"
-        click.echo(f"{each.name:8} {'stale':12} {each.size_bytes / 1e6:>4.0f} MB  {each.tag:32} {kept}")
+        click.echo(f"{each.name:13} {'stale':12} {each.size_bytes / 1e6:>4.0f} MB  {each.tag:32} {kept}")
 
 
 @command.command("prune")

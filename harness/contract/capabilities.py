@@ -60,6 +60,7 @@ class Capabilities:
         standbys: whether only the node that leads carries out what changes something, and others refuse it, and maybe
             reads as well: then no run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
+        image_for: which image that is, for a test with these settings; None if it is always the same.
         uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
             folder here.
         programs: programs that a machine must have to run a node, or files by their paths, and Debian's package for
@@ -94,6 +95,7 @@ class Capabilities:
     gives_up: str = ""
     standbys: bool = False
     image: str | None = None
+    image_for: Callable[[Mapping[str, int]], str] | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
     imports: tuple[str, ...] = ()

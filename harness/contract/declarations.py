@@ -216,6 +216,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "gives_up": _Rule(_instance(str), "the name of an error, or an empty text"),
     "standbys": _Rule(_instance(bool), "true or false"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
+    "image_for": _Rule(_none_or(callable), "None, or a function that returns the name of an image"),
     "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),
     "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),
     "imports": _Rule(_texts(tuple), "a tuple of modules"),

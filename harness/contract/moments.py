@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -33,7 +33,8 @@ class SystemMarks:
     """The coverage marks of a system (`Capabilities.marks`).
 
     Attributes:
-        declared: every mark, with a line on when it is passed.
+        declared: marks with a line on when each is passed: a drawn fault waits for some of them.
+        asked_for: further ones, which only some tests pass: a fault waits for them where it names them.
         heard: calls what it is given with each mark that a node in this process passes, while its context lasts.
         variable: the environment variable that names a file to which a node process appends each mark that it passes,
             one a line.
@@ -42,6 +43,7 @@ class SystemMarks:
     declared: Mapping[str, str]
     heard: Callable[[Hear], AbstractContextManager[None]]
     variable: str
+    asked_for: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -328,6 +328,24 @@ class Topology(Session, Protocol):
         ...
 
 
+class Migration(Topology, Protocol):
+    """Entities in a system with two stores of them, from one of which they can be moved to the other, and back.
+
+    The term of an answer about entities says which store gave it: 0 for the first store, any other for the second.
+    """
+
+    async def migrate(self) -> Answer:
+        """Have all entities moved to the second store; returns once it is in force. To ask again does no harm."""
+        ...
+
+    async def roll_back(self) -> Answer:
+        """Have the first store in force again.
+
+        Its error begins with "migration_refused" where the second one has taken changes.
+        """
+        ...
+
+
 class Delivery(TypedDict):
     """A message that a queue gave to a session, which has it until it acknowledges it, gives it back, or ends.
 
@@ -405,7 +423,8 @@ class LimitedQueues(Queues, Protocol):
         """Make a queue; no error where it is there already.
 
         A message that was given back more often than `limit` is published to the queue `dead_letters`, which is there,
-        at least once. A `Delivery` from there has a `reason`, "delivery_limit".
+        at least once. A `Delivery` from there has a `reason`, "delivery_limit". One that a consumer rejects for good is
+        published there, too, for the reason "rejected".
         """
         ...
 
@@ -442,6 +461,14 @@ class MaintainedReplicas(Queues, Protocol):
 
     async def revive(self, node: str) -> Answer:
         """Have a node take on work again."""
+        ...
+
+
+class ExpiringQueues(LimitedQueues, Protocol):
+    """The same, also of queues in which a message may wait for so long only."""
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """Make a limited queue; what waits in it for so many milliseconds is a dead letter: reason "expired"."""
         ...
 
 
@@ -542,10 +569,12 @@ LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
+MIGRATION: Final = OperationGroup("migration", Migration)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
 MAINTAINED_REPLICAS: Final = OperationGroup("maintained-replicas", MaintainedReplicas)
+EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
 STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
@@ -568,10 +597,12 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             TRANSACTIONS,
             PREDICATES,
             TOPOLOGY,
+            MIGRATION,
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
             MAINTAINED_REPLICAS,
+            EXPIRING_QUEUES,
             STREAMS,
             FEATURE_FLAGS,
             FORMATION,

@@ -109,7 +109,7 @@ def _wanted(client: docker.DockerClient, name: str) -> Iterator[tuple[Image, Con
     """An image and what it stands on, from the base up: what each is made of, and the tag of the one below it."""
     parent, parent_hash = "", present_foundation(client)
     for image in lineage(name):
-        made_of = content(image, parent_hash, sources())
+        made_of = content(image, foundation_key(image, parent_hash), sources())
         yield image, made_of, parent
         parent, parent_hash = f"{image.repository}:{made_of.hash}", made_of.hash
 
@@ -139,7 +139,7 @@ def build(
     """
     hashes: dict[str | None, str] = {None: foundation.key}
     for image in in_build_order(names):
-        made_of = content(image, hashes[image.parent], sources())
+        made_of = content(image, foundation_key(image, hashes[image.parent]), sources())
         hashes[image.name] = made_of.hash
         tag = f"{image.repository}:{made_of.hash}"
         present = find_image(client, tag)
@@ -151,9 +151,10 @@ def build(
             if image.parent is not None:
                 parent, labels = f"{find(image.parent).repository}:{hashes[image.parent]}", {}
             else:
-                parent, labels = foundation.reference, {FOUNDATION_LABEL: foundation.key}
-                if foundation.suite is not None and (rebuild or find_image(client, parent) is None):
-                    debian.bootstrap(client, foundation.suite, say)
+                below = foundation if image.suite is None else of_packages(image.suite)
+                parent, labels = below.reference, {FOUNDATION_LABEL: below.key}
+                if below.suite is not None and (rebuild or find_image(client, parent) is None):
+                    debian.bootstrap(client, below.suite, say)
             _run(client, image, made_of, parent, labels, say, cached=not rebuild)
             if present is not None:
                 _remove_unused(client, present)
@@ -179,7 +180,17 @@ def choose_foundation(client: docker.DockerClient, base: str | None, suite: str 
         if word and word != _FROM_PACKAGES:
             return Foundation(key, word)
         suite = key.removeprefix(f"{_FROM_PACKAGES} ") or debian.DEFAULT_SUITE
+    return of_packages(suite)
+
+
+def of_packages(suite: str) -> Foundation:
+    """Debian from the packages of a suite."""
     return Foundation(f"{_FROM_PACKAGES} {suite}", debian.reference(suite), suite)
+
+
+def foundation_key(image: Image, below: str) -> str:
+    """The hash of what an image stands on: that of its own suite, or else `below`, that of its parent or foundation."""
+    return below if image.suite is None else of_packages(image.suite).key
 
 
 def present_foundation(client: docker.DockerClient) -> str:

@@ -26,12 +26,16 @@ class Image:
         summary: one line on what it is for.
         parent: the image it is built from; None for the base, which is built from Debian itself.
         files: files and folders of the package that its Dockerfile copies.
+        folder: below docker/, where its Dockerfile is; empty for its name.
+        suite: of a base, the suite of Debian whose packages it is always made from; None: what the build chooses.
     """
 
     name: str
     summary: str
     parent: str | None = "base"
     files: tuple[str, ...] = ()
+    folder: str = ""
+    suite: str | None = None
 
     @property
     def repository(self) -> str:
@@ -41,7 +45,7 @@ class Image:
     @property
     def dockerfile(self) -> str:
         """The path of its Dockerfile, from the root of the package."""
-        return f"docker/{self.name}/Dockerfile"
+        return f"docker/{self.folder or self.name}/Dockerfile"
 
 
 _ALL: Final = (
@@ -50,6 +54,8 @@ _ALL: Final = (
     Image("etcd", "etcd and etcdctl as Debian packages them"),
     Image("postgresql", "PostgreSQL as Debian packages it"),
     Image("rabbitmq", "RabbitMQ as Debian packages it"),
+    Image("base-bookworm", "Debian bookworm, for older releases", parent=None, folder="base", suite="bookworm"),
+    Image("rabbitmq-3.10", "RabbitMQ 3.10, of bookworm", parent="base-bookworm", folder="rabbitmq"),
     Image("redis", "Redis and its Sentinel as Debian packages them"),
     Image("zookeeper", "ZooKeeper as Debian packages it"),
     Image(
@@ -81,6 +87,11 @@ def lineage(name: str) -> list[Image]:
     """
     image = find(name)
     return [*(lineage(image.parent) if image.parent is not None else []), image]
+
+
+def usual() -> list[str]:
+    """The names of the images that are built where none is named: those on the Debian that the build chooses."""
+    return [name for name in IMAGES if all(image.suite is None for image in lineage(name))]
 
 
 def in_build_order(names: Sequence[str]) -> list[Image]:

@@ -7,7 +7,7 @@ from typing import Literal
 import docker
 import msgspec
 
-from splitbrain.harness.images.build import LATEST, find_image, present_foundation
+from splitbrain.harness.images.build import LATEST, find_image, foundation_key, present_foundation
 from splitbrain.harness.images.catalogue import IMAGES, Image, sources
 from splitbrain.harness.images.content import content
 
@@ -40,7 +40,8 @@ def wanted_tags(client: docker.DockerClient) -> dict[str, str]:
     """
     hashes: dict[str | None, str] = {None: present_foundation(client)}
     for image in IMAGES.values():
-        hashes[image.name] = content(image, hashes[image.parent], sources()).hash
+        below = foundation_key(image, hashes[image.parent])
+        hashes[image.name] = content(image, below, sources()).hash
     return {name: f"{image.repository}:{hashes[name]}" for name, image in IMAGES.items()}
 
 

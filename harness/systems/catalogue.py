@@ -35,10 +35,10 @@ def _postgresql(read_mode: ReadMode, isolation: str) -> System:
     return Postgresql(read_mode, isolation)
 
 
-def _rabbitmq(*_: str) -> System:
+def _rabbitmq(read_mode: ReadMode, *_: str) -> System:
     from splitbrain.harness.systems.rabbitmq import Rabbitmq
 
-    return Rabbitmq()
+    return Rabbitmq(read_mode)
 
 
 def _redis(read_mode: ReadMode, *_: str) -> System:

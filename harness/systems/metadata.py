@@ -30,6 +30,7 @@ from splitbrain.cluster.embedded import (
     MARKS_VARIABLE,
     OF_FLAGS,
     OF_QUEUES,
+    OF_STORES,
     OF_STREAMS,
     Disk,
     Rng,
@@ -55,9 +56,11 @@ from splitbrain.harness.contract.read_modes import (
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import (
+    EXPIRING_QUEUES,
     FEATURE_FLAGS,
     LIMITED_QUEUES,
     MAINTAINED_REPLICAS,
+    MIGRATION,
     PROJECT,
     QUEUES,
     SINGLE_ACTIVE,
@@ -82,7 +85,7 @@ from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
 from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES, MetadataReplicas
-from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS
+from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS, STORE, TABLES, argument_of
 from splitbrain.harness.systems.metadata_streams import MetadataStreams
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
 from splitbrain.harness.systems.metadata_transactions import MetadataTransactions
@@ -94,7 +97,8 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "predicates", "topology", "queues", "single-active", "limited-queues"),
+        *("locks", "transactions", "predicates", "topology", "migration", "queues", "single-active", "limited-queues"),
+        "expiring-queues",
         "maintained-replicas",
         "feature-flags",
         "streams",
@@ -121,7 +125,13 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
-OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, MAINTAINED_REPLICAS.name)
+OF_QUEUE_GROUPS: Final = (
+    QUEUES.name,
+    SINGLE_ACTIVE.name,
+    LIMITED_QUEUES.name,
+    EXPIRING_QUEUES.name,
+    MAINTAINED_REPLICAS.name,
+)
 """The operations that groups of queues answer."""
 
 CONSUME, LEAVE = "consume", "leave"
@@ -133,9 +143,18 @@ FETCH: Final = "fetch"
 OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 """Ops that a node answers by itself (a flag that is enabled already), or only where all nodes run: never a majority."""
 
-_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_QUEUES | OF_STREAMS | OF_FLAGS}
-"""Of all workloads those of queues and streams alone declare some, and none enables feature flags: faults do not wait
-for moments that never come with the others."""
+OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at-entities", "migrate", "roll-back"})
+"""Ops of the workload migration: tables answer without a majority, and entities move where all nodes run."""
+
+OF_SOME: Final = OF_QUEUES | OF_STREAMS | OF_FLAGS | OF_STORES
+
+_OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_SOME}
+"""Of all workloads those of queues and streams alone declare some, and that of migration alone has flags and two
+stores: faults do not wait for moments that never come with the others."""
+
+
+_OF_MIGRATIONS: Final = {mark: line for mark, line in MARKS.items() if mark in OF_STORES | OF_FLAGS}
+"""For faults that are to come at a step of a migration."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -321,6 +340,18 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
+    async def migrate(self) -> Answer:
+        """Have all entities moved from the tables to the tree."""
+        with _CLASSIFIED:
+            await self._client.migrate(timeout_ms=self._timeout_ms)
+            return Answer(None)
+
+    async def roll_back(self) -> Answer:
+        """Have the tables in force again."""
+        with _CLASSIFIED:
+            await self._client.roll_back(timeout_ms=self._timeout_ms)
+            return Answer(None)
+
     async def declare_queue(self, queue: str) -> Answer:
         """Make a quorum queue; no error where it is there already."""
         with _CLASSIFIED:
@@ -348,6 +379,11 @@ class MetadataSession(CompareAndSetLocks):
         """Make a quorum queue with a delivery limit; its dead letters go to another one at least once."""
         with _CLASSIFIED:
             return await self._queues.declare_limited(queue, limit, dead_letters)
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """The same, and a message may wait in it for so long only."""
+        with _CLASSIFIED:
+            return await self._queues.declare_expiring(queue, limit, ttl_ms, dead_letters)
 
     async def declare_single_active(self, queue: str) -> Answer:
         """Make a quorum queue with a single active consumer; no error where it is there already."""
@@ -489,7 +525,10 @@ class Metadata:
                 recovery_s=RECOVERY_S,
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
-                local=answered_alone(READS) | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH} | OF_FLAG_OPS,
+                local=answered_alone(READS)
+                | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH}
+                | OF_FLAG_OPS
+                | OF_MIGRATION_OPS,
                 group=METADATA,
                 own_groups={**dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"), STREAMS.name: STREAM_COORDINATOR},
             ),
@@ -505,7 +544,7 @@ class Metadata:
             simulation=self,
             recovery=self,
             count_marks=counted,
-            marks=SystemMarks(_OF_WORKLOADS, heard, MARKS_VARIABLE),
+            marks=SystemMarks(_OF_WORKLOADS, heard, MARKS_VARIABLE, _OF_MIGRATIONS),
         )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
@@ -524,7 +563,9 @@ class Metadata:
         argv += self._upgrades.arguments(place.node, joins="--incarnation" in membership)
         for setting, value in test.settings.items():
             if setting != MACHINE_VERSION or not self._upgrades.decide:
-                argv += [f"--{setting}", str(value)]
+                argv += argument_of(setting, value)
+        if MIGRATION.name in test.workload.needs and STORE not in test.settings:
+            argv += [f"--{STORE}", TABLES]
         if MAINTAINED_REPLICAS.name in test.workload.needs:
             argv += SHORT_TIMES
         if FEATURE_FLAGS.name in test.workload.needs:

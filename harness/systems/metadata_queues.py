@@ -28,6 +28,16 @@ PAUSE_S: Final = 0.2
 T = TypeVar("T")
 
 
+def _limited(limit: int, dead_letters: str) -> QueueOptions:
+    return QueueOptions(
+        initial_group_size=MEMBERS,
+        delivery_limit=limit,
+        overflow="reject_publish",
+        dead_letter_to=dead_letters,
+        dead_letter_strategy="at_least_once",
+    )
+
+
 class MetadataQueues:
     """What one session does with queues.
 
@@ -50,13 +60,11 @@ class MetadataQueues:
 
     async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
         """Make a queue with a delivery limit, whose dead letters go to another one at least once."""
-        options = QueueOptions(
-            initial_group_size=MEMBERS,
-            delivery_limit=limit,
-            overflow="reject_publish",
-            dead_letter_to=dead_letters,
-            dead_letter_strategy="at_least_once",
-        )
+        return await self._declare_in_time(queue, _limited(limit, dead_letters))
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """The same, and a message may wait in it for so long only."""
+        options = msgspec.structs.replace(_limited(limit, dead_letters), message_ttl=ttl_ms)
         return await self._declare_in_time(queue, options)
 
     async def declare(self, queue: str, *, single_active: bool = False) -> Answer:

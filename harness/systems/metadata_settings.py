@@ -19,10 +19,19 @@ from splitbrain.cluster.embedded import (
     WAL_BYTES,
     WINDOW,
 )
+from splitbrain.cluster.embedded_tables import STRATEGY_NAMES, TICK_MS
 from splitbrain.harness.contract.settings import Setting
 
 MACHINE_VERSION: Final = "machine-version"
 """A setting. A nemesis that upgrades nodes decides it for each of them."""
+
+STORE: Final = "store"
+TABLES: Final = "tables"
+_STORES: Final = ("tree", TABLES)
+_STRATEGIES: Final = tuple(name for name in STRATEGY_NAMES if not name.startswith("pause-if-all-down"))
+"""Those that need no list of nodes."""
+
+_STRATEGY: Final = "partition-strategy"
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "checkpoint-interval": Setting(
@@ -96,6 +105,25 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         default=NEWEST_VERSION,
         most=NEWEST_VERSION,
     ),
+    STORE: Setting(
+        line="where entities are at first; the workload migration begins with tables unless it is given another",
+        default=0,
+        least=0,
+        most=1,
+        words=_STORES,
+    ),
+    _STRATEGY: Setting(
+        line="what nodes do about partitions of the tables",
+        default=0,
+        least=0,
+        most=len(_STRATEGIES) - 1,
+        words=_STRATEGIES,
+    ),
+    "net-tick-ms": Setting(
+        line="a node of which the tables heard nothing for so many milliseconds is down",
+        default=TICK_MS,
+        least=100,
+    ),
     "lease-reads": Setting(
         line="1: the leader answers reads on a lease",
         default=0,
@@ -104,3 +132,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         drawn=(0, 0, 1),
     ),
 }
+
+
+def argument_of(setting: str, value: int) -> tuple[str, str]:
+    """A setting as an argument of a node."""
+    words = SETTINGS[setting].words
+    return f"--{setting}", words[value] if words else str(value)

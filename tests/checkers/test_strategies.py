@@ -261,6 +261,8 @@ def test_a_node_that_runs_apart_must_not_forget_it() -> None:
     others = [seen(22, node, ALL, counted="n1=1") for node in ("n2", "n3")]
     verdict = apart(*LOST, said, *others, seen(30, "n1", ALL, counted="n3=1"))
     assert verdict.anomalies == ("forgotten",)
+    again = [seen(30, "n1", ALL, counted="n3=1"), seen(31, "n1", ALL, counted="n2=1 n3=1")]
+    assert apart(*LOST, said, *others, *again).valid == "true", "it was found again, and had not said yet that it runs"
     restarted = [seen(25, "n2", ALL, "waiting"), seen(26, "n2", ALL)]
     assert apart(*LOST, said, *others, *restarted, seen(30, "n1", ALL, counted="n3=1")).valid == "true"
     lost_again = [seen(24, "n1", "n1 n3", counted="n3=1"), seen(30, "n1", ALL, counted="n3=1")]

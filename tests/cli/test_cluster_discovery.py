@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from splitbrain.harness.cli.clusters import lifecycle
+from splitbrain.harness.cli.clusters.layout import Layout
+from splitbrain.harness.cli.clusters.processes import alive, start
 from splitbrain.results.errors import NodeStartError, UsageError
 from tests.cli.test_cluster_ctl import Call, five_free_ports
 from tests.cli.test_cluster_ctl import _call as _fixture  # pyright: ignore[reportPrivateUsage]
@@ -41,9 +43,19 @@ def test_nodes_that_find_no_service_end_the_command_with_what_they_say(
         log = Path("metadata-cluster/n1.log")
         return 1e9 if log.exists() and "Connect call failed" in log.read_text() else 0.0
 
+    started: list[Layout] = []
+
+    def noted(layout: Layout, *nodes: str) -> Layout:
+        started.append(start(layout, *nodes))
+        return started[-1]
+
+    monkeypatch.setattr(lifecycle, "start", noted)
     monkeypatch.setattr(lifecycle, "time", SimpleNamespace(monotonic=now_s))
     port = five_free_ports()
     endpoint = f"http://127.0.0.1:{port}"
     with pytest.raises(NodeStartError, match=r"no leader after 45 s.*Connect call failed"):
         call("up", "--discovery", "etcd", "--discovery-endpoint", endpoint, "--base-port", str(port + 1))
     assert not Path("metadata-cluster/cluster.json").exists()
+    [layout] = started
+    assert all(node.pid for node in layout.nodes), "they were started"
+    assert not any(alive(node) for node in layout.nodes), "what a refused `up` has started is stopped"

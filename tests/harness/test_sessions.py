@@ -63,11 +63,18 @@ def test_each_group_has_its_own_calls() -> None:
         "transactions": ["transact", "update"],
         "predicates": ["in_universe"],
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
+        "migration": [
+            *("claim", "declare", "delete", "disconnect", "entities"),
+            *("migrate", "prepare_topology", "projected", "roll_back"),
+        ],
         "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],
         "limited-queues": ["ack", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"],
         "maintained-replicas": [
             *("ack", "declare_maintained", "declare_queue", "drain", "grow", "publish", "purge", "reject", "replicas"),
             *("revive", "shrink", "take"),
+        ],
+        "expiring-queues": [
+            *("ack", "declare_expiring", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"),
         ],
         "formation": ["formed"],
         "feature-flags": ["enable_flag", "list_flags"],

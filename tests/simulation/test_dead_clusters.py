@@ -132,6 +132,8 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
     "replicas": ("publish", "replicas"),
+    "migration": ("declare", "delete", "entities", "migrate"),
+    "dead-letter": ("publish", "take"),
     "stream": ("publish_to_stream", "read_stream"),
     "flags": ("enable_flag", "list_flags"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),

@@ -104,6 +104,8 @@ def test_values_are_what_json_can_carry(name: str) -> None:
             "single-active",
             "replicas",
             "stream",
+            "dead-letter",
+            "migration",
         )
     ],
 )

@@ -61,7 +61,10 @@ def image_of(test: Test) -> str:
     Raises:
         UsageError: the system comes in no image.
     """
-    image = test.system.capabilities.image
+    can = test.system.capabilities
+    image = can.image
+    if image is not None and can.image_for is not None:
+        image = can.image_for(test.settings)
     if image is None:
         raise UsageError(
             f"system {test.system.name!r} comes in no container image: take another backend, such as local."

@@ -68,6 +68,9 @@ ANSWERS: Final = (
     Answer("cluster ctl checkpoint", WrittenState),
     Answer("cluster ctl list_feature_flags", list[FeatureFlag]),
     Answer("cluster ctl enable_feature_flag", clusters.FlagEnabledAnswer),
+    Answer("cluster ctl migrate", clusters.StoreAnswer),
+    Answer("cluster ctl rollback", clusters.StoreAnswer),
+    Answer("cluster ctl cluster_status", clusters.ClusterStatusAnswer),
     Answer("cluster ctl transfer", clusters.TransferAnswer),
     *(
         Answer(f"cluster ctl {each}", clusters.MembersAnswer)

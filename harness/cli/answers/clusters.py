@@ -77,6 +77,48 @@ class FlagEnabledAnswer(TypedDict):
     enabled: str
 
 
+class StoreAnswer(TypedDict):
+    """Which store of entities is in force.
+
+    Attributes:
+        store: tables, tree, none or unknown.
+    """
+
+    store: str
+
+
+class ClusterStatusAnswer(TypedDict):
+    """The two stores of entities, as one node knows them.
+
+    Attributes:
+        members: ids of the members of the tree.
+        feature_flags: the state of each.
+        store: which is in force: tables, tree, none or unknown.
+        marker: what the tree says of the migration.
+        step: of a migration that the node runs, "" if it runs none.
+        written: whether the tree has taken changes since it is in force.
+        keeps_tables: whether the tables are kept for a rollback.
+        flag: the state of the feature flag khepri_db.
+        phase: of the node's tables: stopped, waiting, running or none.
+        replicas: the nodes that hold tables.
+        active: those with which the node shares them.
+        partitions: those that run apart from it.
+    """
+
+    members: list[str]
+    feature_flags: dict[str, str]
+    store: str
+    marker: str
+    step: str
+    written: bool
+    keeps_tables: bool
+    flag: str
+    phase: str
+    replicas: list[str]
+    active: list[str]
+    partitions: list[str]
+
+
 class LoggedEntry(TypedDict):
     """An entry of the log.
 

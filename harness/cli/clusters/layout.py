@@ -50,6 +50,8 @@ class ClusterState(msgspec.Struct, frozen=True):
         founders: names of the nodes with which the cluster began.
         bug: bugs with which its nodes run, as in the option.
         functions: registered functions that its nodes know beside their own, as in the option.
+        store: where entities are at first, as in the option.
+        strategy: what nodes do about partitions of the tables, as in the option; "" for the default.
         discovery: arguments with which the first nodes find each other; none if each is started with its founders.
     """
 
@@ -58,6 +60,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     bug: str = ""
     functions: str = ""
     discovery: list[str] = []
+    store: str = "tree"
+    strategy: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from splitbrain.harness.cli import completing, options, parsing
+from splitbrain.harness.cli.clusters import layout as layouts
 from splitbrain.harness.cli.clusters.asking import statuses
 from splitbrain.harness.cli.clusters.discovery import BACKENDS, discovery_arguments
-from splitbrain.harness.cli.clusters.layout import ClusterNode, ClusterState, Layout, folder, forget, store, stored
+from splitbrain.harness.cli.clusters.layout import ClusterNode, ClusterState, Layout, folder, forget, stored
 from splitbrain.harness.cli.clusters.processes import HOST, alive, last_words, refusal_of_port, start, stop
 from splitbrain.results.errors import NodeStartError, UnknownNameError, UsageError
 from splitbrain.results.stores import check_writable
@@ -65,6 +66,16 @@ _LAST_PORT: Final = 65535
     help="Where modules have registered functions, for transactions, that the nodes know beside their own.",
 )
 @click.option(
+    "--store",
+    type=click.Choice(("tree", "tables")),
+    help="Where entities are at first: tables can be moved to the tree (ctl migrate).  [default: tree]",
+)
+@click.option(
+    "--partition-strategy",
+    type=click.Choice(("ignore", "pause-minority", "autoheal")),
+    help="What nodes do about partitions of the tables.  [default: ignore]",
+)
+@click.option(
     "--discovery",
     type=click.Choice(BACKENDS),
     help="Let the nodes find each other by this backend of peer discovery, and form the cluster by themselves.",
@@ -88,6 +99,8 @@ def up(
     spares: int,
     bug: str,
     functions: str,
+    store: str | None,
+    partition_strategy: str | None,
     discovery: str | None,
     discovery_endpoint: str | None,
     discovery_cluster: str | None,
@@ -104,6 +117,7 @@ def up(
       splitbrain cluster up
       splitbrain cluster up --nodes 5 --base-port 8000 --dir /tmp/five
       splitbrain cluster up --nodes a,b,c --spares 4
+      splitbrain cluster up --store tables --partition-strategy pause-minority
       splitbrain cluster up --discovery classic
       splitbrain cluster up --discovery etcd --discovery-endpoint http://127.0.0.1:2379
     """
@@ -121,6 +135,7 @@ def up(
     if former is not None and any(alive(node) for node in former.nodes):
         raise UsageError(f"a cluster is already up in {home}. To stop it: splitbrain cluster down --dir {home}")
     founders = node_names(nodes)
+    _check_stores(store, partition_strategy, discovery, former)
     found_by = discovery_arguments(discovery, discovery_endpoint, discovery_cluster, founders)
     check_writable(home, "--dir")
     if former is None:
@@ -137,6 +152,7 @@ def up(
                 f"--discovery: the cluster in {home} was formed otherwise, and is formed once only. Leave it out, or "
                 f"choose another --dir."
             )
+        store, partition_strategy = former.state.store, partition_strategy or former.state.strategy or None
         found_by = former.state.discovery
         founders = former.state.founders
         known = _renumbered(former.state.nodes, base_port if options.given(ctx, "base_port") else None)
@@ -147,7 +163,16 @@ def up(
         if problem is not None:
             raise UsageError(f"--base-port: port {node.port} of node {node.node}: {problem}. Choose another.")
     home.mkdir(parents=True, exist_ok=True)
-    layout = store(home, ClusterState(_with_spares(known, spares), list(founders), bug, functions, found_by))
+    state = ClusterState(
+        _with_spares(known, spares),
+        list(founders),
+        bug,
+        functions,
+        found_by,
+        store or "tree",
+        partition_strategy or "",
+    )
+    layout = layouts.store(home, state)
     try:
         layout = start(layout, *(node.node for node in members))
         leader = asyncio.run(_until_led(layout, whole=bool(found_by)))
@@ -171,6 +196,23 @@ def down(directory: str) -> None:
     """
     stopped = _stop_all(Path(directory))
     click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+def _check_stores(wanted: str | None, strategy: str | None, discovery: str | None, former: Layout | None) -> None:
+    """Refuse options about stores of entities that do not go together.
+
+    Raises:
+        UsageError: they do not, or the cluster began otherwise.
+    """
+    began = None if former is None else former.state.store
+    if strategy is not None and "tables" not in (wanted, began):
+        raise UsageError("--partition-strategy is about tables: give --store tables, too.")
+    if discovery is not None and wanted == "tables":
+        raise UsageError("--discovery: nodes with tables begin with the nodes of --nodes. Leave --store or it out.")
+    if began is not None and wanted not in (None, began):
+        raise UsageError(
+            f"--store: the cluster in this folder began with {began}. Leave it out, or choose another --dir."
+        )
 
 
 def _stop_all(home: Path) -> list[str]:

@@ -61,6 +61,9 @@ def _arguments(layout: Layout, node: ClusterNode) -> list[str]:
         arguments += layout.state.discovery
     else:  # one that is no founder waits until it is added
         arguments += ["--founders", ",".join(founders), "--incarnation", str(node.incarnation)]
+    if layout.state.store != "tree":
+        arguments += ["--store", layout.state.store]
+    arguments += ["--partition-strategy", layout.state.strategy] if layout.state.strategy else []
     arguments += ["--bugs", layout.state.bug] if layout.state.bug else []
     return [*arguments, *(["--functions", layout.state.functions] if layout.state.functions else [])]
 

@@ -50,8 +50,11 @@ _protocol_of: Any = vars(pika.adapters.base_connection)["_StreamingProtocolShim"
 """How pika itself puts one of its connections on a transport; it offers no other way to bring a socket."""
 
 
-Message: TypeAlias = tuple[int, bytes, bool]
-"""A message that has to be acknowledged: its tag, its body, and whether it is redelivered."""
+Message: TypeAlias = tuple[int, bytes, bool, str | None]
+"""A message that has to be acknowledged: its tag, its body, whether it is redelivered, and why it is a dead letter."""
+
+FIRST_DEATH: Final = "x-first-death-reason"
+"""The header that says why a message became a dead letter first."""
 
 
 @dataclass
@@ -135,8 +138,18 @@ class Connection:
             raise
         return made
 
-    async def publish(self, queue: str, body: bytes) -> None:
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended."""
+        return self._lost.done()
+
+    async def publish(self, queue: str, body: bytes, *, expires_ms: int | None = None) -> None:
         """Publish a persistent message, and wait for its confirm.
+
+        Args:
+            queue: where to.
+            body: of the message.
+            expires_ms: how long it may wait in the queue.
 
         Raises:
             DefiniteError: nothing was sent, or no queue took the message.
@@ -146,7 +159,8 @@ class Connection:
         def send(_: Any) -> None:
             self._published += 1
             self._returned = None
-            properties = _pika.BasicProperties(delivery_mode=2)
+            expiration = None if expires_ms is None else str(expires_ms)
+            properties = _pika.BasicProperties(delivery_mode=2, expiration=expiration)
             self._channel.basic_publish("", queue, body, properties, mandatory=True)
 
         confirm: Any = await self._ask("publish", send)
@@ -164,8 +178,8 @@ class Connection:
         """
 
         def send(answer: Callable[[Any], None]) -> None:
-            def got(_: Any, method: Any, __: Any, body: bytes) -> None:
-                answer((method.delivery_tag, body, method.redelivered))
+            def got(_: Any, method: Any, properties: Any, body: bytes) -> None:
+                answer(_message(method, properties, body))
 
             self._channel.basic_get(queue, got)
 
@@ -194,8 +208,8 @@ class Connection:
         """Make a consumer of a queue: it is one once the node says so."""
         consumer = _Consumer()
 
-        def given(_: Any, method: Any, __: Any, body: bytes) -> None:
-            consumer.held.append((method.delivery_tag, body, method.redelivered))
+        def given(_: Any, method: Any, properties: Any, body: bytes) -> None:
+            consumer.held.append(_message(method, properties, body))
 
         def send(answer: Callable[[Any], None]) -> None:
             def begun(frame: Any) -> None:  # at once: the node may end the consumer in its next frame
@@ -211,7 +225,7 @@ class Connection:
     def _give_back(self, consumer: _Consumer) -> None:
         """Give back what came and was not asked for: the node does that itself only where the channel ends."""
         while consumer.held:
-            tag, _, _ = consumer.held.popleft()
+            tag, *_ = consumer.held.popleft()
             self.reject(tag, requeue=True)
 
     async def cancel(self, queue: str) -> None:
@@ -241,6 +255,17 @@ class Connection:
 
         frame = await self._ask("declare", send)
         return int(frame.method.message_count)
+
+    async def declare_exchange(self, name: str) -> None:
+        """Declare a durable exchange; no error where it is there already.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        await self._ask(
+            "declare an exchange",
+            lambda answer: self._channel.exchange_declare(name, "fanout", durable=True, callback=answer),
+        )
 
     async def purge(self, queue: str) -> int:
         """Remove what is not taken; how many messages that were.
@@ -366,3 +391,9 @@ class Connection:
 
     def _came_back(self, _: Any, method: Any, __: Any, ___: Any) -> None:
         self._returned = f"{method.reply_code} {method.reply_text}"
+
+
+def _message(method: Any, properties: Any, body: bytes) -> Message:
+    headers: dict[str, Any] = properties.headers or {}
+    reason = headers.get(FIRST_DEATH)
+    return method.delivery_tag, body, method.redelivered, None if reason is None else str(reason)

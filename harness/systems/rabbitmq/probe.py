@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket  # noqa: TID251 - a deployment dials the port of clients only
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from splitbrain.harness.contract.nodes import Address, NodeId, NodeView
 from splitbrain.harness.contract.observing import Observed
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.rabbitmq.settings import node_of
+
+T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 16
 
@@ -33,6 +35,8 @@ class Status(msgspec.Struct, frozen=True):
     store: str
     metadata_leader: str | None
     queues: Mapping[str, str | None]
+    members: Mapping[str, tuple[str, ...]] = {}
+    metadata_members: tuple[str, ...] = ()
 
 
 def probe_address(address: Address) -> Address:
@@ -67,21 +71,25 @@ class Probe:
         return cls(connection)
 
     async def status(self) -> Status:
-        """What the node says now; the caller sets the limit in time, and closes the probe if that is over.
+        """What the node says now; as `request`."""
+        return await self.request("status", Status)
+
+    async def request(self, words: str, kind: type[T]) -> T:
+        """The answer to one line; the caller sets the limit in time, and closes the probe if that is over.
 
         Raises:
-            DefiniteError: it does not say, or the process has ended.
+            DefiniteError: the node does not say, or the process has ended.
         """
         loop = asyncio.get_running_loop()
         try:
-            await loop.sock_sendall(self._connection, b"status\n")
+            await loop.sock_sendall(self._connection, f"{words}\n".encode())
             line = bytearray()
             while not line.endswith(b"\n"):
                 part = await loop.sock_recv(self._connection, READ_BYTES)
                 if not part:
                     raise DefiniteError("the probe closed the connection")
                 line += part
-            return msgspec.json.decode(line, type=Status)
+            return msgspec.json.decode(line, type=kind)
         except (OSError, msgspec.DecodeError) as error:
             raise DefiniteError(f"the probe does not answer: {error}") from error
 
@@ -101,6 +109,38 @@ async def ask(address: Address) -> Status:
         return await probe.status()
     finally:
         probe.close()
+
+
+class Asked:
+    """Asks the probe of one node, on a connection that is made anew where a question was given up.
+
+    Args:
+        address: the clients' address of the node.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._probe: Probe | None = None
+
+    async def request(self, words: str, kind: type[T]) -> T:
+        """The answer to one line.
+
+        Raises:
+            DefiniteError: the node does not say.
+        """
+        probe, self._probe = self._probe or await Probe.open(self._address), None
+        try:
+            found = await probe.request(words, kind)
+        except BaseException:
+            probe.close()
+            raise
+        self._probe = probe
+        return found
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._probe is not None:
+            self._probe.close()
 
 
 class RabbitmqObserver:

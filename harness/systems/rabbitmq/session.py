@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.connection import Connection, Message
+from splitbrain.harness.systems.rabbitmq.probe import Asked
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
 
 _QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"}
@@ -15,6 +16,12 @@ _QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"
 _CARRIER: Final = "x-max-length"
 """The argument of a queue that carries a value, plus one: a number that RabbitMQ compares when a queue is declared
 again, and that makes no difference while the queue is empty."""
+
+
+def _limited(limit: int, dead_letters: str) -> dict[str, Any]:
+    limits = {"x-delivery-limit": limit, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once"}
+    return {**_QUORUM, **limits, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_letters}
+
 
 _INVALID: Final = f"406 PRECONDITION_FAILED - invalid arg '{_CARRIER}'"
 _INEQUIVALENT: Final = re.compile(
@@ -31,11 +38,14 @@ def _current(error: DefiniteError) -> int | None:
 def _delivery(queue: str, found: Message | None) -> Answer:
     if found is None:
         return Answer()
-    tag, body, redelivered = found
+    tag, body, redelivered, reason = found
     try:
-        return Answer(Delivery(value=int(body), tag=tag, redelivered=redelivered))
+        delivery = Delivery(value=int(body), tag=tag, redelivered=redelivered)
     except ValueError as error:
         raise IndefiniteError(f"a message in {queue} is no whole number: {body[:40]!r}") from error
+    if reason is not None:
+        delivery["reason"] = reason
+    return Answer(delivery)
 
 
 class RabbitmqSession:
@@ -44,10 +54,17 @@ class RabbitmqSession:
     Args:
         connection: to the node.
         queue_type: of the queues that it declares, a number as in `settings`.
+        probe: of the same node, which answers reads of its metadata; None where there is none.
+        consistent: have the metadata store ask a majority before a read, if it can: Khepri. Mnesia cannot.
     """
 
-    def __init__(self, connection: Connection, queue_type: int) -> None:
+    def __init__(
+        self, connection: Connection, queue_type: int, probe: Asked | None = None, *, consistent: bool = True
+    ) -> None:
         self._connection = connection
+        self._probe = probe
+        self._how = "consistent" if consistent else "local"
+        self._locks: set[str] = set()
         self._arguments: dict[str, Any] = _QUORUM if queue_type == QUORUM else {}
 
     async def declare_queue(self, queue: str) -> Answer:
@@ -74,7 +91,11 @@ class RabbitmqSession:
         AMQP has no request for that, but a declaration with an argument that no queue can have says it: where there is
         a queue it is refused because that has another value, which the node names, and else because no queue can be
         made so (`rabbit_amqqueue:assert_args_equivalence` and `check_declare_arguments`). Nothing is ever made.
+        So the node is asked where it has no probe, or reads are its own ("local").
         """
+        if self._probe is not None and self._how == "consistent":
+            known = await self._probe.request(f"queue {key} {self._how}", list[int])
+            return Answer(known[0] - 1 if known else None)
         try:
             await self._connection.declare(key, {**self._arguments, _CARRIER: -1})
         except DefiniteError as error:
@@ -85,6 +106,62 @@ class RabbitmqSession:
                 raise
             return Answer()
         raise IndefiniteError(f"the node made a queue {key} whose {_CARRIER} is -1")
+
+    async def add(self, collection: str, element: int) -> Answer:
+        """Declare an exchange that is named after the element: an entry of the metadata store, and nothing else."""
+        await self._connection.declare_exchange(f"{collection}.{element}")
+        return Answer(element)
+
+    async def elements(self, collection: str) -> Answer:
+        """The elements whose exchanges are there, in ascending order.
+
+        Raises:
+            DefiniteError: the node does not say.
+        """
+        if self._probe is None:
+            raise DefiniteError("the node has no probe, which answers that")
+        found = await self._probe.request(f"exchanges {collection}. {self._how}", list[str])
+        return Answer(sorted(int(each) for each in found))
+
+    async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
+        """Take a lock: declare a queue that is exclusive to this connection. 0 if it is taken, as there are no tokens.
+
+        The lock goes with the connection, which ends when either side has heard nothing of the other for long
+        (`HEARTBEAT_S`), or the node stops: that is its lease.
+        """
+        try:
+            await self._connection.declare(f"lock.{name}", {}, exclusive=True)
+        except DefiniteError as error:
+            if "RESOURCE_LOCKED" not in str(error):
+                raise
+            return Answer(None)
+        self._locks.add(name)
+        return Answer(0)
+
+    def lease_holds(self, name: str) -> bool:
+        """Whether the connection is there that took the lock, as far as this client knows."""
+        return name in self._locks and not self._connection.is_lost
+
+    async def lease_unlock(self, name: str, owner: int) -> Answer:
+        """Give a lock back: delete its queue; whether it was held until then."""
+        if not self.lease_holds(name):
+            return Answer(False)
+        self._locks.discard(name)
+        await self._connection.delete(f"lock.{name}")
+        return Answer(True)
+
+    async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
+        """Declare a quorum queue with a delivery limit, whose dead letters are published at least once.
+
+        No other type of queue has a limit.
+        """
+        await self._connection.declare(queue, _limited(limit, dead_letters))
+        return Answer()
+
+    async def declare_expiring(self, queue: str, limit: int, ttl_ms: int, dead_letters: str) -> Answer:
+        """The same, and a message may wait in it for so long only."""
+        await self._connection.declare(queue, {**_limited(limit, dead_letters), "x-message-ttl": ttl_ms})
+        return Answer()
 
     async def publish(self, queue: str, value: int) -> Answer:
         """Publish a persistent message to a queue by the default exchange, and wait for the confirm."""
@@ -123,4 +200,6 @@ class RabbitmqSession:
 
     async def close(self) -> None:
         """End the connection. The node gives back what was taken and not acknowledged."""
+        if self._probe is not None:
+            self._probe.close()
         await self._connection.close()

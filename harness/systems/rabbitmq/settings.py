@@ -14,28 +14,50 @@ from splitbrain.harness.systems.rabbitmq.connection import USER
 QUEUE_TYPE: Final = "queue-type"
 PARTITION_HANDLING: Final = "partition-handling"
 TICK_TIME: Final = "net-ticktime"
+RELEASE: Final = "release"
+STORE: Final = "store"
 
 CLASSIC, QUORUM, MIRRORED = 0, 1, 2
+QUEUE_TYPES: Final = ("classic", "quorum", "mirrored")
 STRATEGIES: Final = ("ignore", "pause_minority", "autoheal")
+RELEASES: Final = ("4.0", "3.10")
+STORES: Final = ("mnesia", "khepri")
+"""The second one is behind a feature flag in 4.0, and not in 3.10."""
 
 SETTINGS: Final = {
     QUEUE_TYPE: Setting(
-        line="0: classic queues, each on one node; 1: quorum queues; 2: classic queues mirrored to all nodes (3.x)",
+        line="classic queues are on one node each, quorum queues on all; mirrored: classic ones with copies (3.10)",
         default=QUORUM,
         least=CLASSIC,
         most=MIRRORED,
+        words=QUEUE_TYPES,
     ),
     PARTITION_HANDLING: Setting(
-        line="what nodes do about a partition; 0: ignore (RabbitMQ's default), 1: pause_minority, 2: autoheal",
+        line="what nodes do about a partition; RabbitMQ's own default is to ignore it",
         default=0,
         least=0,
         most=2,
+        words=STRATEGIES,
     ),
     TICK_TIME: Setting(
         line="a node that was silent for about so many seconds counts as down (RabbitMQ's default: 60)",
         default=12,
         least=4,
         most=600,
+    ),
+    RELEASE: Setting(
+        line="which of Debian's packages: that of trixie (4.0), or that of bookworm (3.10)",
+        default=0,
+        least=0,
+        most=1,
+        words=RELEASES,
+    ),
+    STORE: Setting(
+        line="where the metadata are: in Mnesia, or, from 4.0 on, in Khepri",
+        default=0,
+        least=0,
+        most=1,
+        words=STORES,
     ),
 }
 """RabbitMQ's own default of the type of queues is classic; quorum queues are what its documentation recommends for data
@@ -46,9 +68,25 @@ DEFINITIONS: Final = "definitions.json"
 PLUGINS: Final = "enabled_plugins"
 PROBE: Final = "splitbrain_probe"
 
+KHEPRI_FLAGS: Final = (
+    "khepri_db",
+    "message_containers_deaths_v2",
+    "quorum_queue_non_voters",
+    "rabbit_exchange_type_local_random",
+    "rabbitmq_4.0.0",
+)
+"""The feature flags with which a new node of 4.0 begins if its store is Khepri: all stable ones, and that of the store.
+
+A node enables all stable flags where none are named, and no others; those that it requires are enabled in any case."""
+
 BINARY: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 DISTRIBUTION_PORT: Final = 25672
 CONSUMER_TIMEOUT_MS: Final = 1_800_000
+
+
+def image_of(settings: Mapping[str, int]) -> str:
+    """The image of the release that a test chose."""
+    return "rabbitmq" if RELEASES[settings.get(RELEASE, 0)] == "4.0" else "rabbitmq-3.10"
 
 
 def name_of(node: NodeId) -> str:
@@ -115,13 +153,15 @@ def definitions(*, mirrored: bool) -> bytes:
     return msgspec.json.encode(found)
 
 
-def environment(*, node: NodeId, host: str, port: int, data: str, tick_s: int) -> Mapping[str, str]:
+def environment(*, node: NodeId, host: str, port: int, data: str, tick_s: int, khepri: bool) -> Mapping[str, str]:
     """The environment of a node: all files in its own directory, and its probe once it has started."""
     load = (
         f'{{ok,{PROBE},B}}=compile:file("{data}/{PROBE}",[binary]),code:load_binary({PROBE},"probe",B),'
         f'{PROBE}:start("{host}",{port}).'
     )
+    flags = {"RABBITMQ_FEATURE_FLAGS": ",".join(KHEPRI_FLAGS)} if khepri else {}
     return {
+        **flags,
         "HOME": data,
         "RABBITMQ_NODENAME": name_of(node),
         "RABBITMQ_MNESIA_BASE": f"{data}/store",

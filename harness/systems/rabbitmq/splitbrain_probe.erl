@@ -1,8 +1,14 @@
 %% Answers, inside a broker's VM, what AMQP has no answer for, on a connection that stays open: a call of rabbitmqctl boots
 %% a VM of its own, which takes seconds. It only reads what this node itself holds, so it answers without the others.
 %%
-%% Each line that comes is answered with one line of JSON: this node, the nodes that it is connected to, the partitions that
-%% it has noticed, the store of its metadata, and the leader, or home, of each queue as this node knows it.
+%% Each line that comes is answered with one line of JSON:
+%%   status                  this node, the nodes that it is connected to, the partitions that it has noticed, the store of
+%%                           its metadata with its leader and members, and the leader, or home, and the members of each
+%%                           queue, as this node knows them
+%%   exchanges PREFIX HOW    the rest of the name of each exchange that begins so
+%%   queue NAME HOW          the argument x-max-length of a queue, in a list; nothing if there is no such queue
+%% HOW is "local", what this node holds, or "consistent": with Khepri, from its leader, which asks a majority. Mnesia has
+%% nothing of that kind: its nodes answer from their own copy.
 -module(splitbrain_probe).
 -export([start/2]).
 
@@ -24,12 +30,47 @@ accept(Listener) ->
 
 serve(Socket) ->
     case gen_tcp:recv(Socket, 0) of
-        {ok, _} ->
-            ok = gen_tcp:send(Socket, [status(), "\n"]),
+        {ok, Line} ->
+            ok = gen_tcp:send(Socket, [answer(string:lexemes(Line, " \r\n")), "\n"]),
             serve(Socket);
         _ ->
             gen_tcp:close(Socket)
     end.
+
+answer([<<"status">>]) -> status();
+answer([<<"exchanges">>, Prefix, How]) ->
+    Size = byte_size(Prefix),
+    list([string(Rest) || <<P:Size/binary, Rest/binary>> <- exchanges(How), P =:= Prefix]);
+answer([<<"queue">>, Name, How]) -> carried(found(How, rabbit_misc:r(<<"/">>, queue, Name))).
+
+exchanges(How) ->
+    case store() =:= "khepri" andalso How =:= <<"consistent">> of
+        true ->
+            Path = rabbit_db_exchange:khepri_exchange_path(<<"/">>, {if_name_matches, any, undefined}),
+            {ok, Found} = khepri:get_many(rabbit_khepri:get_store_id(), Path, #{favor => consistency}),
+            [lists:last(P) || P <- maps:keys(Found)];
+        false ->
+            [N || {resource, <<"/">>, exchange, N} <- rabbit_exchange:list_names()]
+    end.
+
+found(How, Name = {resource, VHost, queue, Queue}) ->
+    case store() =:= "khepri" andalso How =:= <<"consistent">> of
+        true ->
+            Path = rabbit_db_queue:khepri_queue_path(VHost, Queue),
+            case khepri:get(rabbit_khepri:get_store_id(), Path, #{favor => consistency}) of
+                {ok, Q} -> {ok, Q};
+                {error, {khepri, node_not_found, _}} -> {error, not_found}
+            end;
+        false ->
+            rabbit_amqqueue:lookup(Name)
+    end.
+
+carried({ok, Q}) ->
+    case lists:keyfind(<<"x-max-length">>, 1, amqqueue:get_arguments(Q)) of
+        {_, _, Value} -> list([integer_to_list(Value)]);
+        false -> "[]"
+    end;
+carried({error, not_found}) -> "[]".
 
 status() ->
     object([{"node", atom(node())},
@@ -37,7 +78,28 @@ status() ->
             {"partitions", list([atom(N) || N <- partitions()])},
             {"store", string(store())},
             {"metadata_leader", leader(catch ra_leaderboard:lookup_leader(rabbitmq_metadata))},
+            {"metadata_members", list([atom(N) || {_, N} <- members(rabbitmq_metadata)])},
+            {"members", object([{Name, list([atom(N) || N <- Nodes])} || {Name, Nodes} <- replicas()])},
             {"queues", object(queues())}]).
+
+members(Name) ->
+    case catch ra_leaderboard:lookup_members(Name) of
+        Found when is_list(Found) -> Found;
+        _ -> []
+    end.
+
+replicas() ->
+    case catch rabbit_amqqueue:list() of
+        Found when is_list(Found) -> [{element(4, amqqueue:get_name(Q)), nodes_of(Q)} || Q <- Found];
+        _ -> []
+    end.
+
+nodes_of(Q) ->
+    case {catch amqqueue:get_type_state(Q), catch amqqueue:get_pid(Q)} of
+        {#{nodes := Nodes}, _} when is_list(Nodes) -> Nodes;
+        {_, Pid} when is_pid(Pid) -> [node(Pid)];
+        _ -> []
+    end.
 
 partitions() ->
     case catch rabbit_node_monitor:partitions() of

@@ -10,21 +10,26 @@ from typing import Final
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import settings
 from splitbrain.harness.systems.rabbitmq.connection import Connection
-from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, ask, probe_address, view_of
+from splitbrain.harness.systems.rabbitmq.probe import Asked, Probe, RabbitmqObserver, ask, probe_address, view_of
 from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
 from splitbrain.harness.systems.rabbitmq.settings import (
     MIRRORED,
     PARTITION_HANDLING,
     PROBE,
     QUEUE_TYPE,
+    RELEASE,
+    RELEASES,
     SETTINGS,
+    STORE,
+    STORES,
     TICK_TIME,
 )
-from splitbrain.results.errors import BackendError
+from splitbrain.results.errors import BackendError, UsageError
 
 VIEW_TIMEOUT_S: Final = 0.5
 
@@ -33,7 +38,11 @@ START_S: Final = 180.0
 
 
 class Rabbitmq:
-    """RabbitMQ 3.10 or later, in containers, over AMQP 0-9-1."""
+    """RabbitMQ 3.10 or later, in containers, over AMQP 0-9-1.
+
+    Args:
+        read_mode: how sets of names, and names that are declared, are read (`RabbitmqSession`).
+    """
 
     name = "rabbitmq"
     bugs: Mapping[str, str] = {}
@@ -41,12 +50,20 @@ class Rabbitmq:
     """A quorum queue elects within a second once a node is known to be down: a broken connection says so at once, a
     silent one after the tick time."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_mode: ReadMode = LINEARIZABLE) -> None:
+        self._consistent = read_mode == LINEARIZABLE
         self._addresses: dict[NodeId, Address] = {}
         self._queue_type = SETTINGS[QUEUE_TYPE].default
         self.capabilities = Capabilities(
-            operations=frozenset({"queues", "single-active", "creations"}),
+            operations=frozenset(
+                {
+                    *("creations", "collections", "lease-locks"),
+                    *("queues", "single-active", "limited-queues", "expiring-queues"),
+                }
+            ),
+            read_modes=(LINEARIZABLE, SERIALIZABLE),
             image="rabbitmq",
+            image_for=settings.image_of,
             one_address=True,
             start_s=START_S,
             settings=SETTINGS,
@@ -58,10 +75,16 @@ class Rabbitmq:
 
         Raises:
             BackendError: that is no container.
+            UsageError: the release does not have what is chosen.
         """
         if place.home != "image":
             raise BackendError("nodes of RabbitMQ run in containers only: use --backend docker.")
         chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
+        khepri = STORES[chosen[STORE]] == "khepri"
+        if RELEASES[chosen[RELEASE]] == "3.10" and khepri:
+            raise UsageError("--settings store=khepri: RabbitMQ 3.10 has Mnesia only: choose release=4.0.")
+        if RELEASES[chosen[RELEASE]] != "3.10" and chosen[QUEUE_TYPE] == MIRRORED:
+            raise UsageError("--settings queue-type=mirrored: RabbitMQ 4.0 has no mirrors: choose release=3.10.")
         self._addresses[place.node] = place.listen
         self._queue_type = chosen[QUEUE_TYPE]
         host, port = place.listen
@@ -76,7 +99,9 @@ class Rabbitmq:
             f"{PROBE}.erl": Path(__file__).with_name(f"{PROBE}.erl").read_bytes(),
         }
         listens, behind = probe_address(place.listen)
-        env = settings.environment(node=place.node, host=listens, port=behind, data=data, tick_s=chosen[TICK_TIME])
+        env = settings.environment(
+            node=place.node, host=listens, port=behind, data=data, tick_s=chosen[TICK_TIME], khepri=khepri
+        )
         return NodeCommand((settings.BINARY,), env=env, files=files)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> RabbitmqSession:
@@ -85,7 +110,10 @@ class Rabbitmq:
         Raises:
             DefiniteError: the node could not be reached.
         """
-        return RabbitmqSession(await Connection.open(deployment, node), self._queue_type)
+        probe = None if node not in self._addresses else Asked(self._addresses[node])
+        return RabbitmqSession(
+            await Connection.open(deployment, node), self._queue_type, probe, consistent=self._consistent
+        )
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second, or has not started yet."""

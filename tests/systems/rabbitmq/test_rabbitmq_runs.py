@@ -49,7 +49,7 @@ def test_quorum_queues_lose_nothing_when_a_node_is_killed(tmp_path: Path) -> Non
     assert judged["figures"]["drained"] == 3
 
 
-@pytest.mark.parametrize("kind", ["0", "1"])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_queues_are_declared_once_while_nothing_fails(tmp_path: Path, kind: str) -> None:
     words = ["--workload", "declare", "--nemesis", "none", "--settings", f"queue-type={kind}", "--time-limit", "10"]
     found = verdicts(in_containers(tmp_path, *words, "--rate", "30", "--seed", "4"))

@@ -48,17 +48,23 @@ def test_all_nodes_form_one_cluster_by_the_same_list_and_keep_their_files_in_the
 
 
 @pytest.mark.parametrize(
-    ("number", "strategy"), [(None, "ignore"), (0, "ignore"), (1, "pause_minority"), (2, "autoheal")]
+    ("chosen", "strategy"),
+    [
+        ("", "ignore"),
+        ("partition-handling=ignore", "ignore"),
+        ("partition-handling=pause_minority", "pause_minority"),
+        ("partition-handling=autoheal", "autoheal"),
+    ],
 )
-def test_the_strategy_for_partitions_is_a_setting(number: int | None, strategy: str) -> None:
-    test = composed(settings="" if number is None else f"partition-handling={number}")
+def test_the_strategy_for_partitions_is_a_setting(chosen: str, strategy: str) -> None:
+    test = composed(settings=chosen)
     configuration = test.system.command(test, place()).files["rabbitmq.conf"].decode()
     assert f"cluster_partition_handling = {strategy}\n" in configuration
 
 
-@pytest.mark.parametrize(("kind", "policies"), [(0, 0), (1, 0), (2, 1)])
-def test_queues_are_mirrored_by_a_policy_and_only_where_that_is_asked_for(kind: int, policies: int) -> None:
-    test = composed(settings=f"queue-type={kind}")
+@pytest.mark.parametrize(("kind", "policies"), [("classic", 0), ("quorum", 0), ("mirrored", 1)])
+def test_queues_are_mirrored_by_a_policy_and_only_where_that_is_asked_for(kind: str, policies: int) -> None:
+    test = composed(settings=f"release=3.10,queue-type={kind}")
     found = json.loads(test.system.command(test, place()).files["definitions.json"])
     assert len(found["policies"]) == policies
     assert [each["definition"]["ha-mode"] for each in found["policies"]] == ["all"] * policies
@@ -70,6 +76,25 @@ def test_the_tick_time_is_a_setting_and_a_setting_out_of_bounds_is_refused() -> 
     assert "-kernel net_ticktime 8 " in arguments
     with pytest.raises(UsageError, match="queue-type"):
         composed(settings="queue-type=3")
+
+
+def test_the_release_chooses_the_image_and_what_it_lacks_is_refused() -> None:
+    image_for = Rabbitmq().capabilities.image_for
+    assert image_for is not None
+    assert image_for({}) == image_for(composed(settings="release=4.0").settings) == "rabbitmq"
+    assert image_for(composed(settings="release=3.10").settings) == "rabbitmq-3.10"
+    khepri, mirrors = composed(settings="release=3.10,store=khepri"), composed(settings="queue-type=mirrored")
+    with pytest.raises(UsageError, match="has Mnesia only"):
+        khepri.system.command(khepri, place())
+    with pytest.raises(UsageError, match="has no mirrors"):
+        mirrors.system.command(mirrors, place())
+
+
+def test_a_node_begins_with_the_feature_flag_of_its_store() -> None:
+    test = composed(settings="store=khepri")
+    assert "khepri_db" in test.system.command(test, place()).env["RABBITMQ_FEATURE_FLAGS"].split(",")
+    test = composed(settings="store=mnesia")
+    assert "RABBITMQ_FEATURE_FLAGS" not in test.system.command(test, place()).env
 
 
 @pytest.mark.parametrize("home", ["here", "host"])

@@ -144,6 +144,69 @@ def test_a_queue_is_declared_once_and_names_the_value_of_the_winner(one: Cluster
     one.run(main())
 
 
+def test_a_set_has_an_exchange_for_each_element_and_the_probe_lists_them(one: Cluster) -> None:
+    async def main() -> None:
+        session = await one.session()
+        for element in (3, 1, 3):
+            await session.add("numbers", element)
+        await session.add("numbers-of-others", 7)
+        assert (await session.elements("numbers")).value == [1, 3]
+        assert (await session.elements("empty")).value == []
+        await session.close()
+
+    one.run(main())
+
+
+def test_a_lock_is_of_one_connection_until_it_is_given_back_or_the_connection_ends(one: Cluster) -> None:
+    async def main() -> None:
+        first, second = await one.session(), await one.session()
+        assert (await first.lease_lock("l", 1, 2)).value == 0
+        assert first.lease_holds("l")
+        assert (await second.lease_lock("l", 2, 2)).value is None
+        assert (await first.lease_unlock("l", 1)).value is True
+        assert (await second.lease_lock("l", 2, 2)).value == 0
+        await second.close()
+        assert not second.lease_holds("l")
+        assert (await second.lease_unlock("l", 2)).value is False
+        async with asyncio.timeout(30):
+            while (await first.lease_lock("l", 1, 2)).value is None:
+                await asyncio.sleep(0.1)
+        await first.close()
+
+    one.run(main())
+
+
+def test_dead_letters_say_whether_they_were_rejected_expired_or_exceeded_the_limit(one: Cluster) -> None:
+    async def letters(session: RabbitmqSession, wanted: int) -> dict[int, str]:
+        found: dict[int, str] = {}
+        async with asyncio.timeout(60):
+            while len(found) < wanted:
+                taken = (await session.take("dead")).value
+                if taken is None:
+                    await asyncio.sleep(0.1)
+                    continue
+                session.ack(taken["tag"])
+                found[taken["value"]] = taken["reason"]
+        return found
+
+    async def main() -> None:
+        session = await one.session()
+        await session.declare_queue("dead")
+        await session.declare_limited("limited", 1, "dead")
+        await session.declare_expiring("expiring", 1, 200, "dead")
+        await session.publish("expiring", 1)
+        await session.publish("limited", 2)
+        session.reject((await session.take("limited")).value["tag"], requeue=False)
+        await session.publish("limited", 3)
+        async with asyncio.timeout(60):
+            while (taken := (await session.take("limited")).value) is not None:
+                session.reject(taken["tag"], requeue=True)
+        assert await letters(session, 3) == {1: "expired", 2: "rejected", 3: "delivery_limit"}
+        await session.close()
+
+    one.run(main())
+
+
 def test_a_negative_confirm_is_unknown(one: Cluster) -> None:
     """This one is a refusal, of a queue that is full; a queue whose process fails answers the same."""
 

@@ -1,0 +1,35 @@
+"""The tables of a node with two stores: a replica whose frames go over the links of the node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from splitbrain.cluster.links import Links
+from splitbrain.cluster.nodeconfig import NodeConfig
+from splitbrain.cluster.runtime import Runtime
+from splitbrain.cluster.tables.config import TablesConfig
+from splitbrain.cluster.tables.hosted import HostedReplica
+
+ABOUT_TABLES: Final = b"t"
+"""The first byte of a frame of the tables; those of consensus, requests and feature flags have others."""
+
+
+def hosted(config: NodeConfig, runtime: Runtime, links: Links) -> HostedReplica | None:
+    """The replica of a node; None for one that is no founder: it joins the tree, and holds no tables."""
+    if config.node not in config.founding_nodes:
+        return None
+    peers = {name: address for name, address in config.peers.items() if name in config.founding_nodes}
+    of_tables = TablesConfig(
+        config.node,
+        config.listen,
+        peers,
+        config.partition_strategy,
+        config.preferred,
+        config.net_tick_ms,
+    )
+    return HostedReplica(
+        of_tables,
+        runtime,
+        lambda to, frame: links.send_to_node(to, ABOUT_TABLES + frame),
+        links.is_refused,
+    )
