@@ -548,21 +548,29 @@ class Node:
 
     def _serve_request(self, caller: Caller, request: wire.Request, size: int) -> None:
         answer = partial(caller.answer, request.id)
+        if size > wire.MAX_REQUEST_BYTES:
+            answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
+        elif type(request.body) in _ABOUT_THE_NODE:
+            self._serve_of_node(caller, request, answer)
+        else:
+            self._serve_of_group(caller, request, answer)
+
+    def _serve_of_group(self, caller: Caller, request: wire.Request, answer: Answering) -> None:
         body, group = request.body, self._groups.get(request.group)
         if isinstance(body, (wire.QueueOp, AskMachine)):
             group = self._serving(request.group)
-        if size > wire.MAX_REQUEST_BYTES:
-            answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
-        elif type(body) not in _ABOUT_THE_NODE:
-            if self._is_of_entities(request, answer):
-                reached("operation on entities dispatched")
-            elif group is not None:
-                group.serve(request, caller)
-            elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
-                self._pass_on(request, body, answer)
-            else:
-                answer(0, self._no_group(request.group), 0)
-        elif isinstance(body, wire.GroupsQuery):
+        if self._is_of_entities(request, answer):
+            reached("operation on entities dispatched")
+        elif group is not None:
+            group.serve(request, caller)
+        elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
+            self._pass_on(request, body, answer)
+        else:
+            answer(0, self._no_group(request.group), 0)
+
+    def _serve_of_node(self, caller: Caller, request: wire.Request, answer: Answering) -> None:
+        body = request.body
+        if isinstance(body, wire.GroupsQuery):
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
             answer(0, caller.address, 0)

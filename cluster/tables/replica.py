@@ -18,8 +18,21 @@ TIMEOUT_MS: Final = 5_000
 class Hosting(Protocol):
     """What hosts a replica in this process (`splitbrain.cluster.tables.hosted.HostedReplica`)."""
 
-    on_changes: Callable[[Sequence[Change]], None]
-    on_replaced: Callable[[], None]
+    @property
+    def on_changes(self) -> Callable[[Sequence[Change]], None]:
+        """Is given the changes of each transaction, once this replica has applied them."""
+        ...
+
+    @on_changes.setter
+    def on_changes(self, take: Callable[[Sequence[Change]], None]) -> None: ...
+
+    @property
+    def on_replaced(self) -> Callable[[], None]:
+        """Is called when the replica has taken over all tables of another one."""
+        ...
+
+    @on_replaced.setter
+    def on_replaced(self, call: Callable[[], None]) -> None: ...
 
     @property
     def database(self) -> Database:
@@ -31,6 +44,14 @@ class Hosting(Protocol):
     ) -> None:
         """Carry out a procedure; `answer` is called once."""
         ...
+
+
+def _ignored(_: Sequence[Change]) -> None:
+    """Take changes that no one asked for."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class ReplicaTables:
@@ -84,7 +105,7 @@ class ReplicaTables:
         def end() -> None:
             # A later subscription, of another migration in this process, goes on.
             if node.on_changes is subscriber:
-                node.on_changes, node.on_replaced = lambda _: None, lambda: None
+                node.on_changes, node.on_replaced = _ignored, _nothing
 
         return end
 

@@ -41,7 +41,7 @@ OPTIONS = {
     [
         (["run", "--workload", "registre"], "Did you mean 'register'?"),
         (["run", "--nemesis", "partition,earthquake"], "there is no nemesis 'earthquake'"),
-        (["run", "--bug", "M99"], "there is no bug 'M99' of system 'metadata'"),
+        (["run", "--bug", "M999"], "there is no bug 'M999' of system 'metadata'"),
         (["run", "--nemesis", ""], "--nemesis is empty"),
         (["run", "--engine", "spark", "--master", "moon"], "'moon' is no Spark master"),
         (["run", "--system", "oracle"], "there is no system 'oracle'"),

@@ -303,7 +303,7 @@ TABLE: dict[str, Told] = {
             (["hunt", "--nemesis", "kill:2"], "there is no nemesis 'kill:2'"),
         ],
         "--system": [(["hunt", "--system", "etcd"], "system 'etcd' cannot be simulated")],
-        "--bug": [(["hunt", "--bug", "M99"], "there is no bug 'M99' of system 'metadata'")],
+        "--bug": [(["hunt", "--bug", "M999"], "there is no bug 'M999' of system 'metadata'")],
         "--settings": [(["hunt", "--settings", "snapshot-interval"], "give snapshot-interval a whole number")],
         "--consistency-model": [
             (["hunt", "--consistency-model", "serialisable"], "'serialisable'"),
@@ -580,8 +580,16 @@ TABLE: dict[str, Told] = {
         "--nodes": [(["cluster", "up", "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
         "--base-port": [(["cluster", "up", "--base-port", "80"], "80 is not in the range")],
         "--spares": [(["cluster", "up", "--spares", "101"], "101 is not in the range")],
-        "--bug": [(["cluster", "up", "--bug", "M99"], "there is no bug 'M99'")],
+        "--bug": [(["cluster", "up", "--bug", "M999"], "there is no bug 'M999'")],
         "--functions": [(["cluster", "up", "--functions", "nope:X"], "--functions")],
+        "--store": [
+            (["cluster", "up", "--store", "mnesia"], "'mnesia' is not one of"),
+            (["cluster", "up", "--store", "tables", "--discovery", "classic"], "Leave --store or it out"),
+        ],
+        "--partition-strategy": [
+            (["cluster", "up", "--partition-strategy", "autoheal"], "give --store tables, too"),
+            (["cluster", "up", "--partition-strategy", "none"], "'none' is not one of"),
+        ],
         "--discovery": [(["cluster", "up", "--discovery", "dns"], "'dns' is not one of")],
         "--discovery-endpoint": [
             (["cluster", "up", "--discovery-endpoint", "http://a:1"], "--discovery-endpoint is for --discovery consul")
@@ -616,6 +624,7 @@ TABLE: dict[str, Told] = {
         **_JSON,
         "--experimental": "without it an experimental flag is refused (test_cluster_ctl)",
     },
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("migrate", "rollback", "cluster_status")},
     **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),

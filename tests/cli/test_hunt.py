@@ -255,7 +255,8 @@ def test_marks_that_the_faults_cannot_reach_are_counted_and_not_listed(capsys: p
 
 
 def test_every_built_in_kind_of_fault_has_marks_and_every_one_of_them_exists() -> None:
-    assert all(kind.marks for kind in KINDS.values())
+    # The nodes of this system find each other without a service, so no mark of theirs tells of one.
+    assert all(kind.marks for name, kind in KINDS.items() if not name.startswith("discovery"))
     assert {mark for kind in KINDS.values() for mark in kind.marks} <= set(MARKS)
 
 

@@ -320,7 +320,7 @@ class TestCommandLine:
             (["--peer", "n2"], "HOST:PORT"),
             (["--peer", "n2=h:1", "--peer", "n2=h:2"], "each name once"),
             (["--node", "n1", "--data", "d", "--listen", "h:1", "--peer", "n1=h:2"], "its own peer"),
-            (["--node", "n1", "--data", "d", "--listen", "h:1", "--bugs", "M99"], "'M99'"),
+            (["--node", "n1", "--data", "d", "--listen", "h:1", "--bugs", "M999"], "'M999'"),
             (["--node", "n1", "--data", "d", "--listen", "h:1", "--election-ms", "50"], "heartbeat_ms < election"),
             (["--node", "n1", "--data", "d", "--listen", "h:1", "--heartbeat-ms", "x"], "whole milliseconds"),
         ],

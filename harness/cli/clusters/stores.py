@@ -5,7 +5,8 @@ The last is named as RabbitMQ's command is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 import msgspec
@@ -15,7 +16,7 @@ from splitbrain.harness.cli.clusters.call import Call, with_call
 from splitbrain.harness.cli.clusters.printing import as_document
 
 if TYPE_CHECKING:
-    from splitbrain.cluster.client import StoresState
+    from splitbrain.cluster.client import Client, StoresState
     from splitbrain.harness.cli.answers.clusters import ClusterStatusAnswer, StoreAnswer
 
 _NAMES: Final = {
@@ -60,8 +61,8 @@ def rollback(call: Call, as_json: bool) -> None:
     _asked(call, lambda client: client.roll_back(timeout_ms=call.timeout_ms), as_json)
 
 
-def _asked(call: Call, ask: Any, as_json: bool) -> None:
-    state: StoresState = call.ask(ask, call.node())
+def _asked(call: Call, ask: Callable[[Client], Awaitable[StoresState]], as_json: bool) -> None:
+    state = call.ask(ask, call.node())
     if as_json:
         answer: StoreAnswer = {"store": state.store}
         click.echo(as_document(answer))
@@ -85,11 +86,9 @@ def cluster_status(call: Call, as_json: bool) -> None:
     members = call.ask(lambda client: client.members(learners=True), asked)
     flags = {flag.name: flag.state for flag in call.ask(lambda client: client.feature_flags(), asked)}
     if as_json:
-        answer: ClusterStatusAnswer = {
-            "members": list(members),
-            "feature_flags": {name: str(of) for name, of in flags.items()},
-            **msgspec.to_builtins(state),
-        }
+        of_flags = {name: str(of) for name, of in flags.items()}
+        fields = {"members": list(members), "feature_flags": of_flags, **msgspec.structs.asdict(state)}
+        answer = cast("ClusterStatusAnswer", fields)
         click.echo(as_document(answer))
         return
     click.echo(f"members        {', '.join(members)}")
