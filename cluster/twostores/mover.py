@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
@@ -63,6 +63,18 @@ TRIES: Final = 3
 """So often a member tries to prepare the migration before it says that the flag cannot be enabled."""
 
 _MS: Final = 1_000_000
+
+_AT: Final[Mapping[Step, Callable[[], None]]] = {
+    "claiming": lambda: reached("migration claiming"),
+    "clearing": lambda: reached("migration clearing"),
+    "copying": lambda: reached("migration copying"),
+    "closing": lambda: reached("migration closing"),
+    "draining": lambda: reached("migration draining"),
+    "retiring": lambda: reached("migration retiring"),
+    "finishing": lambda: reached("migration finishing"),
+    "undoing": lambda: reached("migration undoing"),
+}
+"""What is counted when a step begins."""
 
 
 class FlagsOfNode(Protocol):
@@ -290,7 +302,8 @@ class Mover:
 
     def _entered(self, step: Step) -> None:
         self._step = step
-        reached(f"migration {step}")
+        if step in _AT:
+            _AT[step]()
 
     async def _undo(self) -> None:
         ended = await self._run(Undo(self._name(), self._converters).steps())

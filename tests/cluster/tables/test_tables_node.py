@@ -288,7 +288,7 @@ def test_a_setting_names_the_strategy_of_all_nodes() -> None:
 @pytest.mark.parametrize(
     ("strategy", "judges"),
     [
-        ("ignore", ("strategy-ignore",)),
+        ("ignore", ("strategy-apart", "strategy-ignore")),
         ("pause-minority", ("strategy-pause-minority",)),
         ("pause-if-all-down-ignore", ("strategy-pause-if-all-down", "strategy-ignore")),
         ("pause-if-all-down-autoheal", ("strategy-pause-if-all-down", "strategy-autoheal")),
