@@ -25,12 +25,12 @@ from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machi
 from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
+from splitbrain.cluster.machinestore import stamped
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import incarnation_of, names, node_of
 from splitbrain.cluster.pending import Answering, Wanted
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.priorities import LowCommands
-from splitbrain.cluster.queuegroups.log import stamped
 from splitbrain.cluster.raft import Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect

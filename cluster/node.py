@@ -53,6 +53,7 @@ from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery
+from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
 from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.tree import AskMachine
@@ -526,8 +527,8 @@ class Node:
     def _serve_request(self, caller: Caller, request: wire.Request, size: int) -> None:
         answer = partial(caller.answer, request.id)
         body, group = request.body, self._groups.get(request.group)
-        if size > wire.MAX_REQUEST_BYTES:
-            answer(0, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"), 0)
+        if (problem := _problem_of(request, size)) is not None:
+            answer(0, _invalid(problem), 0)
         elif type(body) not in _ABOUT_THE_NODE:
             if self._is_of_entities(request, answer):
                 reached("operation on entities dispatched")
@@ -606,6 +607,15 @@ class Node:
 
 def _unheard(_term: int, _outcome: wire.Outcome, _index: int) -> None:
     """Takes an answer that nothing waits for."""
+
+
+def _problem_of(request: wire.Request, size: int) -> str | None:
+    """Why a client may not ask for this, as far as any node knows. Only nodes say what copies of streams did."""
+    if size > wire.MAX_REQUEST_BYTES:
+        return f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"
+    if type(request.body) is wire.QueueOp and request.group == STREAM_COORDINATOR:
+        return of_streams.problem_of(request.body.data, by_client=True)
+    return None
 
 
 def _invalid(detail: str) -> wire.Failure:

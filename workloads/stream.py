@@ -117,7 +117,7 @@ class Fetches(msgspec.Struct, frozen=True):
 
 
 def end_by(event: Op) -> int:
-    """The offset behind the last message that an answer tells of; 0 if it tells of none."""
+    """The offset behind the last message that the event shows to be in the stream; 0 if it shows none."""
     match event.f, event.value:
         case ("publish", int(offset)) if event.type == "ok":
             return offset + 1

@@ -8,6 +8,7 @@ import msgspec
 
 from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.machine import ClientDown, Timeout
+from splitbrain.cluster.machinestore import command_in, decode_stamped
 from splitbrain.cluster.queues import QueueCommand, QueueConfig, decode_command
 from splitbrain.cluster.queues.commands import (
     Attach,
@@ -56,13 +57,7 @@ OfClients: TypeAlias = CommandOfClients | Retire
 _OF_CLIENTS: Final = frozenset(get_args(OfClients))
 
 
-class _Stamped(msgspec.Struct, frozen=True, array_like=True):
-    now: int
-    command: msgspec.Raw
-
-
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
-_stamped: msgspec.msgpack.Decoder[_Stamped] = msgspec.msgpack.Decoder(_Stamped)
 _logged: msgspec.msgpack.Decoder[Logged] = msgspec.msgpack.Decoder(Logged)
 _of_clients: msgspec.msgpack.Decoder[OfClients] = msgspec.msgpack.Decoder(OfClients)
 
@@ -72,23 +67,14 @@ def encode(command: Logged) -> bytes:
     return _encoder.encode(command)
 
 
-def stamped(command: bytes, now: int) -> bytes:
-    """What stands in the log: the command, and the time, in ms since the Unix epoch."""
-    return _encoder.encode(_Stamped(now, msgspec.Raw(command)))
-
-
 def decode(data: bytes) -> tuple[int, Logged] | str:
     """Time and command that stand in the log, or why they make no sense."""
-    try:
-        found = _stamped.decode(data)
-        return found.now, _logged.decode(found.command)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
+    return decode_stamped(data, _logged)
 
 
 def body_of(data: bytes) -> bytes:
     """The body of the message that a command in the log brought."""
-    command = decode_command(bytes(_stamped.decode(data).command))
+    command = decode_command(command_in(data))
     assert isinstance(command, Enqueue | Requeue), f"{type(command).__name__} brings no message"
     return command.body
 

@@ -16,8 +16,7 @@ from typing import Final, Self
 
 import msgspec
 
-from splitbrain.cluster.bugs import M37, NO_BUGS, Bugs
-from splitbrain.cluster.chain import chained
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.machine import (
     AttachWorker,
     ClientDown,
@@ -30,6 +29,7 @@ from splitbrain.cluster.machine import (
     WithEffects,
     WriteCheckpoint,
 )
+from splitbrain.cluster.machinestore import HASH_BYTES, MachineStore
 from splitbrain.cluster.queuegroups import log, notes
 from splitbrain.cluster.queuegroups.effects import EXPIRY, carried_out
 from splitbrain.cluster.queuegroups.log import Configure, Logged, Retire, address_of, process_of
@@ -40,24 +40,11 @@ from splitbrain.cluster.queues.commands import AttachDeadLetterWorker, Expire, P
 from splitbrain.cluster.queues.effects import Deliver, Delivered, Effect
 from splitbrain.cluster.queues.replies import ACCEPTED, Dequeued
 from splitbrain.cluster.raft import Entry
-from splitbrain.cluster.raft.messages import OLDEST
-from splitbrain.cluster.store import Store
-from splitbrain.cluster.tree import (
-    NO_FUNCTIONS,
-    AskMachine,
-    Functions,
-    InSlices,
-    InvalidCommand,
-    Query,
-    Result,
-    Value,
-)
+from splitbrain.cluster.tree import NO_FUNCTIONS, Functions, InSlices, InvalidCommand, Result, Value
 
 TICK: Final = "tick"
 TICK_MS: Final = 5000
 """From a command to the moment when the log is let go, and what is not used is deleted (QQ-6, QQ-7)."""
-
-_HASH_BYTES: Final = 16
 
 
 class _Dump(msgspec.Struct, frozen=True, array_like=True):
@@ -71,11 +58,13 @@ class _Dump(msgspec.Struct, frozen=True, array_like=True):
     ticks: bool
 
 
-class QueueStore(Store):
+class QueueStore(MachineStore):
     """What a node has applied of a queue; its tree stays empty.
 
     Args are those of `Store`.
     """
+
+    QUESTION = STATUS
 
     def __init__(self, node: str = "", bugs: Bugs = NO_BUGS, functions: Functions = NO_FUNCTIONS) -> None:
         super().__init__(node, bugs, functions)
@@ -93,13 +82,7 @@ class QueueStore(Store):
 
     # --- to apply -------------------------------------------------------------------------------------------------
 
-    def apply(self, entry: Entry) -> Result | WithEffects | None:
-        """Apply the next entry."""
-        if entry.kind != "command":
-            return super().apply(entry)
-        assert entry.index == self.applied_index + 1, f"entry {entry.index} applied after {self.applied_index}"
-        self._chain = chained(self._chain, entry)
-        self.applied_index = entry.index
+    def _command(self, entry: Entry) -> Result | WithEffects:
         found = log.decode(entry.data)
         if isinstance(found, str):
             return InvalidCommand(found)
@@ -201,18 +184,8 @@ class QueueStore(Store):
 
     # --- to read --------------------------------------------------------------------------------------------------
 
-    def query(self, query: Query) -> Result:
-        """Answer the questions of queues; there is no tree."""
-        if not isinstance(query, AskMachine):
-            return super().query(query)
-        if query.question != STATUS:
-            return InvalidCommand(f"a queue is asked for its {STATUS!r}, not {query.question!r}")
+    def _answer(self) -> Result:
         return Value(notes.encode(self._report()))
-
-    def query_in_slices(self, query: Query) -> InSlices[Result]:
-        """The same, without pauses."""
-        yield from ()
-        return self.query(query)
 
     def _report(self) -> QueueReport:
         if self._queue is None:
@@ -233,16 +206,13 @@ class QueueStore(Store):
     def state_hash(self) -> str:
         """32 hexadecimal digits; equal for equal queues. Takes time in the number of messages, once for each entry."""
         if self._hash[0] != self.applied_index:
-            digest = blake2b(self._content(b"", 0), digest_size=_HASH_BYTES).hexdigest()
+            digest = blake2b(self._content(b"", 0), digest_size=HASH_BYTES).hexdigest()
             self._hash = (self.applied_index, digest)
         return self._hash[1]
 
     # --- as bytes -------------------------------------------------------------------------------------------------
 
-    def dump_in_slices(self) -> InSlices[bytes]:
-        """All of it, without pauses."""
-        yield from ()
-        index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
+    def _dump(self, index: int) -> bytes:
         return self._content(self._chain, index)
 
     def _content(self, chain: bytes, index: int) -> bytes:
@@ -262,10 +232,7 @@ class QueueStore(Store):
         """
         yield from ()
         dump = msgspec.msgpack.decode(data, type=_Dump)
-        store = cls(node, bugs, functions)
-        store.applied_index, store._chain = dump.applied_index, dump.chain
-        if dump.machine > OLDEST:
-            store._change_version(OLDEST, dump.machine)
+        store = cls._empty_at((dump.applied_index, dump.chain), dump.machine, node, bugs, functions)
         store._group, store._dead_letter_to = dump.group, dump.dead_letter_to
         store._queue = None if dump.queue is None else QuorumQueue.load(dump.queue, bugs)
         store._is_retired, store._ticks = dump.is_retired, dump.ticks

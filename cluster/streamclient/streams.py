@@ -135,9 +135,14 @@ class Streams:
         """Have a further member copy a stream; the term.
 
         Raises:
+            InvalidRequestError: the cluster has no such member.
             UnavailableError: not now: another change is under way, or a replica has not run for 10 s.
         """
-        return await self._change(AddReplica(name, member), timeout_ms)
+        ends = Ends(timeout_ms)
+        members = await self._connection.members(ends.left_ms)
+        if member not in members:  # it would never copy the stream, and never answer that it gave its copy up
+            raise InvalidRequestError(f"{member} is no member of the cluster, only {', '.join(members)}.")
+        return await self._change(AddReplica(name, member), ends.left_ms)
 
     async def delete_replica(self, name: str, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
         """Have a member give up its copy; the term. Errors as `add_replica`."""
@@ -156,7 +161,13 @@ class Streams:
         return [_status(stream) for stream in found.streams.values() if not stream.is_deleted]
 
     def publisher(self, stream: str, name: str, number: int = 0) -> StreamPublisher:
-        """A publisher to a stream, under a name that no other one uses; `number` is that of its last message."""
+        """A publisher to a stream, under a name that no other one uses; `number` is that of its last message.
+
+        Raises:
+            InvalidRequestError: the name is empty, or the number negative: what is sent again could not be recognised.
+        """
+        if not name or number < 0:
+            raise InvalidRequestError(f"a publisher has a name, and numbers from 0 on, not {name!r} and {number}.")
         return StreamPublisher(self._connection, stream, name, number)
 
     async def read(
@@ -164,7 +175,8 @@ class Streams:
     ) -> ReadMessages:
         """Read committed messages from an offset on, as the copy of this node has them, or else the writer's.
 
-        A copy may lag: `ReadMessages.committed` says how far it has come.
+        A copy may lag: `ReadMessages.committed` says how far it has come. There are fewer messages than `most` if they
+        have more than about 1 MiB.
 
         Raises:
             UnavailableError: this node knows no stream of that name, or reaches no copy.

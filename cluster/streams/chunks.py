@@ -1,9 +1,10 @@
 """A stream's log: chunks of messages, in memory and in a file.
 
-    record      4 bytes: length of the chunk; 4 bytes: its CRC-32; the chunk (msgpack)
+    record      4 bytes: length of the chunk; 4 bytes: CRC-32; 1 byte: whether a write begins here; the chunk (msgpack)
 
-Each epoch begins with a chunk that has no message. A file may end with the rest of an unfinished write, which is cut
-off; damage before a later record is corruption.
+Each epoch begins with a chunk that has no message. Several records may be written at once. A write begins once the one
+before is durable. So what is damaged in the last write is the rest of an unfinished one, and is cut off; damage before
+a record with which a later write begins is corruption.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from zlib import crc32
 
 import msgspec
 
-from splitbrain.cluster.errors import CorruptStorageError
+from splitbrain.cluster.log.damage import corrupt
 from splitbrain.cluster.streams.position import BEGIN, Position
 
-_HEAD: Final = struct.Struct(">II")
+_HEAD: Final = struct.Struct(">IIB")
+
+_OVERHEAD: Final = 16
+"""Bytes of a message beside its name and body, about."""
 
 
 class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -34,6 +38,11 @@ class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
     publisher: str
     number: int
     body: bytes
+
+    @property
+    def size(self) -> int:
+        """About the number of bytes that it takes in a frame."""
+        return len(self.body) + len(self.publisher) + _OVERHEAD
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +60,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def end(self) -> Position:
-        """Where a log ends that ends with this chunk."""
+        """The end of a log whose last chunk is this one."""
         return Position(self.epoch, self.first + len(self.messages))
 
 
@@ -81,9 +90,9 @@ class ChunkLog:
         last: dict[int, Position] = {chunk.epoch: chunk.end for chunk in self.chunks}
         return tuple(last.values())
 
-    def append(self, chunk: Chunk) -> bytes:
-        """Put a chunk behind the last one; the record of it."""
-        record = record_of(chunk)
+    def append(self, chunk: Chunk, begins: bool = True) -> bytes:
+        """Put a chunk behind the last one; its record. Of the records of one write `begins` is true of the first."""
+        record = record_of(chunk, begins)
         self.chunks.append(chunk)
         self._sizes.append(len(record))
         return record
@@ -107,7 +116,7 @@ class ChunkLog:
         return found > 0 and self.chunks[found - 1].end == position
 
     def messages(self, offset: int, below: int, most: int) -> Iterator[tuple[int, StreamMessage]]:
-        """Messages from an offset on, `most` at most, with offsets below `below`; each with its offset."""
+        """At most `most` messages with offsets from `offset` on and below `below`; each with its offset."""
         begin = max(0, bisect_right(self.chunks, offset, key=lambda chunk: chunk.first) - 1)
         for chunk in self.chunks[begin:]:
             for number, message in enumerate(chunk.messages, chunk.first):
@@ -118,43 +127,46 @@ class ChunkLog:
                     yield number, message
 
 
-def record_of(chunk: Chunk) -> bytes:
-    """How a chunk stands in the file."""
+def record_of(chunk: Chunk, begins: bool = True) -> bytes:
+    """The record of a chunk; `begins`: a write begins with it."""
     data = msgspec.msgpack.encode(chunk)
-    return _HEAD.pack(len(data), crc32(data)) + data
+    return _HEAD.pack(len(data), crc32(data, begins), begins) + data
 
 
 def chunks_in(file: str, content: bytes) -> tuple[Sequence[Chunk], int]:
-    """The chunks in a file, and how many of its bytes they take; what is behind is the rest of an unfinished write.
+    """The chunks in a file, and the number of its bytes that they take; the rest is that of an unfinished write.
 
     Args:
         file: its name, for the error.
         content: of the file.
 
     Raises:
-        CorruptStorageError: a record is damaged, and another one behind it is not.
+        CorruptStorageError: a record is damaged, and a later write than that of the record is in the file.
     """
     chunks: list[Chunk] = []
     at = 0
     while (found := _record(content, at)) is not None:
-        chunk, at = found
+        chunk, _, at = found
         chunks.append(chunk)
-    behind = at + _HEAD.size
-    if len(content) >= behind:
-        behind += _HEAD.unpack_from(content, at)[0]
-        if behind < len(content) and _record(content, behind) is not None:
-            raise CorruptStorageError(f"{file} is damaged at byte {at}, and a whole record is behind that.")
+    for behind in range(at + 1, len(content) - _HEAD.size):  # the length in the damaged record may be damaged, too
+        found = _record(content, behind)
+        if found is not None and found[1]:
+            raise corrupt(file, at, "a record is damaged, and a later write is behind it")
     return chunks, at
 
 
-def _record(content: bytes, at: int) -> tuple[Chunk, int] | None:
+def _record(content: bytes, at: int) -> tuple[Chunk, bool, int] | None:
+    """The chunk of a whole record, whether a write begins with it, and the byte behind it; None for anything else."""
     if len(content) < at + _HEAD.size:
         return None
-    length, checksum = _HEAD.unpack_from(content, at)
-    data = content[at + _HEAD.size : at + _HEAD.size + length]
-    if len(data) < length or crc32(data) != checksum or not length:
+    length, checksum, begins = _HEAD.unpack_from(content, at)
+    end = at + _HEAD.size + length
+    if not length or begins > 1 or end > len(content):
+        return None
+    data = content[at + _HEAD.size : end]
+    if crc32(data, begins) != checksum:
         return None
     try:
-        return msgspec.msgpack.decode(data, type=Chunk), at + _HEAD.size + length
+        return msgspec.msgpack.decode(data, type=Chunk), bool(begins), end
     except msgspec.MsgspecError:
         return None

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from splitbrain.cluster.machine import ClientDown, NodeDown, NodeUp, Timeout
+from splitbrain.cluster.machinestore import decode_stamped
 from splitbrain.cluster.streams.position import Position
 
 # --- of clients ---------------------------------------------------------------------------------------------------
@@ -154,15 +155,10 @@ Answered: TypeAlias = Accepted | Ignored | StreamRefused
 # --- as bytes -----------------------------------------------------------------------------------------------------
 
 
-class _Stamped(msgspec.Struct, frozen=True, array_like=True):
-    now: int
-    command: msgspec.Raw
-
-
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
-_stamped: msgspec.msgpack.Decoder[_Stamped] = msgspec.msgpack.Decoder(_Stamped)
 _logged: msgspec.msgpack.Decoder[Logged] = msgspec.msgpack.Decoder(Logged)
 _command: msgspec.msgpack.Decoder[StreamCommand] = msgspec.msgpack.Decoder(StreamCommand)
+_of_client: msgspec.msgpack.Decoder[OfClients] = msgspec.msgpack.Decoder(OfClients)
 _answered: msgspec.msgpack.Decoder[Answered] = msgspec.msgpack.Decoder(Answered)
 
 
@@ -173,11 +169,7 @@ def encode(command: Logged | Answered) -> bytes:
 
 def decode(data: bytes) -> tuple[int, Logged] | str:
     """Time, in ms since the Unix epoch, and command that stand in the log, or why they make no sense."""
-    try:
-        found = _stamped.decode(data)
-        return found.now, _logged.decode(found.command)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
+    return decode_stamped(data, _logged)
 
 
 def decode_answered(data: bytes) -> Answered:
@@ -189,10 +181,11 @@ def decode_answered(data: bytes) -> Answered:
     return _answered.decode(data)
 
 
-def problem_of(data: bytes) -> str | None:
-    """Why this command may not be given to the coordinator, None if it may."""
+def problem_of(data: bytes, by_client: bool = False) -> str | None:
+    """Why nodes, or clients, may not give this command to the coordinator, None if they may."""
     try:
-        _command.decode(data)
+        (_of_client if by_client else _command).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"this is no command for the coordinator of streams: {error}"
+        whose = "of a client " if by_client else ""
+        return f"this is no command {whose}for the coordinator of streams: {error}"
     return None

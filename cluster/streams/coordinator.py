@@ -182,8 +182,8 @@ class Coordinator:
         return Accepted(stream.id), self._choose_anew(stream)
 
     def _change_refusal(self, stream: Stream) -> StreamRefused | None:
-        changes = any(member.leaves for member in stream.members.values()) or len(stream.voters) != len(stream.members)
-        if stream.established and stream.is_running and not changes:
+        stay = {name for name, member in stream.members.items() if not member.leaves}
+        if stream.established and stream.is_running and stay == set(stream.voters):
             return None
         return StreamRefused("not_now", _CHANGES_MEMBERS)
 

@@ -50,7 +50,7 @@ class CopyFiles:
         await self.persist(meta)
 
     async def read(self) -> Sequence[Chunk]:
-        """The chunks; the rest of an unfinished write is cut off.
+        """The chunks, durable from now on; the rest of an unfinished write is cut off.
 
         Raises:
             CorruptStorageError: the log is damaged.
@@ -61,7 +61,7 @@ class CopyFiles:
         self._file = self._disk.open(self._log)
         if size < len(content):
             self._file.truncate(size)
-            await self._file.sync()
+        await self._file.sync()  # the process before may have been killed between a write and its sync
         return chunks
 
     async def persist(self, meta: Meta) -> None:
@@ -107,6 +107,8 @@ async def found_copies(disk: Disk, member: str) -> list[tuple[Meta, Sequence[Chu
             files = CopyFiles(disk, meta.stream)
             found.append((meta, await files.read(), files))
             kept.add(meta.stream)
+    if found:
+        await disk.sync_names()  # likewise between a rename and its sync
     rest = [name for name in disk.names() if _ANY.fullmatch(name) and int(name[7 : name.index(".")]) not in kept]
     for name in rest:
         disk.remove(name)

@@ -17,11 +17,18 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag="publish"):
 
     Attributes:
         stream: its name.
-        message: with a name and a number of its publisher it is taken once, however often it is sent.
+        message: one with a name and a number of its publisher is taken once, however often it is sent.
     """
 
     stream: str
     message: StreamMessage
+
+    @property
+    def problem(self) -> str | None:
+        """Why it makes no sense, None if it does."""
+        if self.message.publisher and self.message.number < 1:
+            return f"a publisher numbers its messages from 1 on, not {self.message.number}"
+        return None
 
 
 class ReadFrom(msgspec.Struct, frozen=True, array_like=True, tag="read"):
@@ -30,12 +37,19 @@ class ReadFrom(msgspec.Struct, frozen=True, array_like=True, tag="read"):
     Attributes:
         stream: its name.
         offset: of the first message that is wanted.
-        most: how many at most.
+        most: the number of messages at most; there may be fewer, of about 1 MiB in all.
     """
 
     stream: str
     offset: int
     most: int
+
+    @property
+    def problem(self) -> str | None:
+        """Why it makes no sense, None if it does."""
+        if self.offset < 0 or self.most < 1:
+            return f"from offset 0 on 1 or more messages can be read, not {self.most} from offset {self.offset} on"
+        return None
 
 
 OfStream: TypeAlias = Publish | ReadFrom
@@ -101,11 +115,17 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag="attach"):
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag="attached"):
-    """The writer's answer: what the replica has behind this is to go."""
+    """The writer's answer: what the replica has behind `agreed` is to go.
+
+    Attributes:
+        agreed: the end of what both logs have in common.
+        end: of the replica's log when it asked; with another end the answer is not for it any more.
+    """
 
     stream: int
     epoch: int
     agreed: Position
+    end: Position
 
 
 class Pull(msgspec.Struct, frozen=True, array_like=True, tag="pull"):

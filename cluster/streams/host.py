@@ -54,6 +54,7 @@ from splitbrain.cluster.streams.frames import (
 )
 from splitbrain.cluster.streams.frames import encode as encode_frame
 from splitbrain.cluster.streams.member import (
+    BATCH_BYTES,
     AnswerTo,
     AppendChunks,
     Effect,
@@ -312,6 +313,8 @@ class StreamHost:
                 return None
 
     async def _remove(self, copy: _Copy, action: Action) -> None:
+        if copy.member is not None and action.index and copy.member.meta.born > action.index:
+            return  # this node applies the log again from before it was given the copy that it has now
         own, copy.member = copy.member, None
         if own is not None:
             for effect in own.stop(own.epoch) or ():
@@ -327,7 +330,7 @@ class StreamHost:
             case _Moment():
                 return member.tick(self._now_ms)
             case _Wanted(Publish(_, message), token):
-                return member.publish([(message, token), *self._more(copy)])
+                return member.publish([(message, token), *self._more(copy, message.size)])
             case _Wanted(ReadFrom() as wanted, token):
                 return [AnswerTo(token, member.read(wanted))]
             case _Heard(sender, Attach() as frame):
@@ -341,14 +344,15 @@ class StreamHost:
             case _:
                 raise AssertionError("a copy hears of nothing else")
 
-    def _more(self, copy: _Copy) -> list[tuple[StreamMessage, Token]]:
-        """The messages behind the first one that can be written with it."""
+    def _more(self, copy: _Copy, size: int) -> list[tuple[StreamMessage, Token]]:
+        """The messages behind the first one, of this size, that can be written with it."""
         more: list[tuple[StreamMessage, Token]] = []
-        while copy.events and len(more) < MAX_AT_ONCE:
+        while copy.events and len(more) < MAX_AT_ONCE and size < BATCH_BYTES:
             event = copy.events[0]
             if not isinstance(event, _Wanted) or not isinstance(event.wanted, Publish):
                 break
             copy.events.popleft()
+            size += event.wanted.message.size
             more.append((event.wanted.message, event.token))
         return more
 
@@ -407,13 +411,14 @@ class StreamHost:
 
     def serve(self, data: bytes, timeout_ms: int, answer: Answering) -> None:
         """A client of this node wants something of a stream; `answer` is called once, now or later."""
-        if timeout_ms < 1:
-            answer(0, Failure("invalid_request", True, "the timeout must be 1 ms or more"), 0)
-            return
         try:
             wanted = decode_wanted(data)
         except msgspec.MsgspecError as error:
             answer(0, Failure("invalid_request", True, f"the request to a stream makes no sense: {error}"), 0)
+            return
+        problem = wanted.problem if timeout_ms > 0 else "the timeout must be 1 ms or more"
+        if problem is not None:
+            answer(0, Failure("invalid_request", True, problem), 0)
             return
         stream = self._state.named(wanted.stream)
         if stream is None:

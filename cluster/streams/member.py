@@ -39,7 +39,7 @@ from splitbrain.cluster.streams.frames import (
 from splitbrain.cluster.streams.position import BEGIN, Position, agreed
 
 BATCH_BYTES: Final = 1024 * 1024
-"""Of chunks in one message, about."""
+"""About the most of messages in one chunk, in one frame to a replica, and in one answer to a reader."""
 
 AGAIN_MS: Final = 1000
 """After so long without anything of its writer a replica asks again."""
@@ -127,7 +127,7 @@ class StreamMember:
         meta: its promises.
         log: its log.
         role: what it does.
-        epoch: in which; it has no meaning while the member is stopped.
+        epoch: in which it does that; without meaning while the member is stopped.
         writer: of the epoch, while it is a replica.
         committed: offset behind the last message that it knows to be committed.
         is_established: whether it writes, and the beginning of its epoch is committed.
@@ -241,8 +241,8 @@ class StreamMember:
         """A replica wants to know where the logs agree."""
         if self.role != "writer" or frame.epoch != self.epoch:
             return []
-        end = agreed(self.log.ends(), frame.ends)
-        return [SendTo(replica, Attached(frame.stream, self.epoch, end))]
+        common, end = agreed(self.log.ends(), frame.ends), frame.ends[-1] if frame.ends else BEGIN
+        return [SendTo(replica, Attached(frame.stream, self.epoch, common, end))]
 
     def pulled(self, replica: str, frame: Pull) -> list[Effect]:
         """A replica has a part of the log, and wants more."""
@@ -272,7 +272,7 @@ class StreamMember:
         size = 0
         for chunk in self.log.after(after):
             chunks.append(chunk)
-            size += sum(len(message.body) + len(message.publisher) for message in chunk.messages)
+            size += sum(message.size for message in chunk.messages)
             if size >= BATCH_BYTES:
                 break
         return Chunks(self.meta.stream, self.epoch, after, tuple(chunks), self.committed)
@@ -299,8 +299,8 @@ class StreamMember:
 
     def attached(self, writer: str, frame: Attached, now_ms: int) -> list[Effect]:
         """The writer says where the logs agree: what is behind that goes."""
-        if not self._follows(writer, frame.epoch) or self._is_attached:
-            return []
+        if not self._follows(writer, frame.epoch) or self._is_attached or frame.end != self.log.end:
+            return []  # with another end it is the answer to a question of before a restart: what it cuts may count
         self._is_attached, self._heard_ms = True, now_ms
         if self.log.end == frame.agreed:
             return self._ask(now_ms)
@@ -319,7 +319,7 @@ class StreamMember:
         self._heard_ms = now_ms
         effects: list[Effect] = []
         if frame.after == self._has and frame.chunks:
-            records = tuple(self.log.append(self._kept(chunk)) for chunk in frame.chunks)
+            records = tuple(self.log.append(self._kept(chunk), not at) for at, chunk in enumerate(frame.chunks))
             self._taken = frame.chunks[-1].end if self._taken is not None else None
             effects = [AppendChunks(records), *self._ask(now_ms)]
         self.committed = max(self.committed, min(frame.committed, self.log.end.offset))
@@ -355,6 +355,12 @@ class StreamMember:
     # --- readers --------------------------------------------------------------------------------------------------
 
     def read(self, wanted: ReadFrom) -> Messages:
-        """Committed messages."""
-        found = self.log.messages(wanted.offset, self.committed, wanted.most)
-        return Messages(wanted.offset, tuple(message.body for _, message in found), self.committed)
+        """Committed messages, about `BATCH_BYTES` of them at most."""
+        bodies: list[bytes] = []
+        size = 0
+        for _, message in self.log.messages(wanted.offset, self.committed, wanted.most):
+            bodies.append(message.body)
+            size += message.size
+            if size >= BATCH_BYTES:
+                break
+        return Messages(wanted.offset, tuple(bodies), self.committed)

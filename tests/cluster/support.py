@@ -21,6 +21,7 @@ from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 from splitbrain.cluster.store import Store
+from splitbrain.cluster.stream import MAX_MESSAGE_BYTES
 from splitbrain.cluster.tree import NEWEST_VERSION, Functions
 from tests.harness import virtual
 
@@ -186,6 +187,8 @@ class MemoryConnection:
         self.other: MemoryConnection
 
     def send(self, message: bytes) -> None:
+        if len(message) > MAX_MESSAGE_BYTES:
+            raise ValueError(f"a message of {len(message)} bytes is longer than {MAX_MESSAGE_BYTES}.")
         if self._closed or self.other._closed:
             return
         if not self._passes():

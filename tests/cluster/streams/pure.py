@@ -54,7 +54,7 @@ class Pure:
     """One stream.
 
     Attributes:
-        confirmed: what publishers were told, by offset.
+        confirmed: the value of each message that was confirmed, by offset.
     """
 
     def __init__(self, seed: int, members: int = 3, bugs: Bugs = NO_BUGS) -> None:

@@ -7,12 +7,21 @@ import pytest
 from splitbrain.cluster.bugs import M77, M98, M99, Bug, Bugs
 from splitbrain.cluster.errors import CorruptStorageError
 from splitbrain.cluster.streams.chunks import Chunk, ChunkLog, StreamMessage, chunks_in, record_of
-from splitbrain.cluster.streams.commands import DeleteReplica, NewStream, Stopped, StreamRefused
+from splitbrain.cluster.streams.commands import (
+    Accepted,
+    AddReplica,
+    DeleteReplica,
+    Established,
+    NewStream,
+    Started,
+    Stopped,
+    StreamRefused,
+)
 from splitbrain.cluster.streams.coordinator import Coordinator
-from splitbrain.cluster.streams.frames import Attach, Pull
-from splitbrain.cluster.streams.member import AnswerTo, Meta, StreamMember
+from splitbrain.cluster.streams.frames import Attach, Attached, Chunks, Pull, ReadFrom
+from splitbrain.cluster.streams.member import BATCH_BYTES, AnswerTo, Meta, StreamMember
 from splitbrain.cluster.streams.position import BEGIN, Position, agreed
-from splitbrain.cluster.streams.state import State
+from splitbrain.cluster.streams.state import State, Stream
 from tests.cluster.streams.pure import Pure
 
 
@@ -82,6 +91,60 @@ def test_what_waits_for_a_majority_is_unknown_once_the_writer_is_stopped() -> No
     assert [(each.token, getattr(each.reply, "definite", None)) for each in answers] == [(7, False)]
 
 
+def test_an_answer_to_a_question_of_before_a_restart_cuts_nothing_off() -> None:
+    """What was copied since then was counted towards a majority."""
+    begin, message = Chunk(1, 0, ()), Chunk(1, 0, (StreamMessage("p", 1, b"x"),))
+    copy = StreamMember(Meta("n2", 1, "s", 1))
+    copy.follow(1, "n1", 0)
+    early = Attached(1, 1, BEGIN, BEGIN)
+    copy.attached("n1", early, 0)
+    copy.chunks("n1", Chunks(1, 1, BEGIN, (begin, message), 0), 0)
+    again = StreamMember(copy.meta, copy.log.chunks)
+    again.follow(1, "n1", 0)
+    assert again.attached("n1", early, 0) == []
+    assert again.log.end == Position(1, 1)
+    again.attached("n1", Attached(1, 1, Position(1, 1), Position(1, 1)), 0)
+    again.chunks("n1", Chunks(1, 1, Position(1, 1), (Chunk(1, 1, message.messages),), 0), 0)
+    assert again.log.end == Position(1, 2)
+
+
+def test_an_answer_to_a_reader_has_as_much_as_a_frame_can_carry() -> None:
+    copy = StreamMember(Meta("n1", 1, "s", 1))
+    copy.write(1, ("n1",))
+    body = b"x" * (BATCH_BYTES // 4)
+    for number in range(1, 11):
+        copy.publish([(StreamMessage("p", number, body), number)])
+    parts = [copy.read(ReadFrom("s", offset, 1000)) for offset in (0, 4, 8)]
+    assert [(part.first, len(part.bodies), part.committed) for part in parts] == [(0, 4, 10), (4, 4, 10), (8, 2, 10)]
+
+
+def test_a_member_that_never_gives_its_copy_up_does_not_hold_up_later_changes() -> None:
+    coordinator = Coordinator(State())
+    stream = begun(coordinator)
+    assert isinstance(coordinator.apply(10, 0, DeleteReplica("s", "n3"))[0], Accepted)
+    assert isinstance(coordinator.apply(11, 0, DeleteReplica("s", "n2"))[0], StreamRefused)
+    for index, name in enumerate(("n1", "n2"), 12):
+        coordinator.apply(index, 0, Stopped(1, name, 10, Position(1, 0)))
+    action = stream.members["n1"].action
+    assert action is not None
+    assert action.kind == "write"
+    coordinator.apply(14, 0, Started(1, "n1", action.index))
+    coordinator.apply(15, 0, Established(1, 2))
+    assert (set(stream.members), stream.voters) == ({"n1", "n2", "n3"}, ("n1", "n2"))
+    assert isinstance(coordinator.apply(16, 0, AddReplica("s", "n3"))[0], StreamRefused)
+    assert isinstance(coordinator.apply(17, 0, DeleteReplica("s", "n2"))[0], Accepted)
+
+
+def begun(coordinator: Coordinator) -> Stream:
+    """A stream of n1, n2 and n3 whose first epoch n1 writes."""
+    coordinator.apply(1, 0, NewStream("s", ("n1", "n2", "n3"), "n1"))
+    for index, name in enumerate(("n1", "n2"), 2):
+        coordinator.apply(index, 0, Stopped(1, name, 1, BEGIN))
+    coordinator.apply(4, 0, Started(1, "n1", 3))
+    coordinator.apply(5, 0, Established(1, 1))
+    return coordinator.state.streams[1]
+
+
 def test_results_of_another_action_are_ignored_and_changes_wait_for_the_epoch_to_begin() -> None:
     coordinator = Coordinator(State())
     coordinator.apply(1, 0, NewStream("s", ("n1", "n2", "n3")))
@@ -96,7 +159,18 @@ def test_results_of_another_action_are_ignored_and_changes_wait_for_the_epoch_to
     assert (stream.epoch, stream.writer) == (1, "n1")
 
 
-def test_the_rest_of_an_unfinished_write_is_cut_off_and_damage_before_a_whole_chunk_is_an_error() -> None:
+def test_of_one_write_a_loss_of_power_may_leave_the_later_records_alone() -> None:
+    """Sectors become durable in any order: that is no corruption."""
+    log = ChunkLog()
+    records = [log.append(Chunk(1, 0, ()))]
+    records += [log.append(Chunk(1, at, (StreamMessage("p", at + 1, b"x" * 99),)), not at) for at in range(3)]
+    torn = bytearray(b"".join(records))
+    torn[len(records[0]) : len(records[0]) + 20] = bytes(20)
+    found, used = chunks_in("log", bytes(torn))
+    assert (list(found), used) == (log.chunks[:1], len(records[0]))
+
+
+def test_the_rest_of_an_unfinished_write_is_cut_off_and_damage_before_a_later_write_is_an_error() -> None:
     chunks = [Chunk(1, 0, ()), Chunk(1, 0, (StreamMessage("p", 1, b"x" * 9),)), Chunk(1, 1, ())]
     records = [record_of(each) for each in chunks]
     whole = b"".join(records)
@@ -105,10 +179,11 @@ def test_the_rest_of_an_unfinished_write_is_cut_off_and_damage_before_a_whole_ch
         found, used = chunks_in("log", whole[:size])
         count = sum(end <= size for end in ends) - 1
         assert (list(found), used) == (chunks[:count], ends[count])
-    damaged = bytearray(whole)
-    damaged[ends[1] + 12] ^= 1
-    with pytest.raises(CorruptStorageError, match=f"damaged at byte {ends[1]}"):
-        chunks_in("log", bytes(damaged))
+    for at in range(ends[1], ends[2]):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        with pytest.raises(CorruptStorageError, match=f"byte {ends[1]}: a record is damaged"):
+            chunks_in("log", bytes(damaged))
     log = ChunkLog(chunks)
     assert log.truncate(Position(1, 0)) == ends[1]
     assert log.end == Position(1, 0)

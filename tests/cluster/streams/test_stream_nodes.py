@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
+import pytest
+
 from splitbrain.cluster.client import Streams
+from splitbrain.cluster.errors import InvalidRequestError
+from splitbrain.cluster.groupnames import STREAM_COORDINATOR
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.streamclient import StreamStatus
+from splitbrain.cluster.streams.commands import MemberDown, encode
+from splitbrain.cluster.wire import Failure, QueueOp, Request
 from tests.cluster.queuegroups.support import FIVE, THREE, in_cluster
 from tests.cluster.support import World, eventually
 
@@ -112,6 +121,52 @@ def test_what_is_sent_again_under_its_number_is_there_once() -> None:
         assert await streams.publisher("s", "p").publish(b"x") == first
         assert (await streams.publisher("s", "p", 1).publish(b"y")).offset == 1
         assert await read_all(streams, 2) == [b"x", b"y"]
+
+    in_cluster(check)
+
+
+def test_large_messages_that_come_at_once_are_copied_and_read_in_parts() -> None:
+    """Together they are more than a connection carries in one message."""
+
+    async def check(world: World) -> None:
+        streams = await streams_on(world, "n1")
+        await streams.declare("s")
+        status = await all_running(streams)
+        publishers = [streams.publisher("s", f"p{number}") for number in range(180)]
+        offsets = await asyncio.gather(*(each.publish(b"x" * 100_000) for each in publishers))
+        assert sorted(each.offset or 0 for each in offsets) == list(range(180))
+        outside = next(name for name in FIVE if name not in status.members)
+        for name in (outside, *status.members):
+            elsewhere = await streams_on(world, name)
+            await eventually(partial(has_committed, elsewhere, 180))
+            read = 0
+            while read < 180:
+                found = (await elsewhere.read("s", read)).bodies
+                assert 0 < len(found) < 20
+                read += len(found)
+
+    in_cluster(check, FIVE)
+
+
+async def has_committed(streams: Streams, count: int) -> bool | None:
+    return (await streams.read("s", 0, most=1)).committed >= count or None
+
+
+def test_what_clients_may_not_say_is_refused() -> None:
+    async def check(world: World) -> None:
+        client = await world.client("n1")
+        streams = await client.streams()
+        await streams.declare("s")
+        before = await all_running(streams)
+        down = encode(MemberDown(1, before.writer or "", before.epoch))
+        refused = await client._channel.ask(Request(0, 1000, QueueOp(down), group=STREAM_COORDINATOR))
+        assert isinstance(refused.outcome, Failure)
+        assert refused.outcome.reason == "invalid_request"
+        with pytest.raises(InvalidRequestError, match="n9 is no member of the cluster"):
+            await streams.add_replica("s", "n9")
+        with pytest.raises(InvalidRequestError, match="a publisher has a name"):
+            streams.publisher("s", "")
+        assert await status_of(streams) == before
 
     in_cluster(check)
 
