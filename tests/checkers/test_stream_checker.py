@@ -192,6 +192,26 @@ def test_what_is_published_after_an_acknowledgement_stands_behind_it() -> None:
     assert "1 of stream 's' was acknowledged by n1 at 0.100 s, before 2 was published at 0.200 s" in verdict.sentence
 
 
+def test_messages_that_were_published_at_the_same_time_stand_in_any_order() -> None:
+    script = Script(nodes=2)
+    for process, value in ((0, 1), (1, 2)):
+        script.event(process, "invoke", "publish", value, key="s")
+    ended(script, 0, 1, 1)
+    ended(script, 1, 2, 0)
+    read_by_all(script, 2, 1)
+    assert judge(script).valid == "true"
+
+
+def test_a_message_may_not_be_read_before_it_is_published() -> None:
+    script = Script(nodes=2)
+    fetched(script, 1, 0, 1)
+    published(script, 0, 1, 0)
+    read_by_all(script, 1)
+    verdict = judge(script)
+    assert verdict.anomalies == ("unexpected",)
+    assert "before it was published" in verdict.sentence
+
+
 def test_a_message_that_certainly_was_not_published_may_not_be_read() -> None:
     script = Script(nodes=2)
     published(script, 0, 1, None, how="fail")
@@ -209,6 +229,37 @@ def test_a_node_that_does_not_give_all_in_the_end_leaves_the_run_undecided() -> 
     assert verdict.valid == "unknown"
     assert [reason.code for reason in verdict.inconclusive] == [Code.NEVER_OK]
     assert "n2 did not give stream 's' up to offset 2" in verdict.sentence
+
+
+def test_what_nodes_gave_before_the_last_acknowledgement_does_not_show_what_is_there_in_the_end() -> None:
+    script = Script(nodes=2)
+    script.event(0, "invoke", "publish", 1, key="s")
+    for process in (1, 2):
+        fetched(script, process, 0, 1)
+    ended(script, 0, 1, 0)
+    assert [reason.code for reason in judge(script).inconclusive] == [Code.NEVER_OK]
+
+
+def test_a_node_that_leaves_out_an_offset_has_not_given_all_and_what_is_not_given_is_not_lost() -> None:
+    script = Script(nodes=2)
+    for value, offset in ((1, 0), (2, 1), (3, 2), (4, None)):
+        published(script, 0, value, offset)
+    fetched(script, 0, 0, 1, 2, 3)
+    fetched(script, 1, 0, 1)
+    fetched(script, 1, 2, 3)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.figures["unread"]) == ("unknown", 1)
+    assert "n2 did not give stream 's' up to offset 3" in verdict.sentence
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_run_in_which_no_message_was_read_proves_nothing(asks: bool) -> None:
+    script = Script(nodes=2)
+    published(script, 0, 1, 0)
+    if asks:
+        fetched(script, 0, 0)
+    expected = Code.NEVER_OK if asks else Code.NOT_EXERCISED
+    assert [reason.code for reason in judge(script).inconclusive] == [expected, Code.READS_SAW_NOTHING]
 
 
 @pytest.mark.parametrize("how", ["fail", "info"])

@@ -19,7 +19,7 @@ from splitbrain.cluster.streams.commands import (
 )
 from splitbrain.cluster.streams.coordinator import Coordinator
 from splitbrain.cluster.streams.frames import Attach, Attached, Chunks, Pull, ReadFrom
-from splitbrain.cluster.streams.member import BATCH_BYTES, AnswerTo, Meta, StreamMember
+from splitbrain.cluster.streams.member import BATCH_BYTES, AnswerTo, Meta, Persist, StreamMember
 from splitbrain.cluster.streams.position import BEGIN, Position, agreed
 from splitbrain.cluster.streams.state import State, Stream
 from tests.cluster.streams.pure import Pure
@@ -77,9 +77,10 @@ def test_an_epoch_is_written_once_and_not_after_it_was_stopped() -> None:
     assert copy.write(1, ("n1",)) is not None
     again = StreamMember(copy.meta, copy.log.chunks)
     assert again.write(1, ("n1",)) is None
-    assert again.stop(1) is not None
-    assert again.follow(1, "n2", 0) is None
-    assert again.write(2, ("n1",)) is not None
+    assert again.stop(1) == [Persist(Meta("n1", 1, "s", 1, stopped=1, wrote=1))]
+    later = StreamMember(again.meta, copy.log.chunks)
+    assert later.follow(1, "n2", 0) is None
+    assert later.write(2, ("n1",)) is not None
 
 
 def test_what_waits_for_a_majority_is_unknown_once_the_writer_is_stopped() -> None:
@@ -129,6 +130,7 @@ def test_a_member_that_never_gives_its_copy_up_does_not_hold_up_later_changes() 
     assert action is not None
     assert action.kind == "write"
     coordinator.apply(14, 0, Started(1, "n1", action.index))
+    assert isinstance(coordinator.apply(15, 0, AddReplica("s", "n4"))[0], StreamRefused), "epoch 2 has not begun"
     coordinator.apply(15, 0, Established(1, 2))
     assert (set(stream.members), stream.voters) == ({"n1", "n2", "n3"}, ("n1", "n2"))
     assert isinstance(coordinator.apply(16, 0, AddReplica("s", "n3"))[0], StreamRefused)
