@@ -1,0 +1,105 @@
+"""The stream workload: unique values, fetches of what is new and of older messages, and its end, which reads all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from splitbrain.checkers.streams import StreamChecker
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.generators import Context
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op, OpType
+from splitbrain.workloads.catalogue import build
+from splitbrain.workloads.stream import LAST, NAMES, ReadAll
+from tests.workloads.support import FIVE, drive, invocations
+
+THREE = FIVE[:3]
+
+
+class Logs:
+    """Streams in memory.
+
+    Attributes:
+        part: the number of messages in one answer at most.
+        fails: how an op ends that is not answered; None: it is answered.
+    """
+
+    def __init__(self, part: int = 200, fails: Callable[[Op, int], OpType | None] = lambda op, asked: None) -> None:
+        self.logs: dict[str, list[int]] = {name: list(range(5)) for name in NAMES}
+        self.part = part
+        self.fails = fails
+        self.asked = 0
+
+    def __call__(self, op: Op) -> Op:
+        self.asked += 1
+        log = self.logs[op.key or ""]
+        failed = self.fails(op, self.asked)
+        if failed is not None:
+            return op.complete(failed, op.value)
+        if op.f == "publish":
+            log.append(op.value)
+            return op.complete("ok", len(log) - 1)
+        return op.complete("ok", {"values": log[op.value : op.value + self.part], "end": len(log)})
+
+
+def ended(logs: Logs, *, clients: int = 6, most: int = 2000) -> list[Op]:
+    """The ops of the end, one after another, through three nodes."""
+    streams = Streams(1)
+    ctx = Context.initial(clients, THREE, streams["workload"], streams["nemesis"])
+    ctx = ctx.restrict(~ctx.nemesis_bit)
+    generator: Any = ReadAll()
+    history: list[Op] = []
+    for _ in range(most):
+        result = generator.op(ctx)
+        if result is None:
+            return history
+        found, generator = result
+        if isinstance(found, Op):
+            thread = ctx.thread_of(found.process)
+            asked = msgspec.structs.replace(found, time=ctx.time_ns, node=THREE[thread % 3], index=len(history))
+            done = msgspec.structs.replace(logs(asked), index=len(history) + 1)
+            history += [asked, done]
+            for event in (asked, done):
+                generator = generator.update(ctx, event)
+        ctx.time_ns += 50_000_000
+    raise AssertionError("it did not end")
+
+
+def test_values_are_published_once_and_fetches_begin_within_what_is_known() -> None:
+    history = drive(
+        build("stream", nodes=FIVE, concurrency=10).generator,
+        ops_max=600,
+        results={"publish": 99, "fetch": {"values": [], "end": 0}},
+    )
+    values = [op.value for op in invocations(history, "publish")]
+    assert values == list(range(len(values)))
+    offsets = [op.value for op in invocations(history, "fetch")]
+    assert 0 <= min(offsets) < 79, "an older one"
+    assert max(offsets) == 100
+    assert {op.key for op in history} == set(NAMES)
+
+
+def test_the_end_publishes_a_last_message_to_each_stream_and_then_reads_all_of_it_through_each_node() -> None:
+    history = ended(Logs(part=2))
+    published = invocations(history, "publish")
+    assert [(op.key, op.value) for op in published] == [(NAMES[0], LAST), (NAMES[1], LAST + 1)]
+    read = {(name, node): list[int]() for name in NAMES for node in THREE}
+    for asked, done in zip(history[::2], history[1::2], strict=True):
+        if asked.f == "fetch":
+            assert any(op.key == asked.key and op.index < asked.index for op in published)
+            read[asked.key or "", asked.node or ""] += done.value["values"]
+    assert read == {(name, node): [*range(5), LAST + at] for at, name in enumerate(NAMES) for node in THREE}
+
+
+def test_what_has_no_answer_in_the_end_is_asked_again_and_the_checker_agrees() -> None:
+    def fails(op: Op, asked: int) -> OpType | None:
+        return ("info", "fail")[asked % 2] if asked % 3 or asked < 9 else None
+
+    history = ended(Logs(fails=fails))
+    asked = [Op(process=9, type="invoke", f="publish", key=key, value=at) for key in NAMES for at in range(5)]
+    before = [event for op in asked for event in (op, op.complete("ok", op.value))]
+    ops = [msgspec.structs.replace(op, index=index, time=index) for index, op in enumerate([*before, *history])]
+    assert StreamChecker().check(to_table(ops), {}).valid == "true"
