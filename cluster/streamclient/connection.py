@@ -60,9 +60,9 @@ class StreamsConnection:
         body = StreamOp(frames.encode(wanted))
         return frames.decode_reply(_value(await self._channel.ask(Request(0, timeout_ms, body))))
 
-    async def members(self, timeout_ms: int) -> tuple[str, ...]:
-        """Ids of the members of the metadata store, sorted."""
-        answer = await self._channel.ask(Request(0, timeout_ms, MembersQuery(), group=METADATA))
+    async def members(self, timeout_ms: int, group: str = METADATA) -> tuple[str, ...]:
+        """Ids of the members of a group, sorted."""
+        answer = await self._channel.ask(Request(0, timeout_ms, MembersQuery(), group=group))
         if not isinstance(answer.outcome, MemberList):
             raise error_of(answer.outcome, answer.term)
         return tuple(sorted(answer.outcome.members))

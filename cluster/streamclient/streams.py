@@ -19,6 +19,7 @@ import msgspec
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
 from splitbrain.cluster.channel import Channel
 from splitbrain.cluster.errors import ClientError, InvalidRequestError, OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.groupnames import STREAM_COORDINATOR
 from splitbrain.cluster.members import node_of
 from splitbrain.cluster.queueclient.connection import Ends, pause
 from splitbrain.cluster.queuegroups.records import name_problem
@@ -100,7 +101,7 @@ class Streams:
 
         Args:
             name: of the stream.
-            replicas: copies, the writer's included; as many as there are members at most.
+            replicas: copies, the writer's included; as many as the coordinator's group has members at most.
             preferred: the member that is to write where several copies are equally long; None: that of this node.
             timeout_ms: after so long it is given up.
 
@@ -112,8 +113,8 @@ class Streams:
         if problem is not None or replicas < 1:
             raise InvalidRequestError(f"{problem or 'a stream has at least one copy'}.")
         ends = Ends(timeout_ms)
-        members = await self._connection.members(ends.left_ms)
-        await self._create("/stream_coordinator", list(members), ends.left_ms)
+        await self._create("/stream_coordinator", list(await self._connection.members(ends.left_ms)), ends.left_ms)
+        members = await self._again(ends, lambda: self._hosts(self._attempt_ms(ends)))
         chosen = sorted(members, key=lambda member: (node_of(member) != self._node, member))[:replicas]
         command = NewStream(name, tuple(chosen), preferred or chosen[0])
         accepted, term = await self._again(ends, lambda: self._connection.command(command, self._attempt_ms(ends)))
@@ -135,13 +136,15 @@ class Streams:
         """Have a further member copy a stream; the term.
 
         Raises:
-            InvalidRequestError: the cluster has no such member.
+            InvalidRequestError: the coordinator's group has no such member.
             UnavailableError: not now: another change is under way, or a replica has not run for 10 s.
         """
         ends = Ends(timeout_ms)
-        members = await self._connection.members(ends.left_ms)
-        if member not in members:  # it would never copy the stream, and never answer that it gave its copy up
-            raise InvalidRequestError(f"{member} is no member of the cluster, only {', '.join(members)}.")
+        members = await self._hosts(ends.left_ms)
+        if member not in members:  # its node would not see what its copy is to do
+            raise InvalidRequestError(
+                f"{member} is no member of the coordinator's group: those are {', '.join(members)}."
+            )
         return await self._change(AddReplica(name, member), ends.left_ms)
 
     async def delete_replica(self, name: str, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
@@ -151,6 +154,10 @@ class Streams:
     async def prefer(self, name: str, member: str | None, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
         """Prefer a member as writer, from the next choice on; the term."""
         return await self._change(SetPolicy(name, member), timeout_ms)
+
+    async def _hosts(self, timeout_ms: int) -> tuple[str, ...]:
+        """The members that can have copies: those of the coordinator's group."""
+        return await self._connection.members(timeout_ms, STREAM_COORDINATOR)
 
     async def _change(self, command: OfClients, timeout_ms: int) -> int:
         return (await self._connection.command(command, timeout_ms))[1]

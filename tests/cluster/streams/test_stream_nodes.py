@@ -15,7 +15,7 @@ from splitbrain.cluster.streamclient import StreamStatus
 from splitbrain.cluster.streams.commands import MemberDown, encode
 from splitbrain.cluster.wire import Failure, QueueOp, Request
 from tests.cluster.queuegroups.support import FIVE, THREE, in_cluster
-from tests.cluster.support import World, eventually
+from tests.cluster.support import World, eventually, in_virtual_time
 
 
 async def streams_on(world: World, name: str) -> Streams:
@@ -159,16 +159,41 @@ def test_what_clients_may_not_say_is_refused() -> None:
         await streams.declare("s")
         before = await all_running(streams)
         down = encode(MemberDown(1, before.writer or "", before.epoch))
-        refused = await client._channel.ask(Request(0, 1000, QueueOp(down), group=STREAM_COORDINATOR))
+        channel = client._channel  # pyright: ignore[reportPrivateUsage]
+        refused = await channel.ask(Request(0, 1000, QueueOp(down), group=STREAM_COORDINATOR))
         assert isinstance(refused.outcome, Failure)
         assert refused.outcome.reason == "invalid_request"
-        with pytest.raises(InvalidRequestError, match="n9 is no member of the cluster"):
+        with pytest.raises(InvalidRequestError, match="n9 is no member of the coordinator"):
             await streams.add_replica("s", "n9")
         with pytest.raises(InvalidRequestError, match="a publisher has a name"):
             streams.publisher("s", "")
         assert await status_of(streams) == before
 
     in_cluster(check)
+
+
+def test_only_members_of_the_coordinators_group_are_given_copies() -> None:
+    async def check() -> None:
+        world = World([*THREE, "n4"])
+        world.founders = tuple(THREE)
+        await world.start()
+        client = await world.client("n1")
+        streams = await client.streams()
+        await eventually(lambda: streams.declare("first"))
+
+        async def joined() -> bool:
+            await client.add_member("n4")
+            return True
+
+        await eventually(joined)
+        await streams.declare("s", replicas=99)
+        assert set((await all_running(streams)).members) == set(THREE)
+        with pytest.raises(InvalidRequestError, match="n4 is no member of the coordinator's group"):
+            await streams.add_replica("s", "n4")
+        assert world.failures == []
+        await world.close()
+
+    in_virtual_time(check())
 
 
 def test_copies_are_added_and_removed_and_streams_deleted() -> None:
