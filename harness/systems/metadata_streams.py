@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
-from splitbrain.cluster.client import Client, ClientError, Streams
+from splitbrain.cluster.client import Client, ClientError, Streams, UnavailableError
 from splitbrain.cluster.streamclient import StreamPublisher
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 
 REPLICAS: Final = 99
-"""Of a stream at most: each node has one, so that each fault meets a copy, and all nodes are asked."""
+"""Copies of a stream at most: each node has one, so that each fault meets a copy, and each node gives its own."""
 
 DECLARE_S: Final = 4.0
-"""For the streams of a session to be written, all together: a workload has to be prepared within ten seconds."""
+"""For all streams of a session to be declared, and written: a workload has to be prepared within ten seconds."""
 
 PAUSE_S: Final = 0.2
 
@@ -38,11 +39,12 @@ class MetadataStreams:
         self._name: str | None = None
         self._publishers: dict[str, StreamPublisher] = {}
         self._declares_until: float | None = None
+        self._known: set[str] = set()
 
     async def declare(self, stream: str) -> Answer:
         """Make a stream; tried for a while, since to declare it twice is to declare it once.
 
-        No error if it is not written by then: the ops say what becomes of them.
+        No error if it is not there by then: the first ops declare it again.
         """
         loop = asyncio.get_running_loop()
         if self._declares_until is None:
@@ -63,17 +65,35 @@ class MetadataStreams:
                 self._name = await self._new_name()
             publisher = (await self._opened()).publisher(stream, self._name)
             self._publishers[stream] = publisher
-        confirmed = await publisher.publish(str(value).encode(), timeout_ms=self._timeout_ms)
+        body = str(value).encode()
+        confirmed = await self._use(stream, lambda timeout_ms: publisher.publish(body, timeout_ms=timeout_ms))
         return Answer(confirmed.offset)
 
     async def read(self, stream: str, offset: int, most: int) -> Answer:
         """Read from an offset on, as this session's node has it."""
-        found = await (await self._opened()).read(stream, offset, most=most, timeout_ms=self._timeout_ms)
+        streams = await self._opened()
+        found = await self._use(
+            stream, lambda timeout_ms: streams.read(stream, offset, most=most, timeout_ms=timeout_ms)
+        )
         try:
             values = [int(body) for body in found.bodies]
         except ValueError as error:
             raise IndefiniteError(f"a message in {stream} is no whole number: {error}") from error
         return Answer({"values": values, "end": found.committed})
+
+    async def _use(self, stream: str, call: Callable[[int], Awaitable[T]]) -> T:
+        """Do something with a stream. One that may not have been declared in time is, in half of the time of the op."""
+        if stream in self._known:
+            return await call(self._timeout_ms)
+        half_ms = self._timeout_ms // 2
+        try:
+            result = await call(half_ms)
+        except UnavailableError:
+            with suppress(ClientError):
+                await (await self._opened()).declare(stream, replicas=REPLICAS, timeout_ms=half_ms)
+            raise
+        self._known.add(stream)
+        return result
 
     async def _opened(self) -> Streams:
         """Streams on this connection.

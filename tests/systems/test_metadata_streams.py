@@ -1,0 +1,74 @@
+"""Streams of the metadata cluster as sessions use them: those that were not declared in time are declared by ops."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from splitbrain.cluster.client import UnavailableError
+from splitbrain.cluster.streamclient import ReadMessages
+from splitbrain.cluster.streams.frames import Confirmed
+from splitbrain.harness.systems.metadata_streams import MetadataStreams
+
+
+class Node:
+    """A node, and the streams that were declared through it; each call notes its timeout."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, int] = {}
+        self.published: list[int] = []
+        self.timeouts: list[int] = []
+
+    async def streams(self) -> Node:
+        return self
+
+    async def declare(self, name: str, *, replicas: int, timeout_ms: int) -> bool:
+        self.declared[name] = replicas
+        self.timeouts.append(timeout_ms)
+        return True
+
+    def publisher(self, stream: str, name: str) -> Publisher:
+        return Publisher(self, stream)
+
+    async def read(self, name: str, offset: int, *, most: int, timeout_ms: int) -> ReadMessages:
+        self.check(name, timeout_ms)
+        return ReadMessages(offset, (b"7",), offset + 1)
+
+    def check(self, stream: str, timeout_ms: int) -> None:
+        self.timeouts.append(timeout_ms)
+        if stream not in self.declared:
+            raise UnavailableError(f"this node knows no stream {stream!r} (yet).", 0)
+
+
+class Publisher:
+    def __init__(self, node: Node, stream: str) -> None:
+        self.node, self.stream = node, stream
+
+    async def publish(self, body: bytes, *, timeout_ms: int) -> Confirmed:
+        self.node.check(self.stream, timeout_ms)
+        self.node.published.append(int(body))
+        return Confirmed(len(self.node.published) - 1, 1)
+
+
+async def new_name() -> str:
+    return "p1"
+
+
+def test_a_stream_that_is_not_there_is_declared_by_the_first_op_in_the_time_of_that() -> None:
+    async def check() -> None:
+        node = Node()
+        session = MetadataStreams(cast(Any, node), 1000, new_name)
+        with pytest.raises(UnavailableError):
+            await session.publish("st0", 1)
+        assert (list(node.declared), node.published, node.timeouts) == (["st0"], [], [500, 500])
+        for value in (2, 3):
+            assert (await session.publish("st0", value)).value == value - 2
+        assert (await session.read("st0", 0, 10)).value == {"values": [7], "end": 1}
+        assert (node.published, node.timeouts[2:]) == ([2, 3], [500, 1000, 1000])
+        with pytest.raises(UnavailableError):
+            await session.read("st1", 0, 10)
+        assert list(node.declared) == ["st0", "st1"]
+
+    asyncio.run(check())
