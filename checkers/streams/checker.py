@@ -1,7 +1,7 @@
 """Streams: acknowledged messages stay where they are, for all readers, in the order in which they were published.
 
     lost         a message was acknowledged, and is nowhere in the log as nodes read it in the end
-    changed      at one offset two messages were seen: by readers, or by what publishers were acknowledged
+    changed      two answers name two messages for one offset: answers of readers, or acknowledgements
     duplicated   one message is at two offsets
     order        a message stands before one that was acknowledged before it was published
     unexpected   a message was read that no client had published by then, or whose publishing had certainly failed

@@ -48,7 +48,7 @@ class DeleteReplica(msgspec.Struct, frozen=True, array_like=True, tag="delete_re
 
 
 class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag="set_policy"):
-    """Prefer another member as writer from the next choice on; None: no one."""
+    """Prefer another member as writer from the next choice on; None: prefer none."""
 
     name: str
     preferred: str | None

@@ -1,8 +1,8 @@
 """What a node does about streams: it carries out what the coordinator's log asks of its copies, and serves clients.
 
 The coordinator's group begins with the first stream: a tree node of the metadata names its founders. What a copy is to
-do stands in the state that this node has applied (`splitbrain.cluster.streams.coordinator`). So nothing is sent for it,
-and what is late is seen to be: a copy that was removed knows, as long as the state that removed it is applied here.
+do stands in the state that this node has applied (`splitbrain.cluster.streams.coordinator`), and no frame asks for it.
+A node that starts may apply again what it applied before: each action has an index, and a copy that of its first one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ PATH: Final = ("stream_coordinator",)
 """The tree node of the metadata that names the founders of the coordinator's group."""
 
 COMMAND_MS: Final = 1000
-"""How long a command to the coordinator may take; nothing waits for it, and it is said again."""
+"""How long a command to the coordinator may take; nothing waits for it, and a later tick sends it again."""
 
 MAX_AT_ONCE: Final = 256
 """Messages in one chunk at most."""
@@ -154,7 +154,7 @@ class StreamHost:
         life: distinguishes this process from the node's earlier ones.
         runtime: of the node.
         links: to the other nodes.
-        command: has the coordinator carry out a command; nothing is heard of it.
+        command: has the coordinator carry out a command; its answer is dropped.
         has_group: whether this node has a member of the coordinator's group, one that stopped included.
         begin: has it take part in that group, with these founders.
         bugs: those that are switched on.

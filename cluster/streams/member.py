@@ -9,7 +9,7 @@ between may have left elsewhere (figure 8 of the Raft paper).
 
 A replica first asks where its log agrees with the writer's, and cuts off what is behind. That was never committed.
 
-Effects are to be carried out in order, and what has to be durable is, before the next one.
+The caller carries out effects in order. It makes what an effect writes durable before it goes on to the next one.
 """
 
 from __future__ import annotations
