@@ -123,6 +123,11 @@ class Enqueues(msgspec.Struct, frozen=True):
         return self
 
 
+def of_any(f: str, names: tuple[str, ...]) -> Generator:
+    """Ops without a value, each of any of these queues."""
+    return each(lambda ctx: invoke(f, key=ctx.rng.choice(names)))
+
+
 _Pair = tuple[str, str]
 """A queue and a node."""
 
@@ -210,12 +215,11 @@ def queue(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    dequeues = each(lambda ctx: invoke("dequeue", key=ctx.rng.choice(NAMES)))
     fs = ("enqueue", "dequeue", "drain")
     return Workload(
         name="queue",
         client=QueueClient(),
-        generator=mix(Enqueues(), dequeues, weights=[ENQUEUES, DEQUEUES]),
+        generator=mix(Enqueues(), of_any("dequeue", NAMES), weights=[ENQUEUES, DEQUEUES]),
         final_generator=clients(time_limit(DRAIN_S, Drain())),
         checkers=(
             CheckerSpec("queue", {"settle_s": SETTLE_S}),

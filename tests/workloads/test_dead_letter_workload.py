@@ -11,7 +11,8 @@ from splitbrain.harness.contract.sessions import EXPIRING_QUEUES, Answer, Delive
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.dead_letter import LIMIT, NAMES, TTL_S, DeadLetterClient, dead_letters, deed
+from splitbrain.workloads.dead_letter import LIMIT, NAMES, TTL_S, DeadLetterClient, deed
+from splitbrain.workloads.letters import dead_letters
 
 
 class Broker:
