@@ -153,6 +153,11 @@ class Stored(msgspec.Struct, frozen=True):
     judgement: Judgement
 
     @property
+    def proves(self) -> bool:
+        """Whether it tested enough: the harness did not fail, and the verdict is none that is inconclusive."""
+        return self.judgement.outcome in ("pass", "violation")
+
+    @property
     def violations(self) -> list[dict[str, Any]]:
         """The verdicts that name one."""
         return [
@@ -242,18 +247,14 @@ def _state(row: Row, counted: Sequence[Stored], control: Sequence[Stored]) -> tu
     needed = f"at least {WANTED} are needed"
     if len(counted) < WANTED:
         return "not yet", f"there {_are(len(counted), 'run')} with faults, and {needed}"
-    if not any(_proves(each) for each in control):
+    if not any(each.proves for each in control):
         return "not yet", "no run without faults has tested enough"
     if row.found or row.faultless:
         return "finding", ""
-    enough = sum(_proves(each) for each in counted)
+    enough = sum(each.proves for each in counted)
     if enough < WANTED:
         return "not yet", f"there {_are(enough, 'run')} with faults that tested enough, and {needed}"
     return "nothing found", ""
-
-
-def _proves(stored: Stored) -> bool:
-    return stored.judgement.outcome in ("pass", "violation")
 
 
 def _are(count: int, what: str) -> str:

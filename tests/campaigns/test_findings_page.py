@@ -208,6 +208,11 @@ def test_only_missing_runs_are_made_and_a_shorter_schedule_is_tried_once(tmp_pat
     assert words(tmp_path) == [(matrix.FAULTS, 0), (matrix.FAULTS, 2)]
     stored(tmp_path, 4, "pass", nemesis="", schedule="shorter.schedule")
     assert words(tmp_path) == [(matrix.FAULTS, 0)]
+    stored(tmp_path, 5, "inconclusive", faults=killed)
+    assert words(tmp_path) == [(matrix.FAULTS, 0)], "that run proves nothing: another one is made"
+    for seed in range(6, 10):
+        stored(tmp_path, seed, "inconclusive", faults=killed)
+    assert words(tmp_path) == [], "but not for ever"
 
 
 def test_every_cell_of_the_matrix_is_another_test() -> None:
