@@ -17,6 +17,9 @@ from splitbrain.workloads.letters import LetterClient, dead_letters, workload
 NAMES: Final = ("d0", "e0")
 """Of the queues."""
 
+CONSUMED: Final = ("d0", "d0", "d0", "e0")
+"""One consume in four is of the queue with expiry: it gets more messages than are consumed, so some expire."""
+
 TTL_S: Final = {"e0": 1.0}
 """How long a message may wait in a queue; without end in the other one."""
 
@@ -63,4 +66,5 @@ def dead_letter(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    return workload("dead-letter", DeadLetterClient(), limit=LIMIT, weights=WEIGHTS, options={"ttl_s": TTL_S})
+    options = {"ttl_s": TTL_S}
+    return workload("dead-letter", DeadLetterClient(), consumed=CONSUMED, limit=LIMIT, weights=WEIGHTS, options=options)

@@ -76,7 +76,13 @@ class LetterClient(SessionClient[Limited], ABC):
 
 
 def workload(
-    name: str, client: LetterClient[Any], *, limit: int, weights: Sequence[int], options: Mapping[str, Any]
+    name: str,
+    client: LetterClient[Any],
+    *,
+    consumed: tuple[str, ...],
+    limit: int,
+    weights: Sequence[int],
+    options: Mapping[str, Any],
 ) -> Workload:
     """A workload of publishes, consumes and reads of dead letters, judged by the checker that is named like it.
 
@@ -85,6 +91,7 @@ def workload(
     Args:
         name: of the workload.
         client: names its queues.
+        consumed: the queues of which one is drawn for each consume; one that is there twice is drawn more often.
         limit: how often a message may be given back.
         weights: of the three functions.
         options: further ones of the checker.
@@ -94,7 +101,9 @@ def workload(
     return Workload(
         name=name,
         client=client,
-        generator=mix(Enqueues(names=names), of_any("consume", names), of_any("collect", names), weights=list(weights)),
+        generator=mix(
+            Enqueues(names=names), of_any("consume", consumed), of_any("collect", names), weights=list(weights)
+        ),
         final_generator=phases(*(clients(time_limit(DRAIN_S, drain)) for drain in drains)),
         checkers=(
             CheckerSpec(name, {"limit": limit, **options, "settle_s": SETTLE_S}),

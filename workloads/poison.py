@@ -93,4 +93,4 @@ def poison(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    return workload("poison", PoisonClient(), limit=LIMIT, weights=WEIGHTS, options={})
+    return workload("poison", PoisonClient(), consumed=NAMES, limit=LIMIT, weights=WEIGHTS, options={})
