@@ -33,11 +33,13 @@ from splitbrain.checkers.queues.letters import ACKNOWLEDGED, NEVER, REJECTED, RE
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import ints
 from splitbrain.results.columns import array
+from splitbrain.results.faults import run_events
+from splitbrain.results.nemesisop import own_fields
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Reason
 
-_CLOCK: Final = "clock"
-"""What the functions of faults of clocks have in their names: with them no time is judged."""
+CLOCK: Final = "clock"
+"""What names a fault of clocks: in the function of an op, or as what another fault injects."""
 
 
 class DeadLetters(OfOneRun):
@@ -63,10 +65,8 @@ class DeadLetters(OfOneRun):
         """
         rules = Rules.of(self.name, options)
         start = time.process_time()
-        ours = ints(history, "process") >= 0
-        faults = {str(f) for f in history.filter(array(~ours))["f"].to_pylist()}
-        table = history.filter(array(ours)).combine_chunks()
-        judge = _Judge(table, read(table, rules, Taken), rules, timed=not any(_CLOCK in f for f in faults))
+        table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
+        judge = _Judge(table, read(table, rules, Taken), rules, timed=not _clocks_were_changed(history))
         return msgspec.structs.replace(judge.verdict(self.name), seconds=round(time.process_time() - start, 6))
 
 
@@ -91,6 +91,14 @@ class Taken(msgspec.Struct, frozen=True):
 
     value: int
     did: Literal["ack", "reject", "return"]
+
+
+def _clocks_were_changed(history: pa.Table) -> bool:
+    """Whether a fault changed a clock: then it is not known how long a message waited by the clock of its node."""
+    if any(CLOCK in str(f) for f in history.filter(array(ints(history, "process") < 0))["f"].to_pylist()):
+        return True
+    ops = run_events(history).fault_ops
+    return any(op.said.clocks or own_fields(op.invoke.value).get("inject") == CLOCK for op in ops)
 
 
 class _Judge(Judge[Rules]):
