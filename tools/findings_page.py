@@ -19,7 +19,7 @@ HEAD: Final = """# Findings about third-party systems
 faults are drawn from its seed. Every test is also run without faults.
 
 - A *finding* is what a checker proved from the answers that clients got. It needs at least three runs with faults, and
-  one without that proved something. It is no bug where the vendor documents that behaviour.
+  one without that proved something. It is no bug where the vendor documents that behaviour: see "Known" below it.
 - A run is *inconclusive* if it tested too little to prove anything.
 - *Reads* are linearizable, or serializable: one node answers alone.
 - Of RabbitMQ the table names the metadata store and the partition handling.
@@ -127,6 +127,6 @@ def _one(each: Row, found: Found) -> Iterator[str]:
         yield from (f"    {line.at_s:8.3f} s  {line.node}  {line.text}" for line in found.log)
     yield ""
     if found.says:
-        yield f"The vendor documents: {found.says} ({found.source})"
+        yield f"Known: {found.says} ({found.source})"
     else:
-        yield "No document of the vendor is known here that says so."
+        yield "Nothing is known here that explains it."

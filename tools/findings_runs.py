@@ -29,13 +29,13 @@ _ABOUT_THE_RUN: Final = frozenset({"stats", "coverage"})
 
 
 class Documented(msgspec.Struct, frozen=True, kw_only=True):
-    """What a vendor documents about a finding. A field that is empty fits all.
+    """What a vendor's document or source explains about a finding. A field that is empty fits all.
 
     Attributes:
         system, workload, read_mode, store, strategy, checker: which findings it is about.
         after: functions of faults of which one must have begun before the violation.
         says: in our words.
-        source: the vendor's document.
+        source: which document, or which source file.
     """
 
     system: str
@@ -69,7 +69,7 @@ class Found(msgspec.Struct, kw_only=True):
         schedule: its faults until then, as `--schedule` reads them.
         shrunk: whether that run was made to try a shorter schedule.
         log: what nodes logged from the fault before the first op that shows it, until then.
-        says, source: what the vendor documents about it; empty if nothing is known of it.
+        says, source: what explains it, and where the vendor says so; empty if nothing is known.
     """
 
     checker: str
@@ -188,7 +188,7 @@ def rows(store: Path, cells: Sequence[Cell] = CELLS, documents: Iterable[Documen
 
 
 def documented() -> list[Documented]:
-    """The table of what vendors document."""
+    """The table of what is known from vendors."""
     return msgspec.json.decode(DOCUMENTS.read_bytes(), type=list[Documented])
 
 
