@@ -101,22 +101,24 @@ def reported(delivery: Delivery) -> Any:
 
 
 class Enqueues(msgspec.Struct, frozen=True):
-    """Puts 0, 1, 2 and so on into any queue, by any free client.
+    """Puts 0, 1, 2 and so on into any queue, or stream, by any free client.
 
     Attributes:
         value: the next one.
         names: of the queues.
+        f: the function of the ops.
     """
 
     value: int = 0
     names: tuple[str, ...] = NAMES
+    f: str = "enqueue"
 
     def op(self, ctx: Context) -> Result:
         """The next value."""
         if not ctx.free:
             return PENDING, self
-        op = assign(invoke("enqueue", self.value, key=ctx.rng.choice(self.names)), ctx)
-        return (PENDING, self) if op is None else (op, Enqueues(self.value + 1, self.names))
+        op = assign(invoke(self.f, self.value, key=ctx.rng.choice(self.names)), ctx)
+        return (PENDING, self) if op is None else (op, Enqueues(self.value + 1, self.names, self.f))
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Values do not depend on what became of earlier ones: each is put in at most once."""
