@@ -33,7 +33,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         system, workload, read_mode, store, strategy, checker: which findings it is about.
-        after: functions of faults of which one must have begun before the violation.
+        after: functions of faults: one of them must have begun before the violation; empty if none has to.
         says: in our words.
         source: which document, or which source file.
     """

@@ -91,7 +91,7 @@ def workload(
     Args:
         name: of the workload.
         client: names its queues.
-        consumed: the queues of which one is drawn for each consume; one that is there twice is drawn more often.
+        consumed: each consume draws one of these names; a name that is there twice is drawn more often.
         limit: how often a message may be given back.
         weights: of the three functions.
         options: further ones of the checker.

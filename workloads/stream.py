@@ -99,7 +99,7 @@ class Fetches(msgspec.Struct, frozen=True):
 
 
 def end_by(event: Op) -> int:
-    """The offset behind the last message that an answer tells of; 0 if it tells of none."""
+    """The offset behind the last message that an answer mentions; 0 if it mentions none."""
     match event.f, event.value:
         case ("publish", int(offset)) if event.type == "ok":
             return offset + 1

@@ -71,7 +71,7 @@ class DeadLetters(OfOneRun):
 
 
 class Rules(letters.Rules, frozen=True):
-    """What is judged, and by what.
+    """The rules of a run, from a checker's options.
 
     Attributes:
         ttl_s: by queue how long a message may wait in it.

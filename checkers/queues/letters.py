@@ -22,7 +22,7 @@ _SECONDS_MAX: Final = 86_400
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What is judged, and by what.
+    """The rules of a run, from a checker's options.
 
     Attributes:
         limit: how often a message may be given back.
