@@ -30,7 +30,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         reasons: why the run proves too little, by all verdicts, root causes first: each a
             `splitbrain.results.reasons.Reason` with code, class, sentence and advice. Empty where it proves enough, and
             in files of older versions.
-        signatures: by what a violation is known again (`splitbrain.results.signatures`), the leading one first. Empty
+        signatures: those of the violations (`splitbrain.results.signatures`), the leading one first. Empty
             where nothing is violated, and in files of older versions.
         made_from: what they were made from (`splitbrain.results.madefrom.record_of`); None if that is not known, or
             does not matter because they are to be made again: a checker broke.
@@ -72,7 +72,7 @@ def write_judgement(
         outcome: what they add up to.
         engine: who judged.
         harness_error: what went wrong in the harness.
-        signatures: by what violations are known again.
+        signatures: those of the violations.
         basis: what the verdicts were made from, where they need not be made again as long as it is the same.
 
     Raises:

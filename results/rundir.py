@@ -244,7 +244,8 @@ class RunDir:
         verify(self.path, names)
 
     def _from_wal(self) -> pa.Table:
-        self.verify(self.history_path.name)  # of a finished run the history is gone, whatever else is there
+        # A finished run had a history.parquet: without it the run is damaged, and no write-ahead file replaces it.
+        self.verify(self.history_path.name)
         if not os.path.lexists(self.wal_path):
             raise RunNotFoundError(f"run {self.name} of test {self.test_name} has no history: nothing was recorded.")
         content = wal.read(self.wal_path)

@@ -32,7 +32,7 @@ DATA: Final = DOCS / "findings.json"
 PAGE: Final = DOCS / "findings.md"
 
 TRIES: Final = 2
-"""How often a run is made anew where the harness failed, or, of one without faults, that tested too little."""
+"""How many more runs are made where the harness failed, or runs tested too little."""
 
 _MINUTE_S: Final = 60.0
 
@@ -54,8 +54,7 @@ def missing(stored: Sequence[Stored], cells: Sequence[Cell] = CELLS) -> Iterator
     for cell in cells:
         for nemesis, wanted in ((cell.nemesis, cell.runs), (NO_FAULTS, 1)):
             own = [each for each in stored if of_cell(each.document, cell, nemesis=nemesis)]
-            void = ("harness error", "inconclusive") if nemesis == NO_FAULTS else ("harness error",)
-            failed = sum(each.judgement.outcome in void for each in own)
+            failed = sum(not each.proves for each in own)
             if failed < TRIES + wanted:
                 yield from (Task(cell.words(nemesis)) for _ in range(wanted - (len(own) - failed)))
         if any(of_cell(each.document, cell) for each in stored):

@@ -43,7 +43,7 @@ _STRONG: Final[Mapping[str, re.Pattern[str]]] = {
     "zookeeper": re.compile(r"LEADING|FOLLOWING|LOOKING"),
     "etcd": re.compile(r"elected|became leader|lost leader", re.IGNORECASE),
 }
-"""Of the notable lines those that say who lost whom, and who leads: where there are some, only these are shown."""
+"""Notable lines that name a node that was lost, or a new leader. If a log has such lines, only they are shown."""
 
 _VERSION: Final[Mapping[str, re.Pattern[str]]] = {
     "rabbitmq": re.compile(r"Starting RabbitMQ ([0-9][0-9.]*)"),
@@ -53,6 +53,8 @@ _VERSION: Final[Mapping[str, re.Pattern[str]]] = {
 }
 _ADDRESS: Final = re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})(:\d+)?\b")
 _PID: Final = re.compile(r"<\d+(?:\.\d+){1,2}>")
+_CLIENT: Final = re.compile(r" \(user request from '.*")
+"""Behind what Redis logs about a command: all that it knows of the client's connection."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ class Line(msgspec.Struct, frozen=True):
     Attributes:
         node: which node wrote it.
         at_s: seconds since the run's clock began.
-        text: without the time, addresses and process ids.
+        text: without the time, addresses, process ids and details of clients' connections.
     """
 
     node: str
@@ -101,14 +103,14 @@ def moment_of(line: str) -> tuple[float, str] | None:
 
 
 def plain(text: str, nodes: Mapping[str, str]) -> str:
-    """A line without addresses and numbers of processes.
+    """A line without addresses, numbers of processes and details of clients' connections.
 
     Args:
         text: the line.
         nodes: names of nodes by their addresses; other addresses are replaced by "(address)".
     """
     text = _ADDRESS.sub(lambda found: nodes.get(found.group(1), "(address)"), text)
-    text = " ".join(_PID.sub("", text).split())
+    text = _CLIENT.sub("", " ".join(_PID.sub("", text).split()))
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 TIME_LIMIT_S: Final = 60
+NODES: Final = 3
 FAULTS: Final = "partition,kill,pause"
 NO_FAULTS: Final = "none"
 
@@ -25,7 +26,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         read_mode: of `--read-mode`.
         settings: of `--settings`, by their names, as they are written there.
         backend: of `--backend`.
-        options: further options of each run.
+        rate, recovery: of `--rate` and `--recovery`.
         nemesis: of `--nemesis`.
     """
 
@@ -35,18 +36,19 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     read_mode: str = "linearizable"
     settings: tuple[tuple[str, str], ...] = ()
     backend: str = "docker"
-    options: tuple[str, ...] = ()
+    rate: int = 100
+    recovery: int = 20
     nemesis: str = FAULTS
 
     def words(self, nemesis: str) -> list[str]:
         """The options of a run, but for seed and store."""
         settings = ",".join(f"{name}={value}" for name, value in self.settings)
         return [
-            *("--system", self.system, "--backend", self.backend, "--nodes", "3"),
+            *("--system", self.system, "--backend", self.backend, "--nodes", str(NODES)),
+            *("--rate", str(self.rate), "--recovery", str(self.recovery)),
             *("--workload", self.workload, "--nemesis", nemesis, "--time-limit", str(TIME_LIMIT_S)),
             *(("--read-mode", self.read_mode) if self.read_mode != "linearizable" else ()),
             *(("--settings", settings) if settings else ()),
-            *self.options,
         ]
 
 
@@ -67,14 +69,16 @@ RABBITMQ_WORKLOADS: Final = (
     "create-once",
 )
 
-_PATIENT: Final = ("--recovery", "90", "--rate", "50")
-"""A node that was killed takes 10 s and more until it answers again."""
+_RECOVERY_S: Final = 90
+"""A node of RabbitMQ that was killed takes 10 s and more until it answers again."""
+
+_RATE: Final = 50
 
 
 def _of_rabbitmq(workload: str, strategy: str) -> Iterator[Cell]:
     for release, store in RELEASES:
         settings = (("release", release), ("store", store), ("partition-handling", strategy))
-        yield Cell(system="rabbitmq", workload=workload, settings=settings, options=_PATIENT)
+        yield Cell(system="rabbitmq", workload=workload, settings=settings, rate=_RATE, recovery=_RECOVERY_S)
 
 
 def _rabbitmq() -> Iterator[Cell]:

@@ -9,13 +9,14 @@ from typing import Any, Final, cast
 import findings_logs
 import msgspec
 import pyarrow as pa
-from findings_matrix import CELLS, NO_FAULTS, TIME_LIMIT_S, WANTED, Cell
+from findings_matrix import CELLS, NO_FAULTS, NODES, TIME_LIMIT_S, WANTED, Cell
 
 from splitbrain.results.errors import SplitbrainError
 from splitbrain.results.faults import FaultOp, run_events
 from splitbrain.results.findings import evident_ns
 from splitbrain.results.judgement import Judgement
 from splitbrain.results.nemesisop import own_fields
+from splitbrain.results.quantities import counted as quantity
 from splitbrain.results.store import RunDir, Store
 
 DOCUMENTS: Final = Path(__file__).with_name("findings_documents.json")
@@ -28,12 +29,13 @@ _ABOUT_THE_RUN: Final = frozenset({"stats", "coverage"})
 
 
 class Documented(msgspec.Struct, frozen=True, kw_only=True):
-    """What a vendor documents about a finding. A field that is empty fits all.
+    """What a vendor's document or source explains about a finding. A field that is empty fits all.
 
     Attributes:
         system, workload, read_mode, store, strategy, checker: which findings it is about.
+        after: functions of faults: one of them must have begun before the violation; empty if none has to.
         says: in our words.
-        source: the vendor's document.
+        source: which document, or which source file.
     """
 
     system: str
@@ -44,19 +46,22 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     strategy: str = ""
     checker: str = ""
+    after: tuple[str, ...] = ()
 
-    def fits(self, row: Row, checker: str) -> bool:
-        """Whether it is about what this checker found there."""
-        asked = {"system": row.system, "workload": row.workload, "read_mode": row.read_mode, "checker": checker}
+    def fits(self, row: Row, found: Found) -> bool:
+        """Whether it is about what was found there."""
+        asked = {"system": row.system, "workload": row.workload, "read_mode": row.read_mode, "checker": found.checker}
         asked |= {"store": row.store, "strategy": row.strategy}
-        return all(getattr(self, name) in ("", value) for name, value in asked.items())
+        begun = {line[1] for line in found.schedule}
+        of_it = all(getattr(self, name) in ("", value) for name, value in asked.items())
+        return of_it and (not self.after or not begun.isdisjoint(self.after))
 
 
 class Found(msgspec.Struct, kw_only=True):
     """What one checker found in the runs of a cell.
 
     Attributes:
-        checker, anomaly: who found what.
+        checker, anomaly: which checker found it, and the name that it has for it.
         runs: in how many.
         sentence: of the run with the shortest schedule.
         at_s: when that violation was complete, in seconds of the run.
@@ -64,7 +69,7 @@ class Found(msgspec.Struct, kw_only=True):
         schedule: its faults until then, as `--schedule` reads them.
         shrunk: whether that run was made to try a shorter schedule.
         log: what nodes logged from the fault before the first op that shows it, until then.
-        says, source: what the vendor documents about it; empty if nothing is known of it.
+        says, source: what explains it, and where the vendor says so; empty if nothing is known.
     """
 
     checker: str
@@ -117,13 +122,22 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 def of_cell(document: Mapping[str, Any], cell: Cell, *, nemesis: str | None = None) -> bool:
-    """Whether a run's test is this cell's, with these faults; without any, whether it replays a shorter schedule."""
+    """Whether a run is one of this cell: the same test, load and backend, with these faults.
+
+    Args:
+        document: the run's test.json.
+        cell: of the matrix.
+        nemesis: the faults; None for a replay of a shorter schedule.
+    """
     options = _options(document)
     settings = dict(word.split("=", 1) for word in str(options.get("settings") or "").split(",") if "=" in word)
     return (
         options.get("system") == cell.system
         and options.get("workload") == cell.workload
         and options.get("read_mode") == cell.read_mode
+        and options.get("backend") == cell.backend
+        and str(options.get("nodes")) == str(NODES)
+        and (options.get("rate"), options.get("recovery")) == (cell.rate, cell.recovery)
         and options.get("time_limit") == TIME_LIMIT_S
         and settings == dict(cell.settings)
         and bool(options.get("schedule")) == (nemesis is None)
@@ -137,6 +151,11 @@ class Stored(msgspec.Struct, frozen=True):
     run: RunDir
     document: dict[str, Any]
     judgement: Judgement
+
+    @property
+    def proves(self) -> bool:
+        """Whether it tested enough: the harness did not fail, and the verdict is none that is inconclusive."""
+        return self.judgement.outcome in ("pass", "violation")
 
     @property
     def violations(self) -> list[dict[str, Any]]:
@@ -162,23 +181,23 @@ def judged(store: Path) -> list[Stored]:
 
 
 def rows(store: Path, cells: Sequence[Cell] = CELLS, documents: Iterable[Documented] | None = None) -> list[Row]:
-    """What the store says of each cell of which it has a run."""
+    """What the store says of each cell of which it has a run with faults."""
     known = list(documented() if documents is None else documents)
     stored = judged(store)
     return [row for cell in cells for row in [row_of(cell, stored, known)] if row is not None]
 
 
 def documented() -> list[Documented]:
-    """The table of what vendors document."""
+    """The table of what is known from vendors."""
     return msgspec.json.decode(DOCUMENTS.read_bytes(), type=list[Documented])
 
 
 def row_of(cell: Cell, stored: Sequence[Stored], documents: Sequence[Documented]) -> Row | None:
-    """What is known of a cell; None if no run of it is stored."""
+    """What is known of a cell; None if no run of it with faults is stored."""
     faulty = [each for each in stored if of_cell(each.document, cell, nemesis=cell.nemesis)]
     control = [each for each in stored if of_cell(each.document, cell, nemesis=NO_FAULTS)]
     shorter = [each for each in stored if of_cell(each.document, cell)]
-    if not (faulty or control):
+    if not faulty:
         return None
     settings = dict(cell.settings)
     counted = [each for each in faulty if each.judgement.outcome != "harness error"]
@@ -218,19 +237,28 @@ def _found(
         ]
         best = min(shown, key=lambda found: (len(found.schedule), found.at_s))
         best.runs = len(own)
-        about = next((each for each in documents if each.fits(row, checker)), None)
+        about = next((each for each in documents if each.fits(row, best)), None)
         if about is not None:
             best.says, best.source = about.says, about.source
         yield best
 
 
 def _state(row: Row, counted: Sequence[Stored], control: Sequence[Stored]) -> tuple[str, str]:
-    sound = [each for each in control if each.judgement.outcome in ("pass", "violation")]
+    needed = f"at least {WANTED} are needed"
     if len(counted) < WANTED:
-        return "not yet", f"{len(counted)} of at least {WANTED} runs with faults are stored"
-    if not sound:
+        return "not yet", f"there {_are(len(counted), 'run')} with faults, and {needed}"
+    if not any(each.proves for each in control):
         return "not yet", "no run without faults has tested enough"
-    return ("finding", "") if row.found or row.faultless else ("nothing found", "")
+    if row.found or row.faultless:
+        return "finding", ""
+    enough = sum(each.proves for each in counted)
+    if enough < WANTED:
+        return "not yet", f"there {_are(enough, 'run')} with faults that tested enough, and {needed}"
+    return "nothing found", ""
+
+
+def _are(count: int, what: str) -> str:
+    return f"{'is' if count == 1 else 'are'} {quantity(count, what)}"
 
 
 def _options(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,26 +101,33 @@ def reported(delivery: Delivery) -> Any:
 
 
 class Enqueues(msgspec.Struct, frozen=True):
-    """Puts 0, 1, 2 and so on into any queue, by any free client.
+    """Puts 0, 1, 2 and so on into any queue, or stream, by any free client.
 
     Attributes:
         value: the next one.
         names: of the queues.
+        f: the function of the ops.
     """
 
     value: int = 0
     names: tuple[str, ...] = NAMES
+    f: str = "enqueue"
 
     def op(self, ctx: Context) -> Result:
         """The next value."""
         if not ctx.free:
             return PENDING, self
-        op = assign(invoke("enqueue", self.value, key=ctx.rng.choice(self.names)), ctx)
-        return (PENDING, self) if op is None else (op, Enqueues(self.value + 1, self.names))
+        op = assign(invoke(self.f, self.value, key=ctx.rng.choice(self.names)), ctx)
+        return (PENDING, self) if op is None else (op, Enqueues(self.value + 1, self.names, self.f))
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Values do not depend on what became of earlier ones: each is put in at most once."""
         return self
+
+
+def of_any(f: str, names: tuple[str, ...]) -> Generator:
+    """Ops without a value, each of any of these queues."""
+    return each(lambda ctx: invoke(f, key=ctx.rng.choice(names)))
 
 
 _Pair = tuple[str, str]
@@ -210,12 +217,11 @@ def queue(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    dequeues = each(lambda ctx: invoke("dequeue", key=ctx.rng.choice(NAMES)))
     fs = ("enqueue", "dequeue", "drain")
     return Workload(
         name="queue",
         client=QueueClient(),
-        generator=mix(Enqueues(), dequeues, weights=[ENQUEUES, DEQUEUES]),
+        generator=mix(Enqueues(), of_any("dequeue", NAMES), weights=[ENQUEUES, DEQUEUES]),
         final_generator=clients(time_limit(DRAIN_S, Drain())),
         checkers=(
             CheckerSpec("queue", {"settle_s": SETTLE_S}),

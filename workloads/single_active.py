@@ -15,10 +15,10 @@ from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import SINGLE_ACTIVE, Delivery, SingleActive
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import each, invoke, mix
+from splitbrain.harness.generators import mix
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.queue import Enqueues, reported
+from splitbrain.workloads.queue import Enqueues, of_any, reported
 from splitbrain.workloads.sessions import SessionClient
 
 NAMES: Final = ("sa0", "sa1")
@@ -68,13 +68,11 @@ def single_active(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    consumes = each(lambda ctx: invoke("consume", key=ctx.rng.choice(NAMES)))
-    leaves = each(lambda ctx: invoke("leave", key=ctx.rng.choice(NAMES)))
     fs = ("enqueue", "consume", "leave")
     return Workload(
         name="single-active",
         client=SingleActiveClient(),
-        generator=mix(Enqueues(names=NAMES), consumes, leaves, weights=list(WEIGHTS)),
+        generator=mix(Enqueues(names=NAMES), of_any("consume", NAMES), of_any("leave", NAMES), weights=list(WEIGHTS)),
         final_generator=None,
         checkers=(CheckerSpec("single-active"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,

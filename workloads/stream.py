@@ -21,6 +21,7 @@ from splitbrain.harness.generators import PENDING, Context, Generator, Pending, 
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
+from splitbrain.workloads.queue import Enqueues
 from splitbrain.workloads.sessions import SessionClient
 
 NAMES: Final = ("st0", "st1")
@@ -67,25 +68,6 @@ class StreamClient(SessionClient[Streams]):
                 return op.complete("ok", answer.value, term=answer.term)
             case _:
                 raise ProtocolError(f"the stream workload knows no op {op.f!r}, only publish and fetch.")
-
-
-class Publishes(msgspec.Struct, frozen=True):
-    """Publishes 0, 1, 2 and so on to any stream, by any free client.
-
-    Attributes:
-        value: the next one.
-    """
-
-    value: int = 0
-
-    def op(self, ctx: Context) -> Result:
-        """The next value."""
-        op = assign(invoke("publish", self.value, key=ctx.rng.choice(NAMES)), ctx) if ctx.free else None
-        return (PENDING, self) if op is None else (op, Publishes(self.value + 1))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Values do not depend on what became of earlier ones: each is published at most once."""
-        return self
 
 
 class Fetches(msgspec.Struct, frozen=True):
@@ -212,7 +194,7 @@ def stream(
     return Workload(
         name="stream",
         client=StreamClient(),
-        generator=mix(Publishes(), Fetches(), weights=list(WEIGHTS)),
+        generator=mix(Enqueues(names=NAMES, f="publish"), Fetches(), weights=list(WEIGHTS)),
         final_generator=clients(time_limit(END_S, ReadAll())),
         checkers=(CheckerSpec("stream"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,

@@ -6,7 +6,8 @@ order          whether each publisher's values came out in their order
 checker        the rules, and the verdict
 calm           when no fault can have moved a consumer
 poison         messages that kill consumers are delivered up to a limit, and then are dead letters
-letters        what became of each message of a queue that has dead letters
+letters        what became of each message of a queue that has dead letters, read from a history
+letter_rules   the verdict on such queues: rules that poison and dead_letters share
 dead_letters   messages that are rejected, expire or exceed a limit are dead letters for that reason
 single_active  one consumer at a time is given messages
 """

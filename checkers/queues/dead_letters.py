@@ -20,35 +20,26 @@ Sources: RabbitMQ's guides "Dead Letter Exchanges" and "Quorum Queues" ("Poison 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
 
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
-from splitbrain.checkers.queues.letters import (
-    ACKNOWLEDGED,
-    NEVER,
-    REJECTED,
-    RETURNED,
-    Fate,
-    Queue,
-    Rules,
-    named,
-    read,
-    undrained,
-)
+from splitbrain.checkers.queues import letters
+from splitbrain.checkers.queues.letter_rules import Judge
+from splitbrain.checkers.queues.letters import ACKNOWLEDGED, NEVER, REJECTED, RETURNED, Fate, Queue, named, read
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import ints
 from splitbrain.results.columns import array
+from splitbrain.results.faults import run_events
+from splitbrain.results.nemesisop import own_fields
 from splitbrain.results.quantities import counted
-from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.reasons import Reason
 
-_MOST_SEVERE_FIRST: Final = ("vanished", "beyond", "reason", "duplicated", "unexpected")
-_CLOCK: Final = "clock"
-"""What the functions of faults of clocks have in their names: with them no time is judged."""
+CLOCK: Final = "clock"
+"""What names a fault of clocks: in the function of an op, or as what another fault injects."""
 
 
 class DeadLetters(OfOneRun):
@@ -58,7 +49,7 @@ class DeadLetters(OfOneRun):
     `{"value": 7, "did": "reject"}`, where `did` is "ack", "reject" (for good) or "return" (to the queue); a `collect`
     null or `{"value": 7, "reason": "rejected"}`. Options: `limit` (required), `slack` (default 0), `ttl_s` (by queue
     how long a message may wait in it; none by default), `duplicates` ("allowed", the default, or "refused"), `settle_s`
-    (default 0): how long before the last questions nothing more may have happened.
+    (default 0): how long before the last questions nothing more may have happened; and the functions' names.
     """
 
     name = "dead-letter"
@@ -74,69 +65,62 @@ class DeadLetters(OfOneRun):
         """
         rules = Rules.of(self.name, options)
         start = time.process_time()
-        ours = ints(history, "process") >= 0
-        faults = {str(f) for f in history.filter(array(~ours))["f"].to_pylist()}
-        table = history.filter(array(ours)).combine_chunks()
-        judge = _Judge(table, read(table), rules, timed=not any(_CLOCK in f for f in faults))
+        table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
+        judge = _Judge(table, read(table, rules, Taken), rules, timed=not _clocks_were_changed(history))
         return msgspec.structs.replace(judge.verdict(self.name), seconds=round(time.process_time() - start, 6))
 
 
-class _Judge:
-    """One run, in rows of its table: row order is real-time order."""
+class Rules(letters.Rules, frozen=True):
+    """The rules of a run, from a checker's options.
+
+    Attributes:
+        ttl_s: by queue how long a message may wait in it.
+        duplicates: "allowed" or "refused".
+    """
+
+    ttl_s: Mapping[str, float] = {}
+    duplicates: Literal["allowed", "refused"] = "allowed"
+
+    def seconds(self) -> tuple[float, ...]:
+        """Every option that is a time."""
+        return (*super().seconds(), *self.ttl_s.values())
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The answer of a `consume`."""
+
+    value: int
+    did: Literal["ack", "reject", "return"]
+
+
+def _clocks_were_changed(history: pa.Table) -> bool:
+    """Whether a fault changed a clock: then it is not known how long a message waited by the clock of its node."""
+    if any(CLOCK in str(f) for f in history.filter(array(ints(history, "process") < 0))["f"].to_pylist()):
+        return True
+    ops = run_events(history).fault_ops
+    return any(op.said.clocks or own_fields(op.invoke.value).get("inject") == CLOCK for op in ops)
+
+
+class _Judge(Judge[Rules]):
+    """Args: timed: whether to judge when messages expired."""
 
     def __init__(self, table: pa.Table, queues: Mapping[str | None, Queue], rules: Rules, *, timed: bool) -> None:
-        self.table = table
-        self.queues = queues
-        self.rules = rules
+        super().__init__(table, queues, rules)
         self.timed = timed
-        self.time = ints(table, "time")
-        self.undrained = undrained(table, queues, rules)
 
-    def verdict(self, checker: str) -> Verdict:
-        """What there is to say."""
-        judged = (self._vanished(), self._beyond(), self._reason(), self._duplicated(), self._unexpected())
-        found = {name: list(rule) for name, rule in zip(_MOST_SEVERE_FIRST, judged, strict=True)}
-        findings = [finding for each in found.values() for finding in each]
-        figures = {**self._figures(), **{name: len(each) for name, each in found.items()}}
-        reasons = self._too_little(figures)
-        sentence = findings[0].sentence if findings else reasons[0].sentence if reasons else self._praise(figures)
-        return Verdict(
-            checker=checker,
-            valid="false" if findings else "unknown" if reasons else "true",
-            algorithm="counts of deliveries",
-            sentence=sentence,
-            anomalies=tuple(name for name in _MOST_SEVERE_FIRST if found[name]),
-            inconclusive=tuple(reasons),
-            evidence=by_key.evidence_of(self.table, findings),
-            figures=figures,
-        )
-
-    def _each(self) -> Iterator[tuple[str | None, int, Fate]]:
-        for name, queue in self.queues.items():
-            for value, fate in queue.fates.items():
-                yield name, value, fate
-
-    # --- rules --------------------------------------------------------------------------------------------------------
-
-    def _vanished(self) -> Iterator[Finding]:
-        for name, value, fate in self._each():
-            was_there = fate.acknowledged != NEVER or fate.deliveries
-            if name in self.undrained or not was_there or fate.did(ACKNOWLEDGED) or fate.letters:
-                continue
-            rows = sorted(taken.ended for taken in fate.deliveries)
-            last = rows[-1] if rows else fate.acknowledged
-            what = f"was delivered {counted(len(rows), 'time')}, the last time to" if rows else "was acknowledged by"
-            yield Finding(
-                "vanished",
-                f"Vanished: {named(value, name)} {what} {answer(self.table, last)}. No consumer was done with it, "
-                "it was no dead letter, and every node found queue and dead letters empty in the end.",
-                (last,),
-            )
+    def broken(self) -> Mapping[str, Iterable[Finding]]:
+        return {
+            "vanished": self.vanished(),
+            "beyond": self._beyond(),
+            "reason": self._reason(),
+            "duplicated": self._duplicated(),
+            "unexpected": self.unexpected(),
+        }
 
     def _beyond(self) -> Iterator[Finding]:
-        allowed = self.rules.limit + 1 + self.rules.slack
-        for name, value, fate in self._each():
-            taken = sorted(fate.deliveries, key=lambda each: each.ended)
+        allowed = self.rules.allowed + self.rules.slack
+        for name, value, fate in self.each():
+            taken = fate.deliveries
             if len(taken) > allowed:
                 rows = (taken[0].ended, taken[-1].ended)
                 yield Finding(
@@ -164,7 +148,15 @@ class _Judge:
                         said = f"{named(value, name)} is a dead letter for the reason {reason!r}, says "
                         yield Finding("reason", f"Wrong reason: {said}{answer(self.table, row)}, but {why}.", (row,))
                         break
-            yield from self._too_few(name, queue)
+            for row, value, known, unknown in self.too_few(queue):
+                yield Finding(
+                    "reason",
+                    f"Wrong reason: {named(value, name)} is a dead letter for the reason 'delivery_limit', says "
+                    f"{answer(self.table, row)}, but it had been delivered {counted(known, 'time')} of "
+                    f"{self.rules.allowed}, and {counted(unknown, 'take')} of unknown outcome cannot have had all "
+                    "that dead letters lack.",
+                    (row,),
+                )
 
     def _impossible(self, name: str | None, fate: Fate, row: int, reason: str | None) -> str | None:
         """Why a dead letter cannot have that reason, by itself; None if it can."""
@@ -181,72 +173,29 @@ class _Judge:
             return None
         return None if reason == "delivery_limit" else "there is no such reason here"
 
-    def _too_few(self, name: str | None, queue: Queue) -> Iterator[Finding]:
-        """Dead letters for the limit that lack more deliveries than consumers of unknown outcome can have had."""
-        charged = 0
-        for row, value in sorted((fate.limit_letter, value) for value, fate in queue.fates.items()):
-            if row == NEVER:
-                break
-            known = sum(taken.begun < row for taken in queue.fates[value].deliveries)
-            lacks = max(0, self.rules.limit + 1 - known)
-            unknown = sum(begun < row for begun in queue.unknown)
-            if charged + lacks > unknown:
-                yield Finding(
-                    "reason",
-                    f"Wrong reason: {named(value, name)} is a dead letter for the reason 'delivery_limit', says "
-                    f"{answer(self.table, row)}, but it had been delivered {counted(known, 'time')} of "
-                    f"{self.rules.limit + 1}, and {counted(unknown, 'take')} of unknown outcome cannot have had all "
-                    "that dead letters lack.",
-                    (row,),
-                )
-            else:
-                charged += lacks
-
     def _duplicated(self) -> Iterator[Finding]:
         if self.rules.duplicates == "allowed":
             return
-        for name, value, fate in self._each():
+        for name, value, fate in self.each():
             if len(fate.letters) > 1:
                 rows = tuple(row for row, _ in fate.letters[:2])
                 times = " and ".join(answer(self.table, row) for row in rows)
                 yield Finding("duplicated", f"Duplicated: {named(value, name)} was a dead letter at {times}.", rows)
 
-    def _unexpected(self) -> Iterator[Finding]:
-        for name, value, fate in self._each():
-            seen = [*(taken.ended for taken in fate.deliveries), *(row for row, _ in fate.letters)]
-            first = min(seen, default=None)
-            if first is not None and (fate.failed or first < fate.begun):
-                why = "although its put had failed" if fate.failed else "and no client had put it in"
-                said = f"{named(value, name)} came out at {answer(self.table, first)}"
-                yield Finding("unexpected", f"Unexpected: {said}, {why}.", (first,))
-
     # --- what was tested ----------------------------------------------------------------------------------------------
 
-    def _figures(self) -> dict[str, Any]:
-        fates = [fate for _, _, fate in self._each()]
+    def figures(self) -> dict[str, Any]:
+        fates = [fate for _, _, fate in self.each()]
         reasons = [reason for fate in fates for _, reason in fate.letters[:1]]
         return {
-            "queues": len(self.queues),
-            "drained": len(self.queues) - len(self.undrained),
-            "attempted": sum(queue.attempted for queue in self.queues.values()),
-            "acknowledged": sum(fate.acknowledged != NEVER for fate in fates),
-            "delivered": sum(len(fate.deliveries) for fate in fates),
             **{f"did_{did}": sum(fate.did(did) for fate in fates) for did in (ACKNOWLEDGED, REJECTED, RETURNED)},
-            "dead_letters": len(reasons),
             **{f"letters_{reason}": reasons.count(reason) for reason in ("rejected", "expired", "delivery_limit")},
-            "letters_again": sum(max(0, len(fate.letters) - 1) for fate in fates),
-            "unknown": sum(len(queue.unknown) for queue in self.queues.values()),
         }
 
-    def _too_little(self, figures: Mapping[str, Any]) -> list[Reason]:
-        if not figures["acknowledged"]:
-            return [Reason(Code.NEVER_OK, "No message was acknowledged: nothing could vanish.")]
-        found = list(self.undrained.values())
-        if not figures["dead_letters"]:
-            found.append(Reason(Code.READS_SAW_NOTHING, "No dead letter was read: what is given up was not tested."))
-        return found
+    def untested(self, figures: Mapping[str, Any]) -> list[Reason]:
+        return []
 
-    def _praise(self, figures: Mapping[str, Any]) -> str:
+    def praise(self, figures: Mapping[str, Any]) -> str:
         return (
             f"All of {counted(figures['dead_letters'], 'dead letter')} can have the reason that they name: "
             f"{figures['letters_rejected']} were rejected, {figures['letters_expired']} expired, and "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeVar, cast
+from functools import partial
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -21,44 +22,59 @@ _SECONDS_MAX: Final = 86_400
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What is judged, and by what.
+    """The rules of a run, from a checker's options.
 
     Attributes:
         limit: how often a message may be given back.
         slack: how many deliveries more the system allows.
-        ttl_s: by queue how long a message may wait in it.
-        duplicates: "allowed" or "refused".
         settle_s: for how long nothing may have happened before a queue is found empty for good.
+        enqueue, consume, collect: names of the functions.
     """
 
     limit: int
     slack: int = 0
-    ttl_s: Mapping[str, float] = {}
-    duplicates: Literal["allowed", "refused"] = "allowed"
     settle_s: float = 0.0
+    enqueue: str = "enqueue"
+    consume: str = "consume"
+    collect: str = "collect"
 
     @classmethod
-    def of(cls, checker: str, options: Mapping[str, Any]) -> Rules:
+    def of(cls, checker: str, options: Mapping[str, Any]) -> Self:
         """As the options say.
 
         Raises:
-            UsageError: one is wrong, or unknown.
+            UsageError: one is wrong.
         """
         try:
             rules = msgspec.convert({"limit": None, **options}, cls)
         except msgspec.ValidationError as error:
             raise UsageError(f"checker {checker}: its options make no sense: {error}.") from None
-        seconds = (rules.settle_s, *rules.ttl_s.values())
-        if rules.limit < 0 or rules.slack < 0 or not all(0 <= each < _SECONDS_MAX for each in seconds):
+        if rules.limit < 0 or rules.slack < 0 or not all(0 <= each < _SECONDS_MAX for each in rules.seconds()):
             raise UsageError(f"checker {checker}: 'limit', 'slack' and seconds must be 0 or more, and less than a day.")
         return rules
 
+    def seconds(self) -> tuple[float, ...]:
+        """Every option that is a time."""
+        return (self.settle_s,)
 
-class Taken(msgspec.Struct, frozen=True):
-    """The answer of a `consume`."""
+    @property
+    def allowed(self) -> int:
+        """How often a message is delivered before it is a dead letter."""
+        return self.limit + 1
 
-    value: int
-    did: Literal["ack", "reject", "return"]
+
+class Taken(Protocol):
+    """What the answer of a `consume` says, in the words of a checker."""
+
+    @property
+    def value(self) -> int:
+        """Of the message."""
+        ...
+
+    @property
+    def did(self) -> str:
+        """What became of it: `ACKNOWLEDGED`, `REJECTED` or `RETURNED`."""
+        ...
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -68,7 +84,7 @@ class Letter(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-Answered = TypeVar("Answered", Taken, Letter)
+Answered = TypeVar("Answered")
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -103,6 +119,10 @@ class Fate(msgspec.Struct):
     def did(self, what: str) -> bool:
         """Whether a consumer did that with it."""
         return any(each.did == what for each in self.deliveries)
+
+    def begun_before(self, row: int) -> int:
+        """How many of its deliveries began before that row."""
+        return sum(each.begun < row for each in self.deliveries)
 
     @property
     def first_letter(self) -> int:
@@ -147,8 +167,13 @@ def named(value: int, queue: str | None) -> str:
     return f"message {value}" + ("" if queue is None else f" of queue {queue!r}")
 
 
-def read(table: pa.Table) -> dict[str | None, Queue]:
+def read(table: pa.Table, rules: Rules, taken: type[Taken]) -> dict[str | None, Queue]:
     """The queues of a history of client ops, by name.
+
+    Args:
+        table: of client ops.
+        rules: name the functions.
+        taken: a msgspec struct, the shape of what a `consume` answers.
 
     Raises:
         HistoryFormatError: a value or an answer makes no sense, or a value was put into one queue twice.
@@ -156,14 +181,14 @@ def read(table: pa.Table) -> dict[str | None, Queue]:
     calls = client_calls(table)
     queues: dict[str | None, Queue] = {}
     fs, keys, types, nodes = (table[name].to_pylist() for name in ("f", "key", "type", "node"))
-    readers = {"enqueue": _put, "consume": _took, "collect": _collected}
+    readers = {rules.enqueue: _put, rules.consume: partial(_took, taken=taken), rules.collect: _collected}
     for begun, ended in zip(calls.invoke.tolist(), calls.complete.tolist(), strict=True):
         reader = readers.get(fs[begun])
         if reader is not None:
             how = "info" if ended == OPEN else types[ended]
             found = queues.setdefault(keys[begun], Queue())
             # A take that has not ended may be given something at any later time, and keep it.
-            until = begun if reader is _put else table.num_rows - 1
+            until = begun if fs[begun] == rules.enqueue else table.num_rows - 1
             reader(found, table, begun, until if ended == OPEN else ended, how, nodes[begun])
     for queue in queues.values():
         for fate in queue.fates.values():
@@ -187,13 +212,15 @@ def _put(queue: Queue, table: pa.Table, begun: int, ended: int, how: str, _: str
         queue.changed = max(queue.changed, ended)
 
 
-def _took(queue: Queue, table: pa.Table, begun: int, ended: int, how: str, node: str | None) -> None:
+def _took(
+    queue: Queue, table: pa.Table, begun: int, ended: int, how: str, node: str | None, *, taken: type[Taken]
+) -> None:
     if how == "info":
         queue.unknown.append(begun)
         queue.changed = max(queue.changed, ended)
     if how != "ok":
         return
-    found = _decoded(table, ended, Taken)
+    found = _decoded(table, ended, taken)
     if found is None:
         queue.emptied[node] = max(begun, queue.emptied.get(node, -1))
     else:
@@ -231,7 +258,7 @@ def undrained(table: pa.Table, queues: Mapping[str | None, Queue], rules: Rules)
     for name, queue in queues.items():
         last = max(queue.changed, queue.letters_changed)
         for what, emptied, changed, unsure in (
-            ("the queue", queue.emptied, queue.changed, queue.changed),
+            ("queue", queue.emptied, queue.changed, queue.changed),
             ("the dead letters of queue", queue.letters_emptied, last, max(queue.changed, queue.letters_unsure)),
         ):
             due = int(times[unsure]) + settle_ns if unsure >= 0 else 0

@@ -33,6 +33,12 @@ class Setting:
     drawn: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
 
+    @classmethod
+    def of_words(cls, line: str, words: tuple[str, ...], *, default: int = 0, drawn: bool = False) -> Setting:
+        """A setting whose values are words; a hunt draws any of them, or leaves it alone."""
+        every = tuple(range(len(words)))
+        return cls(line=line, default=default, least=0, most=every[-1], drawn=every if drawn else (), words=words)
+
     def text(self, value: int) -> str:
         """A value as it is chosen."""
         return self.words[value] if self.words else str(value)

@@ -38,14 +38,7 @@ SPREAD: Final = "spread-ms"
 ASK_TIMEOUT_S: Final = 0.5
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    METHOD: Setting(
-        line="how nodes find each other",
-        default=0,
-        least=0,
-        most=len(BACKENDS) - 1,
-        words=BACKENDS,
-        drawn=tuple(range(len(BACKENDS))),
-    ),
+    METHOD: Setting.of_words("how nodes find each other", BACKENDS, drawn=True),
     RETRIES_SETTING: Setting(
         line="attempts after the first one, a second apart; then a node gives up",
         default=RETRIES,

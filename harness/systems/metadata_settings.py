@@ -105,20 +105,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         default=NEWEST_VERSION,
         most=NEWEST_VERSION,
     ),
-    STORE: Setting(
-        line="where entities are at first; the workload migration begins with tables unless it is given another",
-        default=0,
-        least=0,
-        most=1,
-        words=_STORES,
+    STORE: Setting.of_words(
+        "where entities are at first; the workload migration begins with tables unless it is given another", _STORES
     ),
-    _STRATEGY: Setting(
-        line="what nodes do about partitions of the tables",
-        default=0,
-        least=0,
-        most=len(_STRATEGIES) - 1,
-        words=_STRATEGIES,
-    ),
+    _STRATEGY: Setting.of_words("what nodes do about partitions of the tables", _STRATEGIES),
     "net-tick-ms": Setting(
         line="a node of which the tables heard nothing for so many milliseconds is down",
         default=TICK_MS,

@@ -36,14 +36,7 @@ PREFERRED: Final = "preferred"
 _PAUSES_IF_ALL_DOWN: Final = "pause-if-all-down"
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    STRATEGY: Setting(
-        line="what nodes do about partitions",
-        default=0,
-        least=0,
-        most=len(STRATEGY_NAMES) - 1,
-        words=STRATEGY_NAMES,
-        drawn=tuple(range(len(STRATEGY_NAMES))),
-    ),
+    STRATEGY: Setting.of_words("what nodes do about partitions", STRATEGY_NAMES, drawn=True),
     TICK: Setting(
         line="a node of which nothing was heard for so many milliseconds is down",
         default=TICK_MS,

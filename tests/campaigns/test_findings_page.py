@@ -48,11 +48,19 @@ def fault(at_s: float, f: str, action: str, **fields: Any) -> Op:
 
 
 def stored(
-    store: Path, seed: int, outcome: str, *, nemesis: str = matrix.FAULTS, schedule: str = "", faults: Sequence[Op] = ()
+    store: Path,
+    seed: int,
+    outcome: str,
+    *,
+    nemesis: str = matrix.FAULTS,
+    schedule: str = "",
+    faults: Sequence[Op] = (),
+    **other: Any,
 ) -> RunDir:
     """A judged run of 60 s; a violation is complete at 10 s."""
-    options = {"system": "redis", "workload": "set", "read_mode": "linearizable", "time_limit": 60.0, "settings": ""}
-    document = {"nodes": ["n1", "n2"], "options": {**options, "nemesis": nemesis, "schedule": schedule}}
+    options: dict[str, Any] = {"system": "redis", "workload": "set", "read_mode": "linearizable", "settings": ""}
+    options |= {"backend": "docker", "nodes": "3", "rate": 100.0, "recovery": 20.0, "time_limit": 60.0}
+    document = {"nodes": ["n1", "n2"], "options": {**options, "nemesis": nemesis, "schedule": schedule, **other}}
     run = Store(store).create("redis-set", seed, {**document, "began_wall_ns": BEGAN_NS}, BEGAN_NS + seed)
     ops = [
         Op(process=0, type="invoke", f="add", value=1, node="n1", time=7_900_000_000),
@@ -100,13 +108,47 @@ def row(store: Path) -> Any:
 def test_a_finding_has_three_runs_and_one_without_faults(tmp_path: Path) -> None:
     for seed in (1, 2):
         stored(tmp_path, seed, "violation", faults=KILL)
-    assert (row(tmp_path).state, row(tmp_path).why) == ("not yet", "2 of at least 3 runs with faults are stored")
+    assert (row(tmp_path).state, row(tmp_path).why) == (
+        "not yet",
+        "there are 2 runs with faults, and at least 3 are needed",
+    )
     stored(tmp_path, 3, "pass", faults=KILL)
     assert (row(tmp_path).state, row(tmp_path).why) == ("not yet", "no run without faults has tested enough")
     stored(tmp_path, 4, "pass", nemesis="none")
     assert row(tmp_path).state == "finding"
     assert [(each.checker, each.anomaly, each.runs) for each in row(tmp_path).found] == [("set", "lost", 2)]
     assert (row(tmp_path).runs, row(tmp_path).control, row(tmp_path).version) == (3, ["pass"], "7.0.15")
+
+
+def test_a_run_under_another_load_or_on_another_backend_is_no_run_of_the_cell(tmp_path: Path) -> None:
+    stored(tmp_path, 1, "violation")
+    changes: list[dict[str, Any]] = [{"backend": "local"}, {"rate": 50.0}, {"recovery": 90.0}, {"nodes": "5"}]
+    for seed, other in enumerate(changes, 2):
+        stored(tmp_path, seed, "violation", **other)
+    assert row(tmp_path).runs == 1
+
+
+def test_runs_that_tested_too_little_do_not_show_that_there_is_nothing(tmp_path: Path) -> None:
+    stored(tmp_path, 1, "pass", nemesis="none")
+    for seed, outcome in enumerate(("pass", "inconclusive", "pass"), 2):
+        stored(tmp_path, seed, outcome)
+    assert (row(tmp_path).state, row(tmp_path).inconclusive) == ("not yet", 1)
+    assert "not decided: there are 2 runs with faults that tested enough" in pages.page([row(tmp_path)])
+    stored(tmp_path, 5, "pass")
+    assert row(tmp_path).state == "nothing found"
+
+
+def test_a_test_without_runs_with_faults_is_not_shown(tmp_path: Path) -> None:
+    stored(tmp_path, 1, "pass", nemesis="none")
+    assert runs.rows(tmp_path, [CELL], []) == []
+
+
+def test_what_a_vendor_says_of_partitions_is_not_about_a_violation_before_any(tmp_path: Path) -> None:
+    stored(tmp_path, 1, "violation", faults=KILL)
+    for after, said in ((("start-partition",), ""), (("start-partition", "kill"), "sides differ.")):
+        documents = [runs.Documented(system="redis", says="sides differ.", source="its page", after=after)]
+        [found] = runs.rows(tmp_path, [CELL], documents)
+        assert found.found[0].says == said
 
 
 def test_runs_in_which_the_harness_failed_count_for_nothing(tmp_path: Path) -> None:
@@ -139,6 +181,8 @@ def test_addresses_become_names_of_nodes_where_there_is_one_for_each() -> None:
     both = {"n1": ["from 10.1.0.1", "to 10.1.0.2:7000"], "n2": []}
     assert logs.addresses(both) == {"10.1.0.1": "n1", "10.1.0.2": "n2"}
     assert logs.addresses({"n1": ["10.1.0.1", "10.1.0.9", "10.1.0.7"], "n2": []}) == {}
+    asked = "* MASTER MODE enabled (user request from 'id=10 addr=10.1.0.2:50 name=sentinel')"
+    assert logs.plain(asked, {"10.1.0.2": "n2"}) == "* MASTER MODE enabled"
     assert logs.plain("<0.12.0> to 10.1.0.2:7000, 8.8.8.8", {"10.1.0.2": "n2"}) == "to n2, (address)"
 
 
@@ -148,7 +192,7 @@ def test_a_shorter_schedule_counts_as_the_smallest_and_as_no_further_run(tmp_pat
     found = row(tmp_path)
     assert (found.runs, found.found[0].runs, found.found[0].shrunk) == (1, 1, True)
     assert found.found[0].schedule == [[5.0, "kill", {"spec": "leader"}]]
-    assert "One fault alone" in pages.page([found])
+    assert "one fault only" in pages.page([found])
 
 
 def test_only_missing_runs_are_made_and_a_shorter_schedule_is_tried_once(tmp_path: Path) -> None:
@@ -164,6 +208,11 @@ def test_only_missing_runs_are_made_and_a_shorter_schedule_is_tried_once(tmp_pat
     assert words(tmp_path) == [(matrix.FAULTS, 0), (matrix.FAULTS, 2)]
     stored(tmp_path, 4, "pass", nemesis="", schedule="shorter.schedule")
     assert words(tmp_path) == [(matrix.FAULTS, 0)]
+    stored(tmp_path, 5, "inconclusive", faults=killed)
+    assert words(tmp_path) == [(matrix.FAULTS, 0)], "that run proves nothing: another one is made"
+    for seed in range(6, 10):
+        stored(tmp_path, seed, "inconclusive", faults=killed)
+    assert words(tmp_path) == [], "but not for ever"
 
 
 def test_every_cell_of_the_matrix_is_another_test() -> None:

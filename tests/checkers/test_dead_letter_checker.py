@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,6 +174,21 @@ def test_no_time_is_judged_where_clocks_were_wrong() -> None:
     assert judge(script, ttl_s={"q": 3600}).valid == "false"
     script.ops.append(Op(process=NEMESIS, type="info", f="bump-clock", index=len(script.ops), time=script.ops[-1].time))
     assert judge(script, ttl_s={"q": 3600}).valid == "true"
+
+
+def test_no_time_is_judged_where_another_fault_changed_a_clock() -> None:
+    script = Script()
+    put(script, 1)
+    collected(script, 1, "expired")
+    emptied(script)
+    for value, valid in (
+        ({"fault": "moment", "inject": "kill"}, "false"),
+        ({"fault": "moment", "inject": "clock"}, "true"),
+    ):
+        request = {"action": "start", **value}
+        op = Op(process=NEMESIS, type="invoke", f="await-moment", value=request, index=len(script.ops))
+        op = msgspec.structs.replace(op, time=script.ops[-1].time)
+        assert DeadLetters().check(to_table([*script.ops, op]), {"limit": LIMIT, "ttl_s": {"q": 3600}}).valid == valid
 
 
 def test_a_dead_letter_that_comes_twice_is_a_violation_only_where_that_is_refused() -> None:

@@ -13,9 +13,9 @@ from docker.errors import ImageNotFound
 
 from splitbrain.harness.images import build as building
 from splitbrain.harness.images import catalogue, debian, ensure
-from splitbrain.harness.images.build import Built, Foundation, build, choose_foundation
+from splitbrain.harness.images.build import Built, Foundation, build, choose_foundation, foundation_key
 from splitbrain.harness.images.catalogue import Image, lineage
-from splitbrain.harness.images.survey import survey
+from splitbrain.harness.images.survey import survey, wanted_tags
 from splitbrain.results.errors import ImageBuildError, ImageMissingError
 
 pytestmark = pytest.mark.usefixtures("base")
@@ -227,3 +227,16 @@ def test_the_node_image_builds_from_packages(client: docker.DockerClient, scratc
     )
     assert "libfaketimeMT.so.1" in _said_by(client, tag, "sh", "-c", "ls /usr/lib/*/faketime")
     assert [image.name for image in lineage(scratch.name)] == ["base", scratch.name]
+
+
+def test_images_of_an_older_debian_stand_on_its_packages_and_not_on_what_a_build_chooses(
+    client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tags(foundation: str) -> dict[str, str]:
+        monkeypatch.setattr("splitbrain.harness.images.survey.present_foundation", lambda client: foundation)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        return wanted_tags(client)
+
+    one, other = tags("debootstrap trixie"), tags("debian:trixie-slim sha256:1")
+    assert {name for name in one if one[name] == other[name]} == {"base-bookworm", "rabbitmq-3.10"}
+    assert set(one) - set(catalogue.usual()) == {"base-bookworm", "rabbitmq-3.10"}
+    assert foundation_key(catalogue.find("base-bookworm"), "debootstrap trixie") == "debootstrap bookworm"

@@ -11,7 +11,8 @@ from splitbrain.harness.contract.sessions import EXPIRING_QUEUES, Answer, Delive
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.dead_letter import LIMIT, NAMES, TTL_S, DeadLetterClient, dead_letters, deed
+from splitbrain.workloads.dead_letter import CONSUMED, LIMIT, NAMES, TTL_S, WEIGHTS, DeadLetterClient, deed
+from splitbrain.workloads.letters import dead_letters
 
 
 class Broker:
@@ -58,6 +59,14 @@ class Broker:
 
 def test_a_session_with_these_methods_has_the_operations() -> None:
     assert lacking(Broker(), EXPIRING_QUEUES) == []
+
+
+def test_messages_wait_where_they_expire_and_are_consumed_where_they_do_not() -> None:
+    deliveries = sum(LIMIT + 1 if deed(value) == "return" else 1 for value in range(4)) / 4
+    for name in NAMES:
+        put = WEIGHTS[0] / len(NAMES)
+        consumed = WEIGHTS[1] * CONSUMED.count(name) / len(CONSUMED)
+        assert consumed < put if name in TTL_S else consumed > put * deliveries
 
 
 def test_consumers_settle_each_value_in_its_way_and_dead_letters_are_read_with_their_reasons() -> None:

@@ -18,7 +18,8 @@ from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.poison import NAMES, PoisonClient, dead_letters, is_poison
+from splitbrain.workloads.letters import dead_letters
+from splitbrain.workloads.poison import NAMES, PoisonClient, is_poison
 
 
 class Held(NamedTuple):

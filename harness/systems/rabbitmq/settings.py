@@ -25,19 +25,13 @@ STORES: Final = ("mnesia", "khepri")
 """The second one is behind a feature flag in 4.0, and not in 3.10."""
 
 SETTINGS: Final = {
-    QUEUE_TYPE: Setting(
-        line="classic queues are on one node each, quorum queues on all; mirrored: classic ones with copies (3.10)",
+    QUEUE_TYPE: Setting.of_words(
+        "classic queues are on one node each, quorum queues on all; mirrored: classic ones with copies (3.10)",
+        QUEUE_TYPES,
         default=QUORUM,
-        least=CLASSIC,
-        most=MIRRORED,
-        words=QUEUE_TYPES,
     ),
-    PARTITION_HANDLING: Setting(
-        line="what nodes do about a partition; RabbitMQ's own default is to ignore it",
-        default=0,
-        least=0,
-        most=2,
-        words=STRATEGIES,
+    PARTITION_HANDLING: Setting.of_words(
+        "what nodes do about a partition; RabbitMQ's own default is to ignore it", STRATEGIES
     ),
     TICK_TIME: Setting(
         line="a node that was silent for about so many seconds counts as down (RabbitMQ's default: 60)",
@@ -45,20 +39,8 @@ SETTINGS: Final = {
         least=4,
         most=600,
     ),
-    RELEASE: Setting(
-        line="which of Debian's packages: that of trixie (4.0), or that of bookworm (3.10)",
-        default=0,
-        least=0,
-        most=1,
-        words=RELEASES,
-    ),
-    STORE: Setting(
-        line="where the metadata are: in Mnesia, or, from 4.0 on, in Khepri",
-        default=0,
-        least=0,
-        most=1,
-        words=STORES,
-    ),
+    RELEASE: Setting.of_words("which of Debian's packages: that of trixie (4.0), or that of bookworm (3.10)", RELEASES),
+    STORE: Setting.of_words("where the metadata are: in Mnesia, or, from 4.0 on, in Khepri", STORES),
 }
 """RabbitMQ's own default of the type of queues is classic; quorum queues are what its documentation recommends for data
 that must not be lost. Its own tick time is longer than most tests."""

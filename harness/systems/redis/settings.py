@@ -30,7 +30,7 @@ SETTINGS: Final = {
     DOWN_AFTER: Setting(
         line="a Sentinel takes a server for down that has not answered it for so long, in ms", default=2000, least=200
     ),
-    FSYNC: Setting(line="when the append-only file is synced", default=0, least=0, most=len(FSYNCS) - 1, words=FSYNCS),
+    FSYNC: Setting.of_words("when the append-only file is synced", FSYNCS),
 }
 
 GROUP: Final = "splitbrain"

@@ -19,12 +19,9 @@ BARRIERS: Final = ("write", "sync")
 SETTINGS: Final = {
     TICK: Setting(line="a tick, in ms (ZooKeeper's usual one: 2000)", default=500, least=50, most=60_000),
     SYNC_LIMIT: Setting(line="ticks for which a leader and a follower may hear nothing of each other", default=4),
-    BARRIER: Setting(
-        line="what stands in front of a synced read: a refused write, which needs a majority, or sync",
-        default=0,
-        least=0,
-        most=len(BARRIERS) - 1,
-        words=BARRIERS,
+    BARRIER: Setting.of_words(
+        "what stands in front of a synced read: a refused write, which needs a majority, or sync",
+        BARRIERS,
     ),
     SNAPSHOTS: Setting(line="committed changes between two snapshots", default=100_000, least=2),
 }

@@ -1,0 +1,120 @@
+"""What the workloads on queues with dead letters share: clients that publish, consume and read dead letters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.sessions import Delivery, LimitedQueues
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import clients, mix, phases, time_limit
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.queue import SETTLE_S, Drain, Enqueues, of_any
+from splitbrain.workloads.sessions import SessionClient
+
+FS: Final = ("enqueue", "consume", "collect")
+
+DRAIN_S: Final = 60.0
+"""For the queues, and once more for their dead letters."""
+
+Limited = TypeVar("Limited", bound=LimitedQueues)
+
+
+def dead_letters(queue: str) -> str:
+    """The name of the queue that gets the dead letters of another one."""
+    return f"{queue}.dead"
+
+
+class LetterClient(SessionClient[Limited], ABC):
+    """Publishes to queues, consumes from them, and reads dead letters.
+
+    Attributes:
+        names: of the queues.
+    """
+
+    names: tuple[str, ...]
+
+    @abstractmethod
+    async def declare(self, name: str) -> None:
+        """Make a queue; the one for its dead letters is there."""
+
+    @abstractmethod
+    async def consumed(self, taken: Delivery) -> Any:
+        """Do with a message what a consumer of it does; what the history says of it."""
+
+    async def setup(self, test: Test) -> None:
+        """Make the queues, those for dead letters first."""
+        for name in self.names:
+            await self.session.declare_queue(dead_letters(name))
+            await self.declare(name)
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        name = op.key or ""
+        match op.f:
+            case "enqueue":
+                answer = await self.session.publish(name, op.value)
+                return op.complete("ok", op.value, term=answer.term)
+            case "consume":
+                answer = await self.session.take(name)
+                said = None if answer.value is None else await self.consumed(answer.value)
+                return op.complete("ok", said, term=answer.term)
+            case "collect":
+                answer = await self.session.take(dead_letters(name))
+                return op.complete("ok", self._collected(answer.value), term=answer.term)
+            case _:
+                raise ProtocolError(f"a workload on dead letters knows no op {op.f!r}: enqueue, consume and collect.")
+
+    def _collected(self, taken: Delivery | None) -> Any:
+        if taken is None:
+            return None
+        self.session.ack(taken["tag"])
+        return {"value": taken["value"], "reason": taken.get("reason")}
+
+
+def workload(
+    name: str,
+    client: LetterClient[Any],
+    *,
+    consumed: tuple[str, ...],
+    limit: int,
+    weights: Sequence[int],
+    options: Mapping[str, Any],
+) -> Workload:
+    """A workload of publishes, consumes and reads of dead letters, judged by the checker that is named like it.
+
+    In the end all nodes are asked until each queue is empty, and then until its dead letters are.
+
+    Args:
+        name: of the workload.
+        client: names its queues.
+        consumed: each consume draws one of these names; a name that is there twice is drawn more often.
+        limit: how often a message may be given back.
+        weights: of the three functions.
+        options: further ones of the checker.
+    """
+    names = client.names
+    drains = (Drain(names=names, f="consume", returns=True), Drain(names=names, f="collect"))
+    return Workload(
+        name=name,
+        client=client,
+        generator=mix(
+            Enqueues(names=names), of_any("consume", consumed), of_any("collect", names), weights=list(weights)
+        ),
+        final_generator=phases(*(clients(time_limit(DRAIN_S, drain)) for drain in drains)),
+        checkers=(
+            CheckerSpec(name, {"limit": limit, **options, "settle_s": SETTLE_S}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": list(FS)}),
+        ),
+        fs=FS,
+        needs=frozenset({client.operations.name}),
+        shapes={
+            "enqueue": OpShape(keyed=True, value=WHOLE),
+            "consume": OpShape(keyed=True),
+            "collect": OpShape(keyed=True),
+        },
+    )
