@@ -12,6 +12,7 @@ import pyarrow as pa
 from splitbrain.checkers.verdict import Valid, Verdict
 from splitbrain.results.calls import place, seconds
 from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 LISTED: Final = 20
@@ -127,6 +128,22 @@ def answer(table: pa.Table, row: int) -> str:
     """Which node answered with this row, and when, in words; the process if no node is known."""
     node = table["node"][row].as_py() or f"process {table['process'][row].as_py()}"
     return f"{node} at {moment(table, row)}"
+
+
+def violated(
+    checker: str, table: pa.Table, findings: Sequence[Finding], figures: dict[str, Any], algorithm: str = "scan"
+) -> Verdict:
+    """The verdict of a run with findings, of which the first is told in its sentence."""
+    more = f" ({counted(len(findings) - 1, 'more finding')}.)" if len(findings) > 1 else ""
+    return Verdict(
+        checker=checker,
+        valid="false",
+        algorithm=algorithm,
+        sentence=findings[0].sentence + more,
+        anomalies=tuple(dict.fromkeys(found.anomaly for found in findings)),
+        evidence=evidence_of(table, findings),
+        figures=figures,
+    )
 
 
 def evidence_of(table: pa.Table, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -79,16 +79,7 @@ class Flags(OfOneRun):
         at_rest = {each.node for each in listed if each.at_rest}
         figures = {"flags": len(enabled), "answers": len(listed), "requests": len(asked), "at_rest": len(at_rest)}
         if findings:
-            more = f" ({counted(len(findings) - 1, 'more finding')}.)" if len(findings) > 1 else ""
-            return Verdict(
-                checker=self.name,
-                valid="false",
-                algorithm="scan",
-                sentence=findings[0].sentence + more,
-                anomalies=tuple(dict.fromkeys(found.anomaly for found in findings)),
-                evidence=by_key.evidence_of(history, findings),
-                figures=figures,
-            )
+            return by_key.violated(self.name, history, findings, figures)
         return self._without_findings(figures)
 
     def _without_findings(self, figures: dict[str, Any]) -> Verdict:

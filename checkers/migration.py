@@ -21,8 +21,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import OPEN, cell, client_calls, place
+from splitbrain.results.calls import OPEN, cell, client_calls
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -70,14 +72,6 @@ class Fact(NamedTuple):
     """Whether that is what a `delete-entity` found, and ended: it says nothing of what is after it."""
 
 
-class Finding(NamedTuple):
-    """What is wrong, in words, and the rows that show it."""
-
-    anomaly: Anomaly
-    sentence: str
-    rows: tuple[int, ...]
-
-
 class MigrationChecker(OfOneRun):
     """Judges `declare-entity`, `delete-entity`, `look-at-entities`, `migrate` and `roll-back`. No options."""
 
@@ -96,17 +90,8 @@ class MigrationChecker(OfOneRun):
         findings = [*of_stores(calls), *of_entities(calls)]
         figures = _figures(calls)
         if findings:
-            first = min(findings, key=lambda finding: max(finding.rows))
-            more = f" ({counted(len(findings) - 1, 'more finding')}.)" if len(findings) > 1 else ""
-            return Verdict(
-                checker=self.name,
-                valid="false",
-                algorithm="pairs of answers",
-                sentence=first.sentence + more,
-                anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
-                evidence={"ops": [place(history, row) for row in first.rows]},
-                figures=figures,
-            )
+            findings.sort(key=lambda finding: max(finding.rows))
+            return by_key.violated(self.name, history, findings, figures, "pairs of answers")
         missing = _missing(calls, figures)
         if missing is not None:
             reason = Reason(Code.NOT_EXERCISED, missing)

@@ -76,16 +76,7 @@ class OneCluster(OfOneRun):
             "gave_up": len(gave_up),
         }
         if findings:
-            more = f" ({counted(len(findings) - 1, 'more finding')}.)" if len(findings) > 1 else ""
-            return Verdict(
-                checker=self.name,
-                valid="false",
-                algorithm="scan",
-                sentence=findings[0].sentence + more,
-                anomalies=tuple(dict.fromkeys(found.anomaly for found in findings)),
-                evidence=by_key.evidence_of(history, findings),
-                figures=figures,
-            )
+            return by_key.violated(self.name, history, findings, figures)
         if len(settled) < 2:
             sentence = "Unknown: after all faults fewer than two nodes answered that they are in a cluster."
             reason = Reason(Code.READS_SAW_NOTHING, sentence)

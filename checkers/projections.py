@@ -23,9 +23,10 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from splitbrain.checkers import by_key
 from splitbrain.checkers.consensus.rows import rows
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
-from splitbrain.results.calls import cell, client_calls, place
+from splitbrain.results.calls import cell, client_calls
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -97,17 +98,8 @@ class Projections(OfOneRun):
     def _violation(
         self, history: pa.Table, found: list[tuple[str, str, tuple[int, ...]]], figures: dict[str, Any]
     ) -> Verdict:
-        _, sentence, rows = found[0]
-        more = f" ({counted(len(found) - 1, 'more finding')}.)" if len(found) > 1 else ""
-        return Verdict(
-            checker=self.name,
-            valid="false",
-            algorithm="scan",
-            sentence=sentence + more,
-            anomalies=tuple(dict.fromkeys(anomaly for anomaly, _, _ in found)),
-            evidence={"ops": [place(history, row) for row in rows]},
-            figures=figures,
-        )
+        findings = [by_key.Finding(*each) for each in found]
+        return by_key.violated(self.name, history, findings, figures)
 
 
 def _answers(history: pa.Table) -> Iterator[_Answer]:

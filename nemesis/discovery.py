@@ -49,14 +49,14 @@ class Troubles:
         self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Do what the op says; a stop reports how often nodes asked meanwhile."""
+        """Do what the op says; a stop reports how often nodes asked meanwhile, and whether the trouble met one."""
 
         async def start(effect: Effect) -> None:
             trouble = asked(op.value, DiscoveryRequest).trouble
             _check(trouble)
             await _service(context).trouble(context.deployment, trouble)
             effect.target = "the discovery service"
-            effect.evidence |= {"service": msgspec.to_builtins(trouble), "bit": True}  # no deployment shows it
+            effect.evidence |= {"service": msgspec.to_builtins(trouble)}
 
         async def stop(effect: Effect) -> None:
             effect.evidence |= await _service(context).trouble(context.deployment, None)

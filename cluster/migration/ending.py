@@ -14,8 +14,7 @@ from splitbrain.cluster.migration.procedure import (
     FailedError,
     Machine,
     SupersededError,
-    claimed,
-    put_right,
+    put_back,
     read_marker,
     swapped,
     tried,
@@ -57,16 +56,7 @@ class Undo:
 
     def steps(self) -> Machine:
         """What is to be done (`splitbrain.cluster.migration.procedure.Run`)."""
-        try:
-            marker: Marker | Ended = yield from claimed(self._owner, _wanted)
-            if isinstance(marker, Ended):
-                return marker
-            yield from put_right(marker, self._converters.roots)
-        except SupersededError as error:
-            return Ended("superseded", str(error))
-        except FailedError as error:
-            return Ended("stuck", str(error))
-        return Ended("finished")
+        return put_back(self._owner, _wanted, self._converters.roots)
 
 
 def _wanted(there: Marker) -> Marker | Ended:

@@ -181,6 +181,26 @@ def put_right(marker: Marker, roots: tuple[Path, ...]) -> Steps:
     yield from swapped(marker, state="idle", written=False)
 
 
+def put_back(owner: str, wanted: Callable[[Marker], Marker | Ended], roots: tuple[Path, ...]) -> Machine:
+    """Have the tables in force again: take the migration, clear the tree, and let the tables answer.
+
+    Args:
+        owner: the process: no other run has this name.
+        wanted: what the marker is to be changed into, or why nothing is to be done.
+        roots: below which the tree has what was migrated.
+    """
+    try:
+        marker: Marker | Ended = yield from claimed(owner, wanted)
+        if isinstance(marker, Ended):
+            return marker
+        yield from put_right(marker, roots)
+    except SupersededError as error:
+        return Ended("superseded", str(error))
+    except FailedError as error:
+        return Ended("stuck", str(error))
+    return Ended("finished")
+
+
 class Run:
     """A machine under way.
 

@@ -6,7 +6,7 @@ import msgspec
 
 from splitbrain.cluster.migration.converters import Converters
 from splitbrain.cluster.migration.marker import Marker
-from splitbrain.cluster.migration.procedure import FailedError, Machine, SupersededError, claimed, put_right
+from splitbrain.cluster.migration.procedure import Machine, put_back
 from splitbrain.cluster.migration.steps import Ended
 
 
@@ -24,16 +24,7 @@ class Rollback:
 
     def steps(self) -> Machine:
         """What is to be done (`splitbrain.cluster.migration.procedure.Run`)."""
-        try:
-            marker: Marker | Ended = yield from claimed(self._owner, _wanted)
-            if isinstance(marker, Ended):
-                return marker
-            yield from put_right(marker, self._converters.roots)
-        except SupersededError as error:
-            return Ended("superseded", str(error))
-        except FailedError as error:
-            return Ended("stuck", str(error))
-        return Ended("finished")
+        return put_back(self._owner, _wanted, self._converters.roots)
 
 
 def _wanted(there: Marker) -> Marker | Ended:

@@ -171,10 +171,14 @@ def _refuse_too_large(asked: Asked) -> None:
             )
 
 
+def possible(system: str) -> tuple[str, ...]:
+    """The nemeses that can strike a system of that name in simulation."""
+    return names_for(supported(backends.build("sim"), systems.build(system)))
+
+
 def _fair(system: str) -> tuple[str, ...]:
     """The default nemeses of a hunt: all that a correct system of that name tolerates in simulation."""
-    support = supported(backends.build("sim"), systems.build(system))
-    return tuple(name for name in names_for(support) if name not in UNFAIR and entry(name).kind.name != SELDOM)
+    return tuple(name for name in possible(system) if name not in UNFAIR and entry(name).kind.name != SELDOM)
 
 
 def check(asked: Asked) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path  # noqa: TID251 - says where files of a node are; touch
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from splitbrain.cluster.embedded import Runtime
 from splitbrain.cluster.embedded_formation import (
     BACKENDS,
     BUGS,
@@ -28,6 +27,7 @@ from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, No
 from splitbrain.harness.contract.sessions import Answer, DefiniteError
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.formation_services import WELL, Late, Model, Service
 from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, interpreter
 
@@ -134,19 +134,7 @@ class FormationSystem:
             ClusterError: it cannot start.
             OSError: the world's disk or network failed.
         """
-        runtime = Runtime(
-            clock=world.clock,
-            rng=world.rng,
-            network=world.network,
-            disk=world.disk,
-            spawn=world.spawn,
-            telemetry=world.telemetry,
-            log=world.log,
-            last_words=world.last_words,
-            applied=world.applied,
-            waker=world.waker,
-            resume=world.resume,
-        )
+        runtime = runtime_on(world)
         argv = command.argv[1 + len(RUN_NODE) :]
         kind, spread_ms = argv[argv.index("--discovery") + 1], int(command.env["SPLITBRAIN_SPREAD_MS"])
 

@@ -34,7 +34,6 @@ from splitbrain.cluster.embedded import (
     OF_STREAMS,
     Disk,
     Rng,
-    Runtime,
     Seen,
     counted,
     heard,
@@ -74,6 +73,7 @@ from splitbrain.harness.contract.sessions import (
 )
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
+from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_flags import MetadataFlags
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
@@ -541,20 +541,7 @@ class Metadata:
             ClusterError: it cannot start.
             OSError: the world's disk or network failed.
         """
-        runtime = Runtime(
-            clock=world.clock,
-            rng=world.rng,
-            network=world.network,
-            disk=world.disk,
-            spawn=world.spawn,
-            telemetry=world.telemetry,
-            log=world.log,
-            last_words=world.last_words,
-            applied=world.applied,
-            waker=world.waker,
-            resume=world.resume,
-        )
-        await start(command.argv[1 + len(RUN_NODE) :], runtime)
+        await start(command.argv[1 + len(RUN_NODE) :], runtime_on(world))
 
     def recover(self, command: NodeCommand, disk: Disk, rng: Rng) -> Sequence[Mapping[str, Any]]:
         """What the node of `command` would find on a disk, a line for each of its groups."""

@@ -8,7 +8,6 @@ from pathlib import Path  # noqa: TID251 - says where files of a node are; touch
 from typing import Any, Final
 
 from splitbrain import cluster
-from splitbrain.cluster.embedded import Runtime
 from splitbrain.cluster.embedded_tables import BUGS, STRATEGY_NAMES, TICK_MS, start
 from splitbrain.cluster.tables_client import ClientError, TablesClient, connect
 from splitbrain.harness.contract.capabilities import Capabilities
@@ -19,6 +18,7 @@ from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, No
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.metadata_nodes import address_of, interpreter
 
 RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster.tables")
@@ -140,20 +140,7 @@ class TableStore:
             ClusterError: it cannot start.
             OSError: the world's disk or network failed.
         """
-        runtime = Runtime(
-            clock=world.clock,
-            rng=world.rng,
-            network=world.network,
-            disk=world.disk,
-            spawn=world.spawn,
-            telemetry=world.telemetry,
-            log=world.log,
-            last_words=world.last_words,
-            applied=world.applied,
-            waker=world.waker,
-            resume=world.resume,
-        )
-        await start(command.argv[1 + len(RUN_NODE) :], runtime)
+        await start(command.argv[1 + len(RUN_NODE) :], runtime_on(world))
 
     async def connect(self, deployment: Deployment, node: NodeId) -> TablesSession:
         """A session with one node.
@@ -192,15 +179,23 @@ def _strategy(settings: Mapping[str, int]) -> str:
     return STRATEGY_NAMES[settings.get(STRATEGY, SETTINGS[STRATEGY].default)]
 
 
+_JUDGED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "ignore": ("strategy-apart", "strategy-ignore"),
+    "pause-minority": ("strategy-pause-minority",),
+    "autoheal": ("strategy-autoheal",),
+}
+"""What judges a strategy, or the way in which another one recovers."""
+
+
 def _checkers(settings: Mapping[str, int], faults: frozenset[FaultKind]) -> tuple[str, ...]:
     """Who judges what the strategy promises: only where the test can cut links, as else it promises nothing."""
     if "cut" not in faults:
         return ()
     strategy = _strategy(settings)
     if not strategy.startswith(_PAUSES_IF_ALL_DOWN):
-        return ("strategy-apart", "strategy-ignore") if strategy == "ignore" else (f"strategy-{strategy}",)
+        return _JUDGED_BY[strategy]
     recover = strategy.removeprefix(f"{_PAUSES_IF_ALL_DOWN}-")
-    return (f"strategy-{_PAUSES_IF_ALL_DOWN}", f"strategy-{recover}")
+    return (f"strategy-{_PAUSES_IF_ALL_DOWN}", *_JUDGED_BY[recover])
 
 
 async def _client(deployment: Deployment, node: NodeId) -> TablesClient:

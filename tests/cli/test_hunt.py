@@ -26,14 +26,14 @@ from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limi
 from splitbrain.harness.campaigns.hunting.tally import Tally, ranges
 from splitbrain.harness.campaigns.hunting.trial import SEARCH_S, Trial, broken, carry_out, hurried
 from splitbrain.harness.campaigns.interrupts import Interrupts
-from splitbrain.harness.campaigns.swarm import SELDOM, Asked, draw
+from splitbrain.harness.campaigns.swarm import SELDOM, Asked, draw, possible
 from splitbrain.harness.campaigns.themes import TIME_LIMITS_S
 from splitbrain.harness.campaigns.workers import Report, Workers
 from splitbrain.harness.cli.hunting.answer import Hunted, show
 from splitbrain.harness.cli.main import main
 from splitbrain.harness.contract.marks import MARKS
 from splitbrain.harness.simulation.worlds import WORLDS
-from splitbrain.nemesis.catalogue import KINDS
+from splitbrain.nemesis.catalogue import KINDS, NEMESES
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.store import Store
@@ -255,8 +255,7 @@ def test_marks_that_the_faults_cannot_reach_are_counted_and_not_listed(capsys: p
 
 
 def test_every_built_in_kind_of_fault_has_marks_and_every_one_of_them_exists() -> None:
-    # The nodes of this system find each other without a service, so no mark of theirs tells of one.
-    assert all(kind.marks for name, kind in KINDS.items() if not name.startswith("discovery"))
+    assert all(NEMESES[name].kind.marks for name in possible("metadata"))
     assert {mark for kind in KINDS.values() for mark in kind.marks} <= set(MARKS)
 
 

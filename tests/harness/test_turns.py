@@ -6,8 +6,8 @@ import pytest
 from simulator import MS, NODES, Ending, invocations, simulate
 
 from splitbrain.harness.campaigns.compose import compose
-from splitbrain.harness.campaigns.swarm import Asked, draw
-from splitbrain.nemesis.catalogue import KINDS, NEMESES
+from splitbrain.harness.campaigns.swarm import Asked, draw, possible
+from splitbrain.nemesis.catalogue import KINDS
 from splitbrain.results.history import Op, OpType
 from splitbrain.results.nemesisop import action_in, fault_in
 
@@ -24,9 +24,7 @@ def as_late_as_can_be(op: Op, number: int) -> tuple[int, OpType]:
 @pytest.mark.parametrize("ending", [at_once, as_late_as_can_be])
 @pytest.mark.parametrize("first", range(0, 300, 100))
 def test_each_kind_of_fault_has_its_turn(first: int, ending: Ending) -> None:
-    # The nodes of this system find each other without a service.
-    nemeses = tuple(name for name in NEMESES if not name.startswith("discovery"))
-    asked = Asked(workloads=("register",), nemeses=nemeses, nodes=(len(NODES),))
+    asked = Asked(workloads=("register",), nemeses=possible("metadata"), nodes=(len(NODES),))
     for seed in range(first, first + 100):
         test = compose(draw(seed, asked))
         assert test.nemesis.generator is not None

@@ -77,8 +77,6 @@ from splitbrain.workloads.catalogue import able, needs
 
 SIMULATED = able(systems.operations("metadata"))
 
-# The nodes of this system know each other: there is no service of discovery to make slow.
-POSSIBLE = tuple(name for name in NEMESES if not name.startswith("discovery"))
 EVERYTHING = Asked(workloads=SIMULATED, nemeses=tuple(NEMESES))
 LOWER_OVERLAPS = (SELDOM_OVERLAP, OVERLAP, OVERLAPS[1])
 """What may take the place of a drawn overlap."""
@@ -87,7 +85,7 @@ SEEDS = st.integers(min_value=0, max_value=2**31)
 ASKED = st.builds(
     Asked,
     workloads=st.lists(st.sampled_from(SIMULATED), min_size=1, unique=True).map(tuple),
-    nemeses=st.lists(st.sampled_from(POSSIBLE), min_size=1, unique=True).map(tuple),
+    nemeses=st.lists(st.sampled_from(swarm.possible("metadata")), min_size=1, unique=True).map(tuple),
     # Nine nodes are enough for every nemesis: `check` refuses a request with which nothing can strike.
     nodes=st.lists(st.integers(min_value=3, max_value=9)).map(lambda found: (*found, 9)),
     concurrency=st.none() | st.sampled_from(["4", "1n", "2n"]),
@@ -465,7 +463,7 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == tuple(name for name in SIMULATED if name not in ASKED_FOR)
-    drawn = [name for name in POSSIBLE if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
+    drawn = [name for name in swarm.possible("metadata") if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
     assert asked.nemeses == tuple(drawn)
     for nemesis in asked.nemeses:
         test = compose(draw(1, Asked(workloads=("register",), nemeses=(nemesis,))))

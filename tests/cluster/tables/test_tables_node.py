@@ -290,7 +290,7 @@ def test_a_setting_names_the_strategy_of_all_nodes() -> None:
     [
         ("ignore", ("strategy-apart", "strategy-ignore")),
         ("pause-minority", ("strategy-pause-minority",)),
-        ("pause-if-all-down-ignore", ("strategy-pause-if-all-down", "strategy-ignore")),
+        ("pause-if-all-down-ignore", ("strategy-pause-if-all-down", "strategy-apart", "strategy-ignore")),
         ("pause-if-all-down-autoheal", ("strategy-pause-if-all-down", "strategy-autoheal")),
         ("autoheal", ("strategy-autoheal",)),
     ],
