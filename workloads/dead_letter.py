@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.brokers import Delivery, ExpiringQueues
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import EXPIRING_QUEUES, Delivery, ExpiringQueues
+from splitbrain.harness.contract.operations import EXPIRING_QUEUES
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import clients, each, invoke, mix, phases, time_limit
 from splitbrain.results.errors import ProtocolError

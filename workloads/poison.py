@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.brokers import Delivery, LimitedQueues
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import LIMITED_QUEUES, Delivery, LimitedQueues, need
+from splitbrain.harness.contract.operations import LIMITED_QUEUES, need
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import clients, each, invoke, mix, phases, time_limit
 from splitbrain.results.errors import ProtocolError
