@@ -116,6 +116,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "the same of each key by itself: transactions that read by predicates in one small universe",
         ),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
+        "answers": ("splitbrain.checkers.answers:Answers", "no node answered with what cannot be the answer"),
         "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": (
             "splitbrain.checkers.consensus:ElectionSafety",

@@ -14,6 +14,7 @@ from splitbrain.cluster.errors import (
     FlagNotEnabledError,
     InvalidRequestError,
     MigrationRefusedError,
+    MisfitError,
     NodeNotFoundError,
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
@@ -100,7 +101,7 @@ def _error(outcome: Outcome, term: int) -> ClientError:
         case Failure():
             return _failure(outcome, term)
         case _:
-            return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
+            return MisfitError(f"the answer does not fit the request: {type(outcome).__name__}.", term)
 
 
 def _failure(failure: Failure, term: int) -> ClientError:

@@ -232,3 +232,7 @@ class OutcomeUnknownError(ClientError):
     """The request was sent to the cluster and no answer came: it may have happened, or may still happen."""
 
     definite = False
+
+
+class MisfitError(OutcomeUnknownError):
+    """An answer came that cannot be one to the request: the node mixed up its replies."""

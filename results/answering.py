@@ -18,7 +18,7 @@ DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
 
 SPOKEN: Final = r"^(not_found|precondition_failed|resource_locked)\b"
 """How errors begin with which a node speaks of a state that may be its own alone
-(`splitbrain.harness.contract.sessions.Topology`): it serves clients, but that proves no quorum."""
+(`splitbrain.harness.contract.brokers.Topology`): it serves clients, but that proves no quorum."""
 
 
 def spoke_of_a_state(history: pa.Table) -> Bools:

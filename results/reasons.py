@@ -29,6 +29,7 @@ class Code(StrEnum):
     CONTROLLER_KILLED = "controller-killed"
     INTERRUPTED = "interrupted"
     CHECKER_BROKE = "checker-broke"
+    CLIENT_FAILED = "client-failed"
     MACHINE_BUSY = "machine-busy"
     NODE_ENDED = "node-ended"
     NOTHING_OK = "nothing-ok"
@@ -58,6 +59,7 @@ CAUSES: Final[Mapping[Code, Cause]] = {
     Code.CONTROLLER_KILLED: Cause.HARNESS,
     Code.INTERRUPTED: Cause.HARNESS,
     Code.CHECKER_BROKE: Cause.CHECKER,
+    Code.CLIENT_FAILED: Cause.TEST,
     Code.MACHINE_BUSY: Cause.MACHINE,
     Code.NODE_ENDED: Cause.SYSTEM,
     Code.NOTHING_OK: Cause.SYSTEM,

@@ -37,14 +37,18 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.elections import Elections
     from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
     from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
-    from splitbrain.harness.contract.realtime import RealClock, real_runtime
-    from splitbrain.harness.contract.sessions import (
+    from splitbrain.harness.contract.operations import (
         COLLECTIONS,
         COUNTERS,
         KEY_VALUE,
         LEASE_LOCKS,
         LOCKS,
         TRANSACTIONS,
+        OperationGroup,
+        need,
+    )
+    from splitbrain.harness.contract.realtime import RealClock, real_runtime
+    from splitbrain.harness.contract.sessions import (
         Answer,
         Collections,
         Counters,
@@ -53,11 +57,10 @@ if TYPE_CHECKING:
         KeyValue,
         LeaseLocks,
         Locks,
-        OperationGroup,
+        NonsenseError,
         Session,
         StandbyError,
         Transactions,
-        need,
     )
     from splitbrain.harness.contract.test import (
         Backend,
@@ -109,8 +112,8 @@ _HOME = {
     "Answer": "harness.contract.sessions",
     "AssignmentModel": "checkers.models",
     "Backend": "harness.contract.test",
-    "COLLECTIONS": "harness.contract.sessions",
-    "COUNTERS": "harness.contract.sessions",
+    "COLLECTIONS": "harness.contract.operations",
+    "COUNTERS": "harness.contract.operations",
     "Baseline": "results.baseline",
     "Capabilities": "harness.contract.capabilities",
     "Checker": "checkers.verdict",
@@ -133,11 +136,11 @@ _HOME = {
     "IndefiniteError": "harness.contract.sessions",
     "Injection": "nemesis.kinds",
     "JsonObject": "checkers.models",
-    "KEY_VALUE": "harness.contract.sessions",
+    "KEY_VALUE": "harness.contract.operations",
     "KeyValue": "harness.contract.sessions",
     "Kind": "nemesis.kinds",
-    "LEASE_LOCKS": "harness.contract.sessions",
-    "LOCKS": "harness.contract.sessions",
+    "LEASE_LOCKS": "harness.contract.operations",
+    "LOCKS": "harness.contract.operations",
     "LeaseLocks": "harness.contract.sessions",
     "Ledger": "nemesis.ledger",
     "Link": "harness.contract.nodes",
@@ -157,8 +160,9 @@ _HOME = {
     "NodeStatus": "harness.contract.nodes",
     "NodeView": "harness.contract.nodes",
     "NondeterministicModel": "checkers.models",
+    "NonsenseError": "harness.contract.sessions",
     "Op": "results.history",
-    "OperationGroup": "harness.contract.sessions",
+    "OperationGroup": "harness.contract.operations",
     "Outcome": "checkers.verdict",
     "Partition": "checkers.verdict",
     "Program": "harness.simulation.programs.embedding",
@@ -176,7 +180,7 @@ _HOME = {
     "Stop": "harness.running.runner",
     "Support": "harness.contract.faults",
     "System": "harness.contract.test",
-    "TRANSACTIONS": "harness.contract.sessions",
+    "TRANSACTIONS": "harness.contract.operations",
     "Test": "harness.contract.test",
     "Transactions": "harness.contract.sessions",
     "UNKNOWN": "checkers.models",
@@ -199,7 +203,7 @@ _HOME = {
     "limit": "harness.generators",
     "mix": "harness.generators",
     "load_matrix": "harness.campaigns.nightly.matrix",
-    "need": "harness.contract.sessions",
+    "need": "harness.contract.operations",
     "needs_views": "nemesis.targets",
     "once": "harness.generators",
     "open_streams": "harness.simulation.programs.clients",
@@ -274,6 +278,7 @@ __all__ = [
     "NodeStatus",
     "NodeView",
     "NondeterministicModel",
+    "NonsenseError",
     "Op",
     "OperationGroup",
     "Outcome",

@@ -20,7 +20,7 @@ from splitbrain.checkers.transactions import models as consistency
 from splitbrain.harness.backends.catalogue import BACKENDS
 from splitbrain.harness.cli.completing import NAMES
 from splitbrain.harness.cli.main import splitbrain
-from splitbrain.harness.contract.sessions import GROUPS, OperationGroup, calls
+from splitbrain.harness.contract.operations import GROUPS, OperationGroup, calls
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.harness.systems.metadata import Metadata

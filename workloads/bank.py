@@ -13,7 +13,8 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import TRANSACTIONS, Transactions
+from splitbrain.harness.contract.operations import TRANSACTIONS
+from splitbrain.harness.contract.sessions import Transactions
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import Context, Generator, each, final, invoke
 from splitbrain.results.errors import ProtocolError

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from splitbrain.harness.contract.capabilities import STRICT_SERIALIZABLE
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.operations import included
 from splitbrain.harness.contract.read_modes import ReadPromise
-from splitbrain.harness.contract.sessions import included
 from splitbrain.harness.contract.test import Workload
 from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError

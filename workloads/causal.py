@@ -16,7 +16,7 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import TRANSACTIONS
+from splitbrain.harness.contract.operations import TRANSACTIONS
 from splitbrain.harness.contract.test import OpShape, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, invoke
 from splitbrain.harness.generators.leaves import assign

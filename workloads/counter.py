@@ -18,14 +18,8 @@ from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import (
-    COUNTERS,
-    TRIGGERS,
-    Counters,
-    DefiniteError,
-    IndefiniteError,
-    Triggers,
-)
+from splitbrain.harness.contract.operations import COUNTERS, TRIGGERS
+from splitbrain.harness.contract.sessions import Counters, DefiniteError, IndefiniteError, Triggers
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     Context,

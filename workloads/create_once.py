@@ -13,7 +13,7 @@ from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import CREATIONS
+from splitbrain.harness.contract.operations import CREATIONS
 from splitbrain.harness.contract.test import WHOLE, OpShape, Workload
 from splitbrain.harness.generators import (
     Context,

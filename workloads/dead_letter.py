@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from splitbrain.harness.contract.brokers import Delivery, ExpiringQueues
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import EXPIRING_QUEUES, Delivery, ExpiringQueues
+from splitbrain.harness.contract.operations import EXPIRING_QUEUES
 from splitbrain.harness.contract.test import Workload
 from splitbrain.workloads.letters import LetterClient, dead_letters, workload
 

@@ -14,7 +14,8 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import CREATIONS, CreatedKeys
+from splitbrain.harness.contract.operations import CREATIONS
+from splitbrain.harness.contract.sessions import CreatedKeys
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,

@@ -11,7 +11,8 @@ from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import FEATURE_FLAGS, DefiniteError, FeatureFlags, flag_count
+from splitbrain.harness.contract.operations import FEATURE_FLAGS
+from splitbrain.harness.contract.sessions import DefiniteError, FeatureFlags, flag_count
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import Context, each, final, invoke, mix
 from splitbrain.results.errors import ProtocolError

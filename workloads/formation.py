@@ -11,7 +11,8 @@ from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import FORMATION, DefiniteError, Formation
+from splitbrain.harness.contract.operations import FORMATION
+from splitbrain.harness.contract.sessions import DefiniteError, Formation
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import each, final, invoke, phases
 from splitbrain.results.errors import ProtocolError

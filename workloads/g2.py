@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import TRANSACTIONS, Transactions
+from splitbrain.harness.contract.operations import TRANSACTIONS
+from splitbrain.harness.contract.sessions import Transactions
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     Context,

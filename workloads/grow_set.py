@@ -13,7 +13,8 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import COLLECTIONS, Collections
+from splitbrain.harness.contract.operations import COLLECTIONS
+from splitbrain.harness.contract.sessions import Collections
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, each, final, invoke, mix
 from splitbrain.harness.generators.leaves import assign

@@ -22,7 +22,8 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import LEASE_LOCKS, DefiniteError, IndefiniteError, LeaseLocks
+from splitbrain.harness.contract.operations import LEASE_LOCKS
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError, LeaseLocks
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from splitbrain.checkers.verdict import CheckerSpec
-from splitbrain.harness.contract.sessions import Delivery, LimitedQueues
+from splitbrain.harness.contract.brokers import Delivery, LimitedQueues
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import clients, mix, phases, time_limit
 from splitbrain.results.errors import ProtocolError

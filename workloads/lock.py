@@ -16,7 +16,8 @@ from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import LOCKS, Locks
+from splitbrain.harness.contract.operations import LOCKS
+from splitbrain.harness.contract.sessions import Locks
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
     Generator,

@@ -12,8 +12,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.brokers import Entity, Migration
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import MIGRATION, DefiniteError, Entity, IndefiniteError, Migration
+from splitbrain.harness.contract.operations import MIGRATION
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
     Context,

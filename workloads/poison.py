@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
+from splitbrain.harness.contract.brokers import Delivery, LimitedQueues
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import LIMITED_QUEUES, Delivery, LimitedQueues, need
+from splitbrain.harness.contract.operations import LIMITED_QUEUES, need
 from splitbrain.harness.contract.test import Test, Workload
 from splitbrain.results.history import Op
 from splitbrain.workloads.letters import LetterClient, dead_letters, workload

@@ -16,8 +16,9 @@ import msgspec
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.capabilities import STRICT_SERIALIZABLE
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.operations import PREDICATES
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.contract.sessions import PREDICATES, Predicates
+from splitbrain.harness.contract.sessions import Predicates
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,

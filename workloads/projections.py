@@ -15,8 +15,9 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.operations import PROJECTIONS
 from splitbrain.harness.contract.read_modes import LOOK_UP
-from splitbrain.harness.contract.sessions import PROJECTIONS, ProjectedRecords
+from splitbrain.harness.contract.sessions import ProjectedRecords
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, each_thread, final, invoke, reserve
 from splitbrain.harness.generators.leaves import assign

@@ -15,6 +15,7 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.operations import FENCED_READS, READ_MODES
 from splitbrain.harness.contract.read_modes import (
     READ,
     READ_AFTER,
@@ -25,7 +26,7 @@ from splitbrain.harness.contract.read_modes import (
     ReadPromise,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import FENCED_READS, READ_MODES, ReadModes
+from splitbrain.harness.contract.sessions import ReadModes
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,

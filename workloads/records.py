@@ -12,7 +12,8 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import KEY_VALUE, KeyValue
+from splitbrain.harness.contract.operations import KEY_VALUE
+from splitbrain.harness.contract.sessions import KeyValue
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, invoke
 from splitbrain.harness.generators.leaves import assign

@@ -6,7 +6,7 @@ from typing import Generic, Self
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import AnySession, OperationGroup, need
+from splitbrain.harness.contract.operations import AnySession, OperationGroup, need
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import ProtocolError
 

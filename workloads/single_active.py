@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.brokers import Delivery, SingleActive
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import SINGLE_ACTIVE, Delivery, SingleActive
+from splitbrain.harness.contract.operations import SINGLE_ACTIVE
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import mix
 from splitbrain.results.errors import ProtocolError

@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.brokers import Streams
 from splitbrain.harness.contract.generator import bits
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import STREAMS, Streams
+from splitbrain.harness.contract.operations import STREAMS
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Pending, Result, clients, invoke, mix, time_limit
 from splitbrain.harness.generators.leaves import assign

@@ -14,8 +14,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.brokers import PROJECT, Entity, Topology
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import PROJECT, TOPOLOGY, DefiniteError, Entity, IndefiniteError, Topology
+from splitbrain.harness.contract.operations import TOPOLOGY
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
     Context,

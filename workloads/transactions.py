@@ -13,9 +13,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.operations import TRANSACTIONS
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.contract.sessions import TRANSACTIONS, Transactions
 from splitbrain.harness.contract.sessions import Mop as SessionMop
+from splitbrain.harness.contract.sessions import Transactions
 from splitbrain.harness.contract.test import OpShape, Workload
 from splitbrain.harness.generators import Generator, invoke, sequence
 from splitbrain.results.errors import ProtocolError

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import TREES, Trees
+from splitbrain.harness.contract.operations import TREES
+from splitbrain.harness.contract.sessions import Trees
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix, sequence
 from splitbrain.results.errors import ProtocolError

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from splitbrain.checkers.coverage.calls import carried_out_alone
+from splitbrain.checkers.coverage.clients import of_clients
 from splitbrain.checkers.coverage.controller import of_controller, of_nodes, of_recovery, recovery_s, stalled_s
 from splitbrain.checkers.coverage.faults import of_faults
 from splitbrain.checkers.coverage.options import Options, options_of
@@ -45,6 +46,7 @@ class Coverage(OfOneRun):
         reasons = in_order(
             [
                 *of_controller(events, wanted),
+                *of_clients(calls),
                 *of_nodes(events),
                 *of_recovery(events),
                 *work.reasons(),

@@ -10,7 +10,8 @@ from splitbrain.cluster.log import segment
 from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots
-from splitbrain.cluster.log.vote import Vote, write_vote
+from splitbrain.cluster.log.vote import Vote
+from splitbrain.cluster.log.votes import Votes
 from splitbrain.cluster.log.wal import Wal
 from splitbrain.cluster.log.walfile import Beginning, Change, Elsewhere, Truncation
 from splitbrain.cluster.marks import reached
@@ -48,6 +49,7 @@ class GroupLog:
         segments: of the group.
         entries: behind the segments and the snapshot.
         snapshots: of the group.
+        votes: saves terms and votes of all groups of the node.
         vote: its term and vote.
         installed: the entry of the last snapshot that it took over from another member, 0 if there was none.
 
@@ -64,6 +66,7 @@ class GroupLog:
         segments: Segments,
         entries: list[Entry],
         snapshots: Snapshots,
+        votes: Votes,
         vote: Vote = _NO_VOTE,
         installed: int = 0,
     ) -> None:
@@ -73,6 +76,7 @@ class GroupLog:
         self._segments = segments
         self._entries = entries
         self._snapshots = snapshots
+        self._votes = votes
         self._vote = vote
         self._installed = installed
         self.committed = max([self._floor, *(name.index for name in snapshots.checkpoints)])
@@ -229,7 +233,7 @@ class GroupLog:
         self._wal.shorten()
         # Nothing else would say that it was there, if it were gone: the log here may have ended before it.
         self._installed = meta.index
-        await write_vote(self._disk, self.uid, self._vote, self._installed)
+        await self._votes.save(self.uid, self._vote, self._installed)
 
     def read_snapshot(self, name: SnapshotName) -> tuple[Meta, bytes]:
         """What the snapshot holds, to be sent to another member.
@@ -248,7 +252,7 @@ class GroupLog:
         Raises:
             OSError: it is not known what is durable; the node must stop.
         """
-        await write_vote(self._disk, self.uid, vote, self._installed)
+        await self._votes.save(self.uid, vote, self._installed)
         self._vote = vote
 
     @property

@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from splitbrain.cluster.bugs import M44, M45, NO_BUGS, Bugs
 from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
@@ -32,7 +33,8 @@ from splitbrain.cluster.log.seen import Seen
 from splitbrain.cluster.log.segments import Segments
 from splitbrain.cluster.log.snapshot import SnapshotName
 from splitbrain.cluster.log.snapshots import Snapshots, open_snapshots
-from splitbrain.cluster.log.vote import Vote
+from splitbrain.cluster.log.vote import Stored, Vote
+from splitbrain.cluster.log.votes import Votes, last_saved, read_votes
 from splitbrain.cluster.log.wal import MAX_BYTES, Wal, create_wal, open_wal, was_used
 from splitbrain.cluster.log.walfile import Beginning, Change, Logged
 from splitbrain.cluster.log.whole import Form
@@ -44,6 +46,7 @@ from splitbrain.cluster.runtime import Disk, Rng
 NODE: Final = "node"
 
 _FORM: Final = Form(b"SBND", 1)
+_FORM_WITH_VOTES: Final = Form(b"SBND", 2)
 _OF_GROUP: Final = re.compile("(?:vote|segment|snapshot|checkpoint)-([0-9a-f]{8})(?:-|$)")
 
 
@@ -53,6 +56,8 @@ class NodeFile(msgspec.Struct, frozen=True):
     Attributes:
         founders: by group the members with which it began.
         incarnations: of groups that are not the first ones of their names (`splitbrain.cluster.groupnames`).
+        shares_votes: whether there is a file of what groups saved together (`splitbrain.cluster.log.votes`). Such a
+            node file is of version 2: an earlier program, which does not read the other one, refuses it.
     """
 
     node: str
@@ -60,6 +65,7 @@ class NodeFile(msgspec.Struct, frozen=True):
     next_uid: int
     founders: dict[str, tuple[NodeId, ...]] = {}
     incarnations: dict[str, int] = {}
+    shares_votes: bool = False
 
 
 class NodeLog:
@@ -68,9 +74,22 @@ class NodeLog:
     Attributes:
         groups: the logs of its groups, by name.
         found: of the groups that were there when it was opened, what each had made durable.
+        votes: saves terms and votes of its groups.
     """
 
-    def __init__(self, disk: Disk, rng: Rng, node: NodeFile, wal: Wal, bugs: Bugs = NO_BUGS) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        rng: Rng,
+        node: NodeFile,
+        wal: Wal,
+        saved: Mapping[int, Stored],
+        together: Mapping[int, Stored],
+        bugs: Bugs = NO_BUGS,
+    ) -> None:
+        """Args are what `open_node_log` found; `saved` is what each group saved last, by uid."""
+        number = max((stored.number for stored in (*saved.values(), *together.values())), default=0)
+        self.votes = Votes(disk, together, number, self._shares_votes)
         self.groups: dict[str, GroupLog] = {}
         self.found: dict[str, Found] = {}
         self._disk = disk
@@ -109,12 +128,13 @@ class NodeLog:
             assert name not in node.groups, f"there is a group {name} already"
             uid = node.next_uid if M45 not in self._bugs else len(node.groups) + 1
             # Before the group is known: a group without term and vote has lost them.
-            await vote.write_vote(self._disk, uid, Vote())
+            await vote.write_stored(self._disk, Stored(uid=uid, number=self.votes.next_number()))
             known = {**node.founders, name: tuple(founders)} if founders else node.founders
             times = {**node.incarnations, name: incarnation} if incarnation else node.incarnations
-            await self._save(NodeFile(node.node, {**node.groups, name: uid}, uid + 1, known, times))
+            groups = {**node.groups, name: uid}
+            await self._save(structs.replace(node, groups=groups, next_uid=uid + 1, founders=known, incarnations=times))
             snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None, self._bugs)
-            self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots)
+            self.groups[name] = GroupLog(self._disk, self._wal, uid, Segments(self._disk), [], snapshots, self.votes)
             return self.groups[name]
 
     async def delete(self, name: str) -> None:
@@ -130,7 +150,8 @@ class NodeLog:
             left = {other: number for other, number in node.groups.items() if other != name}
             known = {other: founders for other, founders in node.founders.items() if other != name}
             times = {other: number for other, number in node.incarnations.items() if other != name}
-            await self._save(NodeFile(node.node, left, node.next_uid, known, times))
+            await self._save(structs.replace(node, groups=left, founders=known, incarnations=times))
+            self.votes.forget(group.uid)
             # Not before: were the power lost, the group would be here still, and a write-ahead file that is made
             # meanwhile must have its entries.
             del self.groups[name]
@@ -166,8 +187,14 @@ class NodeLog:
         """Close the write-ahead log without syncing it."""
         self._wal.close()
 
+    async def _shares_votes(self) -> None:
+        """Say durably that there is a file of votes: from now on a node without it has lost something."""
+        if not self._node.shares_votes:
+            async with self._changing:
+                await self._save(structs.replace(self._node, shares_votes=True))
+
     async def _save(self, node: NodeFile) -> None:
-        await self._disk.replace(NODE, _FORM.encode(node))
+        await self._disk.replace(NODE, _form(node.shares_votes).encode(node))
         self._node = node
 
 
@@ -218,7 +245,10 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
     if opened is None:
         raise corrupt("wal", 0, "the write-ahead log is gone")
     wal, place, changes = opened
-    found = NodeLog(disk, rng, stored, wal, bugs)
+    together = read_votes(disk, required=stored.shares_votes)
+    saved = {uid: last_saved(disk, uid, together) for uid in stored.groups.values()}
+    mine = {uid: each for uid, each in together.items() if uid in saved}
+    found = NodeLog(disk, rng, stored, wal, saved, mine, bugs)
     of_groups = _by_group(disk, files, stored)
     by_group: dict[int, list[Logged]] = {uid: [] for uid in stored.groups.values()}
     for uid, run in groupby(changes, key=attrgetter("uid")):
@@ -226,7 +256,8 @@ async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None], bug
             by_group[uid].extend(run)
     for name, uid in stored.groups.items():
         opening = _Opening(
-            disk, rng, wal, place, uid, by_group[uid], of_groups[uid][0], log, bugs, not is_queue_group(name)
+            *(disk, rng, wal, place, uid, by_group[uid], of_groups[uid][0], log, bugs, not is_queue_group(name)),
+            *(saved[uid], found.votes),
         )
         found.groups[name], found.found[name] = opening.group(of_groups[uid][1])
     return found
@@ -256,7 +287,12 @@ def decode_node(content: bytes) -> NodeFile:
         CorruptStorageError: it is damaged.
         StorageError: it is of another version.
     """
-    return _FORM.decode(content, NODE, NodeFile)
+    is_later = content[4:8] == _FORM_WITH_VOTES.encode(NodeFile("", {}, 1))[4:8]
+    return _form(is_later).decode(content, NODE, NodeFile)
+
+
+def _form(shares_votes: bool) -> Form:
+    return _FORM_WITH_VOTES if shares_votes else _FORM
 
 
 def uid_of(file: str) -> int | None:
@@ -304,10 +340,12 @@ class _Opening:
     log: Callable[[str], None]
     bugs: Bugs
     from_checkpoints: bool
+    saved: Stored
+    votes: Votes
 
     def group(self, snapshots: list[SnapshotName]) -> tuple[GroupLog, Found]:
         """The log of the group, and what it had made durable."""
-        last_vote, installed = vote.read_vote(self.disk, self.uid)
+        last_vote, installed = Vote(self.saved.term, self.saved.voted_for), self.saved.installed
         kept, state = open_snapshots(
             self.disk, self.rng, snapshots, self.log, self.bugs, from_checkpoints=self.from_checkpoints
         )
@@ -335,7 +373,8 @@ class _Opening:
         replay.take_all(self.changes)
         if replay.is_replaced and kept.newest is not None:
             self.wal.change(self.uid, Beginning(kept.newest.index, kept.newest.term))
-        return GroupLog(self.disk, self.wal, self.uid, segments, replay.entries(), kept, last_vote, installed)
+        entries = replay.entries()
+        return GroupLog(self.disk, self.wal, self.uid, segments, entries, kept, self.votes, last_vote, installed)
 
     def _without_what_hides(self, last: int, snapshots: list[SnapshotName]) -> list[SnapshotName]:
         """Remove the checkpoints of entries that a bug has lost: a checker must see that these are gone."""

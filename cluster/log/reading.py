@@ -6,7 +6,7 @@ write-ahead log may be a record that is being written, and a file may be gone th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, ParamSpec, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from splitbrain.cluster.log.replay import Replay
 from splitbrain.cluster.log.segment import SegmentName
 from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.vote import Vote
+from splitbrain.cluster.log.votes import VOTES, last_saved, read_votes
 from splitbrain.cluster.log.walfile import Logged, WalContent
 from splitbrain.cluster.members import is_member_id
 from splitbrain.cluster.raft.messages import Entry
@@ -26,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TRIES: Final = 10
-_OURS: Final = (nodelog.NODE, vote.PREFIX, wal.PREFIX, segment.PREFIX, "snapshot-", "checkpoint-")
+_OURS: Final = (nodelog.NODE, VOTES, vote.PREFIX, wal.PREFIX, segment.PREFIX, "snapshot-", "checkpoint-")
 
 
 class Files(Protocol):
@@ -170,6 +171,10 @@ NONSENSE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, 
 """What decoders of msgpack raise for bytes whose checksum is right, and which make no sense."""
 
 
+def _read_votes(files: Files, shares: bool) -> Mapping[int, vote.Stored]:
+    return read_votes(files, required=shares)
+
+
 class _GoneError(Exception):
     """A file is gone that was there when the names were listed: the node runs, and has replaced it."""
 
@@ -180,6 +185,7 @@ class _Reader:
         self._names = files.names()
         self._is_last = is_last
         self._found = NodeFiles()
+        self._together: Mapping[int, vote.Stored] = {}
 
     def read(self) -> NodeFiles:
         if not any(name.startswith(_OURS) for name in self._names):
@@ -188,6 +194,8 @@ class _Reader:
         uids = dict.fromkeys(uid for name in self._names if (uid := nodelog.uid_of(name)) is not None)
         groups = dict.fromkeys(uids, "") if node is None else {uid: name for name, uid in node.groups.items()}
         self._found.member = None if node is None else node.node
+        shares = node is not None and node.shares_votes
+        self._together = self._try(VOTES, _read_votes, self._files, shares) or {}
         content = self._wal()
         for uid, name in sorted(groups.items()):
             changes = [] if content is None else [each for each in content.changes if each.uid == uid]
@@ -212,7 +220,9 @@ class _Reader:
         return found
 
     def _group(self, group: GroupFiles, changes: Sequence[Logged]) -> GroupFiles:
-        group.vote, installed = self._try(vote.name_of(group.uid), vote.read_vote, self._files, group.uid) or (None, 0)
+        saved = self._try(vote.name_of(group.uid), last_saved, self._files, group.uid, self._together)
+        group.vote = None if saved is None else Vote(saved.term, saved.voted_for)
+        installed = 0 if saved is None else saved.installed
         mine = [name for name in self._names if nodelog.uid_of(name) == group.uid]
         of_states = (name for name in mine if name.startswith(("snapshot-", "checkpoint-")))
         states = self._parsed(of_states, snapshot.parse_name)

@@ -2,8 +2,8 @@
 
 name     := "vote-" uid                                    8 hexadecimal digits
 file     := "SBVT" version:u32 checksum:u32 body           CRC-32 of the body
-body     := a MessagePack map (`Vote`), with `uid`, and with `installed`: the entry of the last snapshot that was taken
-            over from another member
+body     := a MessagePack map (`Vote`), with `uid`, with `installed`: the entry of the last snapshot that was taken
+            over from another member, and with `number`, which rises in a node with all that its groups save
 """
 
 from __future__ import annotations
@@ -35,22 +35,31 @@ class Vote(msgspec.Struct, frozen=True):
     voted_for: str | None = None
 
 
-class _Stored(Vote, frozen=True):
+class Stored(Vote, frozen=True):
+    """Term and vote, and what is saved with them.
+
+    Attributes:
+        uid: of the group.
+        installed: the entry of the last snapshot that it took over from another member, 0 if there was none.
+        number: of two that one group saved, the one with the higher number is the later one.
+    """
+
     uid: int = 0
     installed: int = 0
+    number: int = 0
 
 
-async def write_vote(disk: Disk, uid: int, vote: Vote, installed: int = 0) -> None:
-    """Make term and vote of a group durable, and the entry of the last snapshot that it took over.
+async def write_stored(disk: Disk, stored: Stored) -> None:
+    """Make term and vote of a group durable in its own file, and what is saved with them.
 
     Raises:
         OSError: it is not known what is durable; the node must stop.
     """
-    await disk.replace(name_of(uid), _FORM.encode(_Stored(vote.term, vote.voted_for, uid, installed)))
+    await disk.replace(name_of(stored.uid), _FORM.encode(stored))
 
 
-def read_vote(disk: Readable, uid: int) -> tuple[Vote, int]:
-    """Term and vote of a group, and the entry of the last snapshot that it took over, 0 if there was none.
+def read_stored(disk: Readable, uid: int) -> Stored:
+    """What the own file of a group says.
 
     Raises:
         CorruptStorageError: they are damaged or gone.
@@ -61,10 +70,10 @@ def read_vote(disk: Readable, uid: int) -> tuple[Vote, int]:
     content = disk.read(name)
     if content is None:
         raise corrupt(name, 0, "term and vote are gone")
-    stored = _FORM.decode(content, name, _Stored)
+    stored = _FORM.decode(content, name, Stored)
     if stored.uid != uid:
         raise corrupt(name, 0, f"the file is that of group {stored.uid}: it was renamed")
-    return Vote(stored.term, stored.voted_for), stored.installed
+    return stored
 
 
 def name_of(uid: int) -> str:

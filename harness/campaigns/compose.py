@@ -22,7 +22,7 @@ from splitbrain.harness.campaigns.judges import with_judges
 from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
-from splitbrain.harness.contract.sessions import READ_MODES, TRANSACTIONS
+from splitbrain.harness.contract.operations import READ_MODES, TRANSACTIONS
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     BURST_MAX,

@@ -47,7 +47,7 @@ def _load(test: Test) -> dict[str, Any]:
 
 
 def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
-    specs = [CheckerSpec("stats", _load(test))]
+    specs = [CheckerSpec("stats", _load(test)), CheckerSpec("answers")]
     if test.system.telemetry(test, Path("node")) is not None:
         specs += [CheckerSpec(name) for name in _of_telemetry(test)]
     elections = test.system.capabilities.elections

@@ -39,7 +39,7 @@ class Capabilities:
 
     Attributes:
         operations: groups of operations that its sessions have, by name
-            (`splitbrain.harness.contract.sessions.GROUPS`); a group of another package as "module:attribute".
+            (`splitbrain.harness.contract.operations.GROUPS`); a group of another package as "module:attribute".
         read_modes: what it can promise of its reads, the usual mode first. One that has several takes `read_mode` when
             it is made.
         isolations: the levels of isolation with which its nodes can be started, the usual one first. One that has

@@ -16,8 +16,8 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
 from splitbrain.harness.contract.membership import Learners, Membership
 from splitbrain.harness.contract.moments import SystemMarks
+from splitbrain.harness.contract.operations import group_named, lacking
 from splitbrain.harness.contract.read_modes import READ, SESSION_READS, ReadMode, ReadPromise
-from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.transfer import Transfer
 from splitbrain.results.errors import UsageError

@@ -18,7 +18,8 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.generator import Generator
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import Session, group_named, included
+from splitbrain.harness.contract.operations import group_named, included
+from splitbrain.harness.contract.sessions import Session
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
 

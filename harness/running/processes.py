@@ -21,6 +21,7 @@ from splitbrain.harness.running.deadlines import finished, within
 from splitbrain.harness.running.journal import Journal
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
+from splitbrain.results.nonsense import CLIENT_FAILED
 
 REOPEN_PAUSE_NS = 100_000_000
 """How long an op that could not get a connection waits before it is recorded as `fail`: a dead node does not spin."""
@@ -173,11 +174,11 @@ class Processes:
         if not opened:
             reached("op failed before it was sent")
             await self._clock.sleep_ns(REOPEN_PAUSE_NS)
-            return op.complete("fail", error=f"no connection to {thread.node}: {describe(error)}")
+            return op.complete("fail", error=f"{_blame(error)}no connection to {thread.node}: {describe(error)}")
         if isinstance(error, DefiniteError):
             reached("op refused")
             return op.complete("fail", error=describe(error))
-        return op.complete("info", error=describe(error))
+        return op.complete("info", error=f"{_blame(error)}{describe(error)}")
 
     def _end(self, thread: Thread, op: Op, done: Op) -> None:
         thread.op = None
@@ -204,6 +205,16 @@ class Processes:
             self._broken(error)
         except Exception:
             pass  # the op was answered, and a connection that fails to close is gone as well
+
+
+def _blame(error: Exception) -> str:
+    """How the error of an op begins that ended because of a mistake in its client's code; else nothing.
+
+    Python itself raises its own errors where code is wrong (`TypeError`, `KeyError`); libraries raise errors of theirs.
+    Those of operating systems and of streams that end are of the network.
+    """
+    of_python = type(error).__module__ == "builtins"
+    return CLIENT_FAILED if of_python and not isinstance(error, (OSError, EOFError, BaseExceptionGroup)) else ""
 
 
 def describe(error: BaseException) -> str:

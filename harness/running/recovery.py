@@ -15,7 +15,8 @@ import msgspec
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId, NodeView
-from splitbrain.harness.contract.sessions import COLLECTIONS, CREATIONS, StandbyError, included, need
+from splitbrain.harness.contract.operations import COLLECTIONS, CREATIONS, included, need
+from splitbrain.harness.contract.sessions import StandbyError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.processes import describe

@@ -17,7 +17,6 @@ from splitbrain.cluster.client import (
     BUGS,
     Client,
     ClientError,
-    InvalidPathError,
     MismatchingNodeError,
     NodeNotFoundError,
     QueueOptions,
@@ -42,39 +41,35 @@ from splitbrain.cluster.embedded import (
 )
 from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
+from splitbrain.harness.contract.brokers import PROJECT, Entity
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.operations import (
+    EXPIRING_QUEUES,
+    FEATURE_FLAGS,
+    LIMITED_QUEUES,
+    MIGRATION,
+    QUEUES,
+    SINGLE_ACTIVE,
+    STREAMS,
+)
 from splitbrain.harness.contract.read_modes import (
     LOOK_UP,
     READ,
     READ_AFTER,
     answered_alone,
 )
-from splitbrain.harness.contract.sessions import (
-    EXPIRING_QUEUES,
-    FEATURE_FLAGS,
-    LIMITED_QUEUES,
-    MIGRATION,
-    PROJECT,
-    QUEUES,
-    SINGLE_ACTIVE,
-    STREAMS,
-    Answer,
-    Change,
-    DefiniteError,
-    Entity,
-    IndefiniteError,
-    Mop,
-    flag_count,
-)
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop, NonsenseError, flag_count
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_errors import CLASSIFIED as _CLASSIFIED
+from splitbrain.harness.systems.metadata_errors import readable, refused
 from splitbrain.harness.systems.metadata_flags import MetadataFlags
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
@@ -218,7 +213,7 @@ class MetadataSession(CompareAndSetLocks):
                 children = await self._client.children(_collection(collection), timeout_ms=self._timeout_ms)
             except NodeNotFoundError as error:
                 return Answer([], error.term)
-            return Answer(sorted(int(name) for name in children.names), children.term)
+            return Answer(sorted(_whole(name) for name in children.names), children.term)
 
     async def increment(self, counter: str, by: int) -> Answer:
         """Add to a counter: sent again, with the same ref, while its outcome is unknown and its time lasts."""
@@ -432,8 +427,8 @@ class MetadataSession(CompareAndSetLocks):
         try:
             node = await self._client.increment(_CLIENTS, timeout_ms=self._timeout_ms)
         except ClientError as error:
-            raise DefiniteError(str(error)) from error
-        return str(node.value)
+            raise refused(error) from error
+        return str(readable(node.value, int, "the count of clients"))
 
     async def close(self) -> None:
         """Drop the connection; what is exclusive to it goes."""
@@ -586,27 +581,6 @@ class Metadata:
         return node_dir / "data" / "telemetry.jsonl"
 
 
-class _Classified:
-    """A context in which the cluster's errors are raised as the harness classifies them.
-
-    Raises:
-        DefiniteError: the request certainly did not happen.
-        IndefiniteError: its outcome is unknown.
-    """
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, InvalidPathError):
-            raise DefiniteError(str(error)) from error
-        if isinstance(error, ClientError):
-            raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
-
-
-_CLASSIFIED: Final = _Classified()
-
-
 async def _client(deployment: Deployment, node: NodeId) -> Client:
     try:
         return await connect(await deployment.dial(node))
@@ -620,6 +594,13 @@ def _register(key: str) -> str:
 
 def _collection(name: str) -> str:
     return f"/sets/{_name(name)}"
+
+
+def _whole(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError as error:
+        raise NonsenseError(f"elements was answered with {name!r:.80}; expected were whole numbers") from error
 
 
 def _counter(name: str) -> str:

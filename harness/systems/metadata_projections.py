@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Final
+from typing import Final, TypeAlias
 
-from splitbrain.cluster.client import Client, ClientError, NodeNotFoundError, StoreRefusedError
+from splitbrain.cluster.client import Client, ClientError, MisfitError, NodeNotFoundError, StoreRefusedError
 from splitbrain.cluster.patterns import IfNodeExists
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, IndefiniteError
+from splitbrain.harness.systems.metadata_errors import classified, readable, refused
 
 _ROOT: Final = "/projected"
 _ITEMS: Final = f"{_ROOT}/items"
 _TABLE: Final = "items_v1"
 _ATTEMPTS: Final = 10
 """To find the same in table and tree, which are read one after the other."""
+
+
+_Records: TypeAlias = list[tuple[str, int]]
 
 
 class ProjectedRecords:
@@ -40,7 +44,8 @@ class ProjectedRecords:
     async def look_up(self, key: str) -> Answer:
         """The value of a record as this node has it, None if it has none."""
         found = await self._client.look_up(_TABLE, key)
-        return Answer(found.records[0][1] if found.records else None, found.term)
+        records = readable(found.records, _Records, "a look-up")
+        return Answer(records[0][1] if records else None, found.term)
 
     async def come_and_go(self, key: str, value: int) -> Answer:
         """Make a record that goes with what keeps it, and a node below it, of which there is none.
@@ -65,8 +70,9 @@ class ProjectedRecords:
         for attempt in range(_ATTEMPTS):
             nodes = await self._client.get_nodes(f"{_ITEMS}/*", mode="fenced", timeout_ms=self._timeout_ms)
             records = await self._client.all_records(_TABLE)
-            expected = {str(node.value[0]): node.value for node in nodes.nodes if node.has_data}
-            found = {str(record[0]): list(record) for record in records.records}
+            of_tree = readable([node.value for node in nodes.nodes if node.has_data], _Records, "a read of records")
+            of_table = readable(records.records, _Records, "a read of the table")
+            expected, found = ({record[0]: record for record in records} for records in (of_tree, of_table))
             differ = sorted(key for key in {**expected, **found} if expected.get(key) != found.get(key))
             if not differ or attempt == _ATTEMPTS - 1:
                 return Answer(differ, nodes.term)
@@ -86,7 +92,7 @@ class ProjectedRecords:
             if error.reason != "projection_already_exists":
                 raise
         except ClientError as error:
-            raise DefiniteError(str(error)) from error
+            raise refused(error) from error
         self._is_registered = True
 
     async def _applied(self, path: str, index: int, term: int) -> None:
@@ -105,6 +111,8 @@ class _Begun:
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, ClientError):
+            if isinstance(error, MisfitError):
+                raise classified(error) from error
             raise IndefiniteError(f"a part of it was done: {error}") from error
 
 

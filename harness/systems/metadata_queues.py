@@ -11,7 +11,9 @@ import msgspec
 
 from splitbrain.cluster.client import Client, ClientError, QueueNotFoundError, QueueOptions, Queues
 from splitbrain.cluster.queueclient import Consumer, Message, Publisher
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, NonsenseError
+from splitbrain.harness.systems.metadata_errors import refused
 
 MEMBERS: Final = 99
 """Of a queue at most: each node has one, so that each fault meets a member, and all nodes are asked."""
@@ -111,7 +113,7 @@ class MetadataQueues:
         try:
             value = int(found.body)
         except ValueError as error:
-            raise IndefiniteError(f"a message in {queue} is no whole number: {found.body[:40]!r}") from error
+            raise NonsenseError(f"a message in {queue} is no whole number: {found.body[:40]!r}") from error
         delivery = Delivery(value=value, tag=self._last_tag, redelivered=found.is_redelivered)
         if found.dead_because is not None:
             delivery["reason"] = found.dead_because
@@ -195,5 +197,5 @@ class MetadataQueues:
             try:
                 self._queues = await self._client.queues()
             except ClientError as error:
-                raise DefiniteError(str(error)) from error
+                raise refused(error) from error
         return self._queues

@@ -15,7 +15,8 @@ from splitbrain.cluster.entities.names import decoded_arguments
 from splitbrain.cluster.entities.routing import TABLES, route, routed
 from splitbrain.cluster.entities.store import encoded
 from splitbrain.cluster.entities.topology import Topology
-from splitbrain.harness.contract.sessions import Answer, Entity, IndefiniteError
+from splitbrain.harness.contract.brokers import Entity
+from splitbrain.harness.contract.sessions import Answer, IndefiniteError
 from splitbrain.results.errors import ProtocolError
 
 NUMBER: Final = "number"

@@ -13,7 +13,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from splitbrain.cluster.client import Client, TransactionAbortedError
-from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop
+from splitbrain.harness.contract.sessions import Answer, Change, DefiniteError, Mop, NonsenseError
+from splitbrain.harness.systems.metadata_errors import readable
 
 _VERSION: Final = 1
 """Of the registered functions."""
@@ -36,14 +37,14 @@ class MetadataTransactions:
         asked = [[f, _path(key), value] for f, key, value in mops]
         mode = "read" if all(f == "r" for f, _, _ in mops) else "write"
         done = await self._client.transaction("mops", _VERSION, asked, mode, timeout_ms=self._timeout_ms)
-        return Answer([[f, key, value] for (f, key, _), value in zip(mops, done.value, strict=True)], done.term)
+        return Answer(_with(mops, done.value), done.term)
 
     async def in_universe(self, universe: str, steps: Sequence[Mop]) -> Answer:
         """Do reads and writes of objects in their order; the steps with their reads."""
         mode = "read" if all(f in ("r", "rp") for f, _, _ in steps) else "write"
         asked = [f"/objects/{quote(universe, safe='')}", [list(step) for step in steps]]
         done = await self._client.transaction("objects", _VERSION, asked, mode, timeout_ms=self._timeout_ms)
-        return Answer([[f, key, value] for (f, key, _), value in zip(steps, done.value, strict=True)], done.term)
+        return Answer(_with(steps, done.value), done.term)
 
     async def update(self, keys: Sequence[str], change: Change) -> Answer:
         """Read registers, and write what follows from them; what was read.
@@ -59,13 +60,15 @@ class MetadataTransactions:
             if left_ms <= 0:
                 raise DefiniteError(f"conflict: other transactions were first for {self._timeout_ms / 1000:g} s")
             read = await self._client.transaction("versions", _VERSION, paths, "read", timeout_ms=left_ms)
-            values = {key: value for key, (value, _) in zip(keys, read.value, strict=True)}
+            found = readable(read.value, list[tuple[int | None, int | None]], "a read of registers")
+            _same_number(keys, found)
+            values = {key: value for key, (value, _) in zip(keys, found, strict=True)}
             written = change(values)
             if written is None:
                 raise DefiniteError("aborted")
             if not written:
                 return Answer(values, read.term)
-            seen = {key: version for key, (_, version) in zip(keys, read.value, strict=True)}
+            seen = {key: version for key, (_, version) in zip(keys, found, strict=True)}
             wanted: list[list[Any]] = [
                 [_path(key), seen.get(key), key in written, written.get(key)]
                 for key in dict.fromkeys([*keys, *written])
@@ -76,6 +79,18 @@ class MetadataTransactions:
             except TransactionAbortedError:
                 continue  # a conflict: nothing of it happened
             return Answer(values, done.term)
+
+
+def _with(asked: Sequence[Mop], answered: Any) -> list[Mop]:
+    """What was asked, with what was read."""
+    values = readable(answered, list[Any], "a transaction")
+    _same_number(asked, values)
+    return [[f, key, value] for (f, key, _), value in zip(asked, values, strict=True)]
+
+
+def _same_number(asked: Sequence[Any], answered: Sequence[Any]) -> None:
+    if len(asked) != len(answered):
+        raise NonsenseError(f"a transaction of {len(asked)} steps was answered with {len(answered)} results")
 
 
 def _path(key: str) -> str:

@@ -19,6 +19,7 @@ from splitbrain.cluster.client import (
 )
 from splitbrain.cluster.patterns import Condition, IfNodeExists, IfPayloadVersion, if_data
 from splitbrain.harness.contract.sessions import Answer
+from splitbrain.harness.systems.metadata_errors import readable
 from splitbrain.results.errors import ProtocolError
 
 _FILLING: Final = (0, 1, 31, 1_000, 8_000, 30_000, 64_000)
@@ -109,7 +110,7 @@ async def _transact(client: Client, root: str, value: Any, timeout_ms: int) -> A
         done = await client.transaction("steps", 1, steps, "write", timeout_ms=timeout_ms)
     except TransactionAbortedError as error:
         return Answer(["aborted", error.reason], error.term)
-    return Answer(["ok", list(map(number_of, done.value))], done.term)
+    return Answer(["ok", list(map(number_of, readable(done.value, list[Any], "a transaction")))], done.term)
 
 
 _OPS: Final[Mapping[str, Carry]] = {"put": _put, "delete": _delete, "get": _get, "list": _list, "txn": _transact}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from splitbrain.cluster.client import Client, ClientError, MismatchingNodeError, StoredProcedure
 from splitbrain.cluster.patterns import IfNodeExists
-from splitbrain.harness.contract.sessions import Answer, DefiniteError
+from splitbrain.harness.contract.sessions import Answer
+from splitbrain.harness.systems.metadata_errors import readable, refused
 
 _PROCEDURES: Final = "/procedures"
 _RUNS: Final = ["runs"]
@@ -20,6 +21,10 @@ PRIORITIES: Final = {"first": 10, "second": 1}
 
 AGAIN_S: Final = 0.05
 """Until what was triggered is looked at again."""
+
+
+_Read: TypeAlias = tuple[tuple[Any, int], tuple[list[tuple[int, str, int]] | None, int]]
+"""A counter with the number of its changes, and what these have triggered, with a number that is not used."""
 
 
 class MetadataTriggers:
@@ -48,7 +53,7 @@ class MetadataTriggers:
                 if name not in known:
                     await self._register(name, priority)
         except ClientError as error:
-            raise DefiniteError(str(error)) from error
+            raise refused(error) from error
         return Answer(None)
 
     async def _register(self, name: str, priority: int) -> None:
@@ -68,6 +73,7 @@ class MetadataTriggers:
             left_ms = max(1, round((ends_s - loop.time()) * 1000))
             paths = [watched, f"/{'/'.join(_RUNS)}/{name}"]
             done = await self._client.transaction("versions", 1, paths, "read", timeout_ms=left_ms)
+            readable(done.value, _Read, "a read of what ran")
             (_, changes), (found, _) = done.value
             runs: list[Any] = found or []
             if not at_rest or _all_ran(changes, runs) or loop.time() + 2 * AGAIN_S >= ends_s:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from splitbrain.harness.contract.answers import misfit
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import GROUPS, Answer, Session, calls, group_named, need
+from splitbrain.harness.contract.operations import GROUPS, calls, group_named, need
+from splitbrain.harness.contract.sessions import Answer, NonsenseError, Session
 from splitbrain.harness.contract.test import System
 from splitbrain.harness.validate.values import Wrapper, json_problem, short
 from splitbrain.results.errors import ProtocolError
@@ -67,40 +69,6 @@ class _ValidSystem(Wrapper):
         return self._inner.telemetry(test, node_dir)
 
 
-def _whether(value: object) -> str | None:
-    return None if isinstance(value, bool) else "it answers whether it did it: true or false"
-
-
-def _token(value: object) -> str | None:
-    return None if value is None or type(value) is int else "it answers the fencing token, a whole number, or None"
-
-
-def _sum(value: object) -> str | None:
-    return None if type(value) is int else "it answers the sum afterwards, a whole number"
-
-
-def _number(value: object) -> str | None:
-    return None if value is None or type(value) is int else "it answers a whole number, or None"
-
-
-def _listed(value: object) -> str | None:
-    return None if isinstance(value, list) else "it answers a list"
-
-
-_OF_ANSWERS: Final[Mapping[str, Callable[[object], str | None]]] = {
-    "compare_and_set": _whether,
-    "create": _whether,
-    "elements": _listed,
-    "increment": _sum,
-    "read_counter": _number,
-    "lock": _token,
-    "unlock": _whether,
-    "lease_lock": _token,
-    "lease_unlock": _whether,
-}
-"""What is wrong with the value of an answer, by the call; calls that are left out may answer anything."""
-
-
 def _calls_that_answer(operations: frozenset[str]) -> frozenset[str]:
     """The calls of these groups that return an `Answer`.
 
@@ -124,18 +92,16 @@ class _ValidSession(Wrapper):
         return found
 
     def _checked(self, name: str, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
-        rule = _OF_ANSWERS.get(name)
-
         async def checked(*arguments: Any, **named: Any) -> Answer:
             answer = await call(*arguments, **named)
             if not isinstance(answer, Answer):
                 raise self._broken(name, f"returned {short(answer)}, not an Answer")
+            wanted = misfit(name, (*arguments, *named.values()), answer.value)
+            if wanted is not None:
+                raise NonsenseError(f"{name} was answered with {short(answer.value)}; expected was {wanted}")
             problem = json_problem(answer.value)
             if problem is not None:
                 raise self._broken(name, f"answered with a value that JSON cannot carry: {problem}")
-            wanted = None if rule is None else rule(answer.value)
-            if wanted is not None:
-                raise self._broken(name, f"answered {short(answer.value)}; {wanted}")
             return answer
 
         return checked

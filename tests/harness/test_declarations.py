@@ -16,7 +16,8 @@ from worlds import FakeClient, MemorySession, MemorySystem, make_test
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import COLLECTIONS, KEY_VALUE, LOCKS, Answer, OperationGroup, Session
+from splitbrain.harness.contract.operations import COLLECTIONS, KEY_VALUE, LOCKS, OperationGroup
+from splitbrain.harness.contract.sessions import Answer, Session
 from splitbrain.harness.contract.test import Test, Workload
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.workloads import catalogue as workloads

@@ -223,7 +223,7 @@ def test_errors_are_recorded_as_what_is_known() -> None:
     assert found == {
         "refused": ("fail", "read-only"),
         "unclear": ("info", "connection lost"),
-        "surprise": ("info", "KeyError: 'x'"),
+        "surprise": ("info", "client failed: KeyError: 'x'"),
         "fine": ("ok", None),
     }
     assert (summary.ok, summary.fail, summary.info) == (1, 1, 2)

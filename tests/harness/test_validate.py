@@ -16,8 +16,9 @@ from splitbrain.harness import validate
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.operations import GROUPS
 from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import GROUPS, Answer
+from splitbrain.harness.contract.sessions import Answer, NonsenseError
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
 from splitbrain.nemesis.compose import Composed
@@ -437,17 +438,21 @@ def test_a_session_must_answer_answers() -> None:
         ("read", ("k",), 3, "a session's read returned 3, not an Answer"),
         ("write", ("k", 1), None, "a session's write returned None"),
         ("read", ("k",), Answer(b"x"), "a session's read answered with a value that JSON cannot carry"),
-        ("compare_and_set", ("k", 1, 2), Answer(None), "a session's compare_and_set answered None; it answers whether"),
-        ("create", ("k", 1), Answer("yes"), "a session's create answered 'yes'"),
-        ("elements", ("c",), Answer(None), "a session's elements answered None; it answers a list"),
         ("add", ("c", 1), 1, "a session's add returned 1"),
-        ("lock", ("l", 1), Answer(True), "a session's lock answered True; it answers the fencing token"),
-        ("unlock", ("l", 1), Answer(None), "a session's unlock answered None; it answers whether"),
     ):
         with pytest.raises(ProtocolError, match="system 'memory'") as caught:
             run(ask(Wrong(answer), call, *arguments))
         assert problem in str(caught.value)
     assert run(ask(Wrong(Answer(True, 4)), "create", "k", 1)) == Answer(True, 4)
+    for call, arguments, answer, problem in (
+        ("compare_and_set", ("k", 1, 2), Answer(None), "compare_and_set was answered with None; expected was whether"),
+        ("create", ("k", 1), Answer("yes"), "create was answered with 'yes'"),
+        ("elements", ("c",), Answer(None), "elements was answered with None; expected was a list"),
+        ("lock", ("l", 1), Answer(True), "lock was answered with True; expected was the fencing token"),
+        ("unlock", ("l", 1), Answer(None), "unlock was answered with None; expected was whether"),
+    ):
+        with pytest.raises(NonsenseError, match=f"nonsense answer: {problem}"):
+            run(ask(Wrong(answer), call, *arguments))
 
 
 def test_what_a_system_does_wrong_is_said() -> None:

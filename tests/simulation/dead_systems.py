@@ -9,17 +9,9 @@ from typing import Any, Final
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.operations import GROUPS, LEASE_LOCKS, LIMITED_QUEUES, QUEUES, SINGLE_ACTIVE, calls
 from splitbrain.harness.contract.read_modes import SESSION_READS
-from splitbrain.harness.contract.sessions import (
-    GROUPS,
-    LEASE_LOCKS,
-    LIMITED_QUEUES,
-    QUEUES,
-    SINGLE_ACTIVE,
-    DefiniteError,
-    IndefiniteError,
-    calls,
-)
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.running.recovery import PROBE_KEY
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.results.history import HARNESS, Op

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from splitbrain.harness.contract.sessions import Answer, Delivery
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.sessions import Answer
 
 
 class Waiting(NamedTuple):

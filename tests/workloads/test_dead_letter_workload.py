@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from splitbrain.harness.contract.sessions import EXPIRING_QUEUES, Answer, Delivery, lacking
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.operations import EXPIRING_QUEUES, lacking
+from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op

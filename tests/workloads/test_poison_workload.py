@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from splitbrain.checkers.queues import Poison
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.operations import LIMITED_QUEUES, lacking
 from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import LIMITED_QUEUES, Answer, Delivery, lacking
+from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.generators import Context, Pending
 from splitbrain.results.arrow import to_table

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from splitbrain.checkers.queues import TotalQueue
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.operations import QUEUES, lacking
 from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import QUEUES, Answer, DefiniteError, Delivery, IndefiniteError, lacking
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Client, Test
 from splitbrain.harness.generators import Context
 from splitbrain.results.arrow import to_table

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, Delivery, IndefiniteError
+from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.connection import Connection, Message
 from splitbrain.harness.systems.rabbitmq.probe import Asked
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
