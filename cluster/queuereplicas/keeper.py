@@ -87,6 +87,7 @@ class ReplicaKeeper:
         self._watch = Watch(lambda node: node == node_of(member) or is_up(node), settings.recovery_ms * _MS)
         self._schedules: dict[str, Schedule] = {}
         self._facts = MetadataFacts()
+        self._store: Store | None = None
         self._known: tuple[Store, int] | None = None  # what the facts are from
 
     def look(self, store: Store) -> None:
@@ -95,15 +96,22 @@ class ReplicaKeeper:
         came_or_went, has_failed = self._watch.look(
             dict.fromkeys(node_of(each) for each in self._host.cluster().members), now
         )
+        self._store = store
+        if not self._schedules:  # it takes all records of queues to read the facts: a node that leads none needs none
+            return
         before = self._facts.events
-        if self._known is None or self._known != (store, store.applied_index):
-            self._facts = facts_in(store.tree)
-            self._known = (store, store.applied_index)
+        self._read()
         for schedule in self._schedules.values():
             if came_or_went or self._facts.events != before:
                 schedule.triggered(now)
             if has_failed:
                 schedule.failed(now)
+
+    def _read(self) -> None:
+        store = self._store
+        if store is not None and self._known != (store, store.applied_index):
+            self._facts = facts_in(store.tree)
+            self._known = (store, store.applied_index)
 
     def leads_not(self, group: str) -> None:
         """This node does not lead a queue: when it does again, that is an event."""
@@ -117,6 +125,7 @@ class ReplicaKeeper:
             record: of the queue.
             configuration: the committed one of its group; none is uncommitted.
         """
+        self._read()
         now = self._now_ns()
         schedule = self._schedules.setdefault(record.group, Schedule(self._settings, now))
         facts = self._situation(name, record, configuration, is_due=schedule.is_due(now))

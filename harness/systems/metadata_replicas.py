@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from splitbrain.cluster import queueoperators
 from splitbrain.cluster.client import Client
-from splitbrain.cluster.entities import maintenance
-from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 
@@ -53,7 +52,7 @@ class MetadataReplicas:
 
     async def set_state(self, node: str, state: Literal["regular", "draining"]) -> Answer:
         """Note whether a node is being drained."""
-        await maintenance.put(ClientStore(self._client, self._timeout_ms), node, state)
+        await queueoperators.note(self._client, node, state, self._timeout_ms)
         return Answer()
 
 
