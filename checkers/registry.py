@@ -87,6 +87,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.queues:SingleActive",
             "one consumer of a queue at a time is given messages, each publisher's in their order",
         ),
+        "replicas": (
+            "splitbrain.checkers.replicas:Replicas",
+            "queues keep their target of live replicas: one change at a time, none too many, none on a drained node",
+        ),
         "stream": (
             "splitbrain.checkers.streams:StreamChecker",
             "messages of streams stay where they were acknowledged, once and in order, for all readers",

@@ -11,6 +11,9 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.nodeconfig import APPLY_SLICE, NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.registered import known
+from splitbrain.cluster.replicas.placement import placement_named
+from splitbrain.cluster.replicas.settings import DEFAULT as REPLICAS
+from splitbrain.cluster.replicas.settings import ReplicaSettings
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -29,6 +32,9 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--store tree|tables] [--partition-strategy NAME] [--preferred NAME[,NAME]...]
                          [--net-tick-ms N]
                          [--functions MODULE:ATTRIBUTE[,MODULE:ATTRIBUTE]...]
+                         [--target-group-size N] [--auto-remove 0|1] [--replica-check-ms N]
+                         [--replica-trigger-ms N] [--replica-recovery-ms N]
+                         [--zones NAME=ZONE[,NAME=ZONE]...] [--placement NAME|MODULE:ATTRIBUTE]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -73,6 +79,18 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --net-tick-ms   a node of which the tables heard nothing for so long is down (default 4000)
   --functions     what the node knows beside its own of registered functions, for transactions, procedures and
                   projections: where its modules have their splitbrain.cluster.tree.Functions; the same on all nodes
+  --target-group-size
+                  live replicas of each quorum queue for which neither its argument nor a policy says how many
+                  (default 0: as many members as it was declared with, whether they run or not)
+  --auto-remove   0: members that left the cluster, or failed and were replaced, stay in their queues (default 1)
+  --replica-check-ms
+                  between two checks of the replicas of a queue (default 3600000)
+  --replica-trigger-ms
+                  from an event, or a change of replicas, to the next check (default 10000)
+  --replica-recovery-ms
+                  how long a node must be down before its replicas count as failed (default 60000)
+  --zones         availability zones of nodes, over which replicas are spread; the same on all nodes
+  --placement     which function chooses where a replica goes: spread (the default), least-loaded, or one of your own
 """
 
 _REPEATABLE: Final = "--peer"
@@ -105,6 +123,13 @@ _OPTIONS: Final = (
     "--flag-probes",
     "--checkpoint-interval",
     "--wal-bytes",
+    "--target-group-size",
+    "--auto-remove",
+    "--replica-check-ms",
+    "--replica-trigger-ms",
+    "--replica-recovery-ms",
+    "--zones",
+    "--placement",
 )
 
 
@@ -148,6 +173,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         partition_strategy=options.get("--partition-strategy", "ignore"),
         preferred=tuple(name for name in options.get("--preferred", "").split(",") if name),
         net_tick_ms=_number_of(options, "--net-tick-ms", TICK_MS),
+        replicas=_replica_settings(options),
     )
     return config, options["--data"]
 
@@ -210,6 +236,27 @@ def _raft_config(options: dict[str, str]) -> Config:
     )
 
 
+def _replica_settings(options: dict[str, str]) -> ReplicaSettings:
+    zones: dict[str, str] = {}
+    for each in options.get("--zones", "").split(","):
+        node, _, zone = each.partition("=")
+        if each and not (node and zone and node not in zones):
+            raise ArgumentError(f"--zones takes NAME=ZONE, each name once, not {each!r}.")
+        if each:
+            zones[node] = zone
+    placement = options.get("--placement", REPLICAS.placement)
+    placement_named(placement)
+    return ReplicaSettings(
+        target=_number_of(options, "--target-group-size", REPLICAS.target),
+        auto_remove=_switch(options, "--auto-remove", default="1"),
+        interval_ms=_number_of(options, "--replica-check-ms", REPLICAS.interval_ms),
+        trigger_ms=_number_of(options, "--replica-trigger-ms", REPLICAS.trigger_ms),
+        recovery_ms=_number_of(options, "--replica-recovery-ms", REPLICAS.recovery_ms),
+        zones=zones,
+        placement=placement,
+    )
+
+
 def _election_ms(options: dict[str, str], default: Config) -> tuple[int, int]:
     if "--election-ms" not in options:
         return default.election_min_ms, default.election_max_ms
@@ -225,8 +272,8 @@ def _number_of(options: dict[str, str], option: str, default: int) -> int:
     return int(text)
 
 
-def _switch(options: dict[str, str], option: str) -> bool:
-    text = options.get(option, "0")
+def _switch(options: dict[str, str], option: str, default: str = "0") -> bool:
+    text = options.get(option, default)
     if text not in ("0", "1"):
         raise ArgumentError(f"{option} takes 0 or 1, not {text!r}.")
     return text == "1"

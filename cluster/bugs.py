@@ -461,6 +461,24 @@ M75: Final = Bug(
     "rabbit_fifo_dlx; QQ-5",
     ("poison",),
 )
+M76: Final = Bug(
+    "M76",
+    "a new replica of a queue is placed on a node that is being drained",
+    "rabbit_queue_type_util, continuous membership reconciliation; CMR-2, S001",
+    ("replicas",),
+)
+M76B: Final = Bug(
+    "M76B",
+    "the leader of a queue adds one replica more than the target, as if one of the live ones did not count",
+    "rabbit_quorum_queue_periodic_membership_reconciliation; CMR-3, S001",
+    ("replicas",),
+)
+M76C: Final = Bug(
+    "M76C",
+    "a replica whose node is down is removed before it is replaced: the queue dips below its target meanwhile",
+    "rabbit_quorum_queue_periodic_membership_reconciliation, auto_remove; CMR-3, S001",
+    ("replicas",),
+)
 M77: Final = Bug(
     "M77",
     "the next writer of a stream is chosen once a single member was stopped: it may lack what was confirmed",

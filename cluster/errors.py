@@ -216,7 +216,8 @@ class ChangeRefusedError(RefusedError):
     Attributes:
         reason: "change_not_permitted" (ask again), "already_member", "was_member", "not_member" or "last_member"; of
             a transfer of leadership "not_member", "non_voter", "not_up_to_date" or "transfer_under_way" (ask again) or
-            "version_not_supported" (start that node with a later program).
+            "version_not_supported" (start that node with a later program); of the members of a queue those of
+            `splitbrain.cluster.queueclient.changes`.
     """
 
     def __init__(self, message: str, term: int | None, reason: str) -> None:

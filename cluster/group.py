@@ -21,7 +21,7 @@ from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupeffects import Effects
-from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine
+from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine, is_queue_group
 from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
@@ -107,6 +107,8 @@ class Group:
         )
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
         self._storage = opened.storage
+        if is_queue_group(name):  # its nodes keep what they voted and wrote until the queue is deleted
+            raft = structs.replace(raft, readmits=True)
         self._raft = Raft(
             config.member, founders, opened.recovered, config=raft, version=config.machine_version, bugs=config.bugs
         )
@@ -387,6 +389,11 @@ class Group:
     def received(self, peer: NodeId, message: Message) -> None:
         """A peer's member of the group says something."""
         self._inbox.add(Received(peer, message))
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads."""
+        return self._raft.role == "leader"
 
     @property
     def settled_configuration(self) -> Configuration | None:

@@ -43,7 +43,9 @@ from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.queuegroups.keeper import PassedOn, QueueKeeper
+from splitbrain.cluster.queuegroups.records import QueueRecord
 from splitbrain.cluster.queuegroups.store import QueueStore
+from splitbrain.cluster.queuereplicas import ReplicaKeeper
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
@@ -100,10 +102,15 @@ class Node:
         life = runtime.rng.between(1, _LIFE_LIMIT)
         self._callers = Callers(config.node, life, links)
         deliver, is_connected = self._callers.deliver, self._callers.is_connected
-        self._queues = QueueKeeper(config.member, self, runtime.spawn, runtime.log)
+        detector = FailureDetector(config.peers)
+
+        def is_up(node: str) -> bool:
+            return links.is_up(node) and not detector.is_down(node)
+
+        replicas = ReplicaKeeper(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns, config.bugs)
+        self._queues = QueueKeeper(config.member, self, replicas, runtime.spawn, runtime.log)
         members_of, most = self._queues.members_of, config.raft.max_pending
         self._remote = RemoteQueues(config.node, life, links, runtime.clock, self._asked_here, members_of, most)
-        detector = FailureDetector(config.peers)
         self._place = Place(config, runtime, links, life, deliver, is_connected, detector, self._queues)
         self._streams = StreamHost(
             *(config.member, config.node, life, runtime, links),
@@ -306,7 +313,7 @@ class Node:
 
     def pass_on(self, group: str, body: PassedOn, timeout_ms: int) -> None:
         """Have a group carry out a command, if it has a member here, or is a queue's; nothing is heard of it."""
-        member = self._groups.get(group)
+        member = self._serving(group) if isinstance(body, wire.QueueOp) else self._groups.get(group)
         if member is not None:
             member.requests.from_client(body, timeout_ms, _unheard)
         elif isinstance(body, wire.QueueOp):
@@ -323,10 +330,26 @@ class Node:
 
     def _asked_here(self, group: str, body: Passable, timeout_ms: int, answer: Answering) -> bool:
         """Have the node's own member of a group do something, if it has one; whether it does."""
-        member = self._groups.get(group)
+        member = self._serving(group)
         if member is not None:
             member.requests.from_client(body, timeout_ms, answer)
         return member is not None
+
+    def _serving(self, group: str) -> Group | None:
+        """The node's own member of a group, if it has one; of a queue only while it takes part in it."""
+        member = self._groups.get(group)
+        if member is None or not is_queue_group(group) or self._queues.takes_part(group):
+            return member
+        return None
+
+    def leads(self, group: str) -> bool:
+        """Whether the node leads a group."""
+        member = self._groups.get(group)
+        return member is not None and member.leads
+
+    def queue(self, name: str) -> QueueRecord | None:
+        """What this node has applied of the record of a queue, None for nothing."""
+        return self._queues.record_of(name)
 
     def led(self, group: str) -> Configuration | None:
         """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
@@ -526,19 +549,29 @@ class Node:
 
     def _serve_request(self, caller: Caller, request: wire.Request, size: int) -> None:
         answer = partial(caller.answer, request.id)
-        body, group = request.body, self._groups.get(request.group)
         if (problem := _problem_of(request, size)) is not None:
             answer(0, _invalid(problem), 0)
-        elif type(body) not in _ABOUT_THE_NODE:
-            if self._is_of_entities(request, answer):
-                reached("operation on entities dispatched")
-            elif group is not None:
-                group.serve(request, caller)
-            elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
-                self._pass_on(request, body, answer)
-            else:
-                answer(0, self._no_group(request.group), 0)
-        elif isinstance(body, wire.GroupsQuery):
+        elif type(request.body) in _ABOUT_THE_NODE:
+            self._serve_of_node(caller, request, answer)
+        else:
+            self._serve_of_group(caller, request, answer)
+
+    def _serve_of_group(self, caller: Caller, request: wire.Request, answer: Answering) -> None:
+        body, group = request.body, self._groups.get(request.group)
+        if isinstance(body, (wire.QueueOp, AskMachine)):
+            group = self._serving(request.group)
+        if self._is_of_entities(request, answer):
+            reached("operation on entities dispatched")
+        elif group is not None:
+            group.serve(request, caller)
+        elif isinstance(body, (wire.QueueOp, AskMachine)) and self._is_of_queue_elsewhere(request.group):
+            self._pass_on(request, body, answer)
+        else:
+            answer(0, self._no_group(request.group), 0)
+
+    def _serve_of_node(self, caller: Caller, request: wire.Request, answer: Answering) -> None:
+        body = request.body
+        if isinstance(body, wire.GroupsQuery):
             answer(0, self._list(), 0)
         elif isinstance(body, wire.AddressQuery):
             answer(0, caller.address, 0)
@@ -559,7 +592,8 @@ class Node:
                 self._runtime.spawn(changed, f"change of group {request.group}")
 
     def _is_of_queue_elsewhere(self, group: str) -> bool:
-        return is_queue_group(group) and group not in self._failed and self._remote.knows(group)
+        is_here = group in self._failed and self._queues.takes_part(group)
+        return is_queue_group(group) and not is_here and self._remote.knows(group)
 
     def _pass_on(self, request: wire.Request, body: Passable, answer: Answering) -> None:
         """Pass a request on to a queue of which the node has no member (QQ-9)."""

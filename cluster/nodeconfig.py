@@ -15,6 +15,7 @@ from splitbrain.cluster.members import SEPARATOR, member_id
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import OLDEST, NodeId
 from splitbrain.cluster.registered import BUILT_IN
+from splitbrain.cluster.replicas.settings import DEFAULT, ReplicaSettings
 from splitbrain.cluster.runtime import Address
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -60,6 +61,7 @@ class NodeConfig:
         preferred: the nodes that `pause-if-all-down` lists.
         net_tick_ms: the tick time of the tables; the same on all nodes.
         functions: those that transactions, procedures and projections may name; the same on all members.
+        replicas: how those of queues are maintained; the same on all members.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -83,6 +85,7 @@ class NodeConfig:
     machine_version: int = NEWEST_VERSION
     functions: Functions = BUILT_IN
     flag_probes: int = 0
+    replicas: ReplicaSettings = DEFAULT
     store: str = "tree"
     partition_strategy: str = "ignore"
     preferred: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("checkers", "cluster", "harness", "nemesis", "results", "workloads")
 PAGES = ("architecture.md", "queues.md", "streams.md")
-CITED = re.compile(r"\b((?:RA|KH|DB|FF|MN|PD|QQ|CQ|ST)-\d+|D\d{1,2}|Q\d{1,2})\b")
+CITED = re.compile(r"\b((?:RA|KH|DB|FF|MN|PD|QQ|CQ|CMR|ST)-\d+|D\d{1,2}|Q\d{1,2})\b")
 """D and a number is a rule only where no letter or dot is before it."""
 
 

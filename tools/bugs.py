@@ -131,6 +131,9 @@ CHOSEN: Final[dict[str, str]] = {
     "M73": "--workload single-active --nemesis kill-leader --nodes 3 --interval 12 --rate 200 --concurrency 2n"
     " --time-limit 60",
     "M75": "--workload poison --nemesis kill-all,kill-leader --nodes 3 --interval 1.5 --rate 100 --time-limit 15",
+    "M76": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 40",
+    "M76B": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 20",
+    "M76C": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 40",
     "M77": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 300 --interval 1 --time-limit 20",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",

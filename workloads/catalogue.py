@@ -36,6 +36,7 @@ from splitbrain.workloads.queue import queue
 from splitbrain.workloads.read_modes import RAFT, fenced_reads, read_modes
 from splitbrain.workloads.records import records
 from splitbrain.workloads.register import register
+from splitbrain.workloads.replicas import replicas
 from splitbrain.workloads.rw_register import rw_register
 from splitbrain.workloads.single_active import single_active
 from splitbrain.workloads.stream import stream
@@ -115,6 +116,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "single-active": (
         single_active,
         "publish, consume, and leave queues with a single active consumer; one at a time gets messages, in order",
+    ),
+    "replicas": (
+        replicas,
+        "queues whose replicas are maintained: grow, shrink, drain, revive; live ones as many as the target in the end",
     ),
     "stream": (
         stream,

@@ -28,6 +28,8 @@ class QueueOptions(msgspec.Struct, frozen=True):
         single_active_consumer: whether one consumer gets all messages, and the others wait to succeed it.
         dead_letter_to: name of the queue that gets dead letters; None: they are dropped.
         dead_letter_strategy: whether it gets each at most once, or at least once: then with `reject_publish` only.
+        target_group_size: how many live replicas it is to have at any time (CMR-1); None: as a policy or the
+            configuration of the nodes says.
     """
 
     initial_group_size: int = GROUP_SIZE
@@ -40,6 +42,7 @@ class QueueOptions(msgspec.Struct, frozen=True):
     single_active_consumer: bool = False
     dead_letter_to: str | None = None
     dead_letter_strategy: Literal["at_most_once", "at_least_once"] = "at_most_once"
+    target_group_size: int | None = None
 
     def config(self) -> QueueConfig:
         """The same for the machine.

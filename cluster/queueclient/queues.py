@@ -26,13 +26,14 @@ from splitbrain.cluster.errors import (
     UnavailableError,
 )
 from splitbrain.cluster.members import node_of
+from splitbrain.cluster.queueclient import changes
 from splitbrain.cluster.queueclient.connection import Ends, QueueConnection, pause, unexpected
 from splitbrain.cluster.queueclient.consumer import Consumer, Message
 from splitbrain.cluster.queueclient.options import MAX_QUEUES, Declared, QueueOptions
 from splitbrain.cluster.queueclient.publisher import ATTEMPT_MS, Publisher
 from splitbrain.cluster.queuegroups.log import Retire
 from splitbrain.cluster.queuegroups.notes import QueueReport, Taken
-from splitbrain.cluster.queuegroups.records import DECLARE, FORGET, QueueRecord, name_problem, record_of
+from splitbrain.cluster.queuegroups.records import DECLARE, FORGET, Change, QueueRecord, name_problem, record_of
 from splitbrain.cluster.queues import ConsumerId
 from splitbrain.cluster.queues.commands import Dequeue, Discard, Purge, Return, Settle
 from splitbrain.cluster.queues.replies import NothingToDequeue, Purged
@@ -73,7 +74,11 @@ class Queues:
         if wanted.initial_group_size < 1:
             raise InvalidRequestError("a queue has at least one member.")
         config, ends = msgspec.to_builtins(wanted.config()), Ends(timeout_ms)
-        data = [name, config, wanted.dead_letter_to, await self._candidates(), wanted.initial_group_size, MAX_QUEUES]
+        if wanted.target_group_size is not None and wanted.target_group_size < 1:
+            raise InvalidRequestError("a queue has a target of at least one replica.")
+        size, target = wanted.initial_group_size, wanted.target_group_size
+        candidates = await self._candidates()
+        data = [name, config, wanted.dead_letter_to, candidates, size, MAX_QUEUES, target]
         try:
             (is_new, found), term = await self._connection.transact(DECLARE, data, ends.left_ms)
         except TransactionAbortedError as error:
@@ -127,6 +132,39 @@ class Queues:
             QueueNotFoundError: there is none of that name.
         """
         await self._connection.record(name, timeout_ms)
+
+    # --- its replicas -----------------------------------------------------------------------------------------------
+
+    async def record(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> QueueRecord:
+        """What the metadata say of a queue now: its members, its target, and the changes of members.
+
+        Raises:
+            QueueNotFoundError: there is none of that name.
+        """
+        return await self._connection.record(name, timeout_ms, anew=True)
+
+    async def grow(self, name: str, node: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Change:
+        """Have a node take part in a queue, and wait until its replica has a vote; the change.
+
+        Another change of members that is under way is waited for.
+
+        Raises:
+            QueueNotFoundError: there is none of that name.
+            ChangeRefusedError: nothing changes, and its reason says why: the node takes part already, is being drained,
+                does not run, or is none of the cluster.
+            OutcomeUnknownError: the change may be made yet.
+        """
+        return await changes.change(self._connection, name, "grow", node, Ends(timeout_ms))
+
+    async def shrink(self, name: str, node: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Change:
+        """Have a node take part in a queue no more, and wait until it does not; the change.
+
+        Raises:
+            QueueNotFoundError: there is none of that name.
+            ChangeRefusedError: nothing changes: the node does not take part, or too few live replicas would be left.
+            OutcomeUnknownError: the change may be made yet.
+        """
+        return await changes.change(self._connection, name, "shrink", node, Ends(timeout_ms))
 
     async def _candidates(self) -> list[str]:
         """The members of the metadata store, that of this node first (QQ-8: the leader locator "client-local")."""

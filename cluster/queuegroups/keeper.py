@@ -16,13 +16,11 @@ from splitbrain.cluster.groupnames import METADATA, queue_number
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.queuegroups import log, notes
-from splitbrain.cluster.queuegroups.following import Join, Leave, Rewrite, next_step
 from splitbrain.cluster.queuegroups.log import Configure
 from splitbrain.cluster.queuegroups.records import (
     FORGET,
     NAME_LEADER,
     PATH,
-    REWRITE,
     QueueRecord,
     last_number,
     record_at,
@@ -33,7 +31,7 @@ from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import Transact, Value
-from splitbrain.cluster.wire import AddMember, Outcome, QueueOp, RemoveMember
+from splitbrain.cluster.wire import AddMember, Outcome, QueueOp, RemoveMember, TransferLeadership
 
 STEP_MS: Final = 1000
 """How long a step with members may take: it is taken again if there is still need."""
@@ -42,7 +40,7 @@ PASS_ON_MS: Final = 5000
 """How long what a queue asks of another group may take; nothing waits for it."""
 
 
-PassedOn: TypeAlias = Transact | QueueOp | AddMember | RemoveMember
+PassedOn: TypeAlias = Transact | QueueOp | AddMember | RemoveMember | TransferLeadership
 
 
 class Host(Protocol):
@@ -77,12 +75,28 @@ class Host(Protocol):
         """Have a group carry out a command; `answer` is called once, now or later."""
         ...
 
+    def leads(self, group: str) -> bool:
+        """Whether the node leads a group."""
+        ...
+
     def led(self, group: str) -> Configuration | None:
         """The configuration of a group, if the node leads it, and has nothing uncommitted of its members."""
         ...
 
-    def cluster(self) -> Configuration:
-        """The configuration of the metadata store where this node has applied its log."""
+
+class Replicas(Protocol):
+    """What is done about the members of queues that the node leads (`splitbrain.cluster.queuereplicas`)."""
+
+    def look(self, store: Store) -> None:
+        """A moment has passed: see what counts before the steps of this moment."""
+        ...
+
+    def leads_not(self, group: str) -> None:
+        """This node does not lead a queue."""
+        ...
+
+    def step(self, name: str, record: QueueRecord, configuration: Configuration) -> None:
+        """Take the next step with a queue that this node leads, if there is one; what came of it shows later."""
         ...
 
 
@@ -92,6 +106,7 @@ class QueueKeeper:
     Args:
         member: this node's id.
         host: the node.
+        replicas: what is done about members of queues.
         spawn: runs a background task; an exception that it raises stops the node.
         log: prints a line.
     """
@@ -100,11 +115,13 @@ class QueueKeeper:
         self,
         member: NodeId,
         host: Host,
+        replicas: Replicas,
         spawn: Callable[[Awaitable[None], str], None],
         log: Callable[[str], None],
     ) -> None:
         self._member = member
         self._host = host
+        self._replicas = replicas
         self._spawn = spawn
         self._log = log
         self._store: Store | None = None
@@ -148,14 +165,18 @@ class QueueKeeper:
                 await self._host.begin_queue(group, record.founders)
 
     def tick(self) -> None:
-        """A moment has passed: take the next step with the queues that this node leads, if there is one.
+        """A moment has passed: take the next step with each queue that this node leads, if there is one.
 
-        Their records are to name it as their leader (QQ-9), and their members are to follow those of the cluster.
-        What came of the last step shows at the next moment.
+        Their records are to name it as their leader (QQ-9), and they are to have the right members. What came of the
+        last step shows at the next moment.
         """
+        if self._store is not None:
+            self._replicas.look(self._store)
         for group in self._host.queue_groups:
-            configuration = self._host.led(group)
-            named = None if configuration is None else self._named(group)
+            if not self._host.leads(group):
+                self._replicas.leads_not(group)
+                continue
+            configuration, named = self._host.led(group), self._named(group)
             if configuration is None or named is None:
                 continue
             name, record = named
@@ -163,25 +184,23 @@ class QueueKeeper:
                 reached("queue's leader noted")
                 data = encode_value([name, group, self._member])
                 self._host.pass_on(METADATA, Transact(*NAME_LEADER, data), STEP_MS)
-                continue
-            match next_step(record, configuration, self._host.cluster()):
-                case Leave(member):
-                    reached("queue left by a member of before")
-                    self._host.pass_on(group, RemoveMember(member), STEP_MS)
-                case Join(member):
-                    reached("queue joined by a member")
-                    self._host.pass_on(group, AddMember(member, "promotable"), STEP_MS)
-                case Rewrite(members):
-                    data = encode_value([name, group, record.members, members])
-                    self._host.pass_on(METADATA, Transact(*REWRITE, data), STEP_MS)
-                case None:
-                    pass
+            else:
+                self._replicas.step(name, record, configuration)
+
+    def takes_part(self, group: str) -> bool:
+        """Whether this node is to have a member of a queue's group, as far as it knows: it keeps that of before."""
+        named = self._named(group)
+        return named is None or self._member in named[1].members
 
     def _named(self, group: str) -> tuple[str, QueueRecord] | None:
         if self._known is None:
             found = () if self._store is None else records_in(self._store.tree)
             self._known = {record.group: (name, record) for name, record in found}
         return self._known.get(group)
+
+    def record_of(self, name: str) -> QueueRecord | None:
+        """The record of a queue, None if this node does not know it."""
+        return None if self._store is None else record_at(self._store.tree, name)
 
     def members_of(self, group: str) -> tuple[NodeId, ...]:
         """Members of a queue's group on other nodes, the one that led it last first; none if it is not known."""
@@ -210,7 +229,7 @@ class QueueKeeper:
 
     def publish(self, queue: str, command: bytes) -> None:
         """Have another queue carry out a command, at most once."""
-        record = None if self._store is None else record_at(self._store.tree, queue)
+        record = self.record_of(queue)
         if record is None:
             reached("dead letter without a queue")
         else:
@@ -219,7 +238,7 @@ class QueueKeeper:
 
     def publish_confirmed(self, queue: str, command: bytes, answered: Callable[[bool], None]) -> None:
         """The same, and say once, now or later, whether the queue confirmed it; else it may have happened."""
-        record = None if self._store is None else record_at(self._store.tree, queue)
+        record = self.record_of(queue)
         if record is None:
             answered(False)
         else:

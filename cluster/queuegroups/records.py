@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -21,10 +21,12 @@ from splitbrain.cluster.tree import Children, Names, Path, Tree
 
 PATH: Final[Path] = ("quorum_queues",)
 
-DECLARE: Final = ("declare_queue", 1)
+DECLARE: Final = ("declare_queue", 2)
 FORGET: Final = ("forget_queue", 1)
 REWRITE: Final = ("rewrite_queue_members", 1)
 NAME_LEADER: Final = ("name_queue_leader", 1)
+BEGIN_CHANGE: Final = ("begin_queue_change", 1)
+END_CHANGE: Final = ("end_queue_change", 1)
 """Registered functions, with their versions (`splitbrain.cluster.registered.queues`)."""
 
 DELIVERY_LIMIT: Final = 20
@@ -33,6 +35,30 @@ DELIVERY_LIMIT: Final = 20
 GROUP_SIZE: Final = 3
 
 _NAME: Final = re.compile("[A-Za-z0-9._-]{1,128}")
+
+
+ChangeKind: TypeAlias = Literal["grow", "shrink"]
+"""A member joins, or leaves."""
+
+Author: TypeAlias = Literal["automation", "operator"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of the members of a queue, of which there is one at a time.
+
+    Attributes:
+        number: 1 for the first of the queue.
+        kind: of change.
+        member: who joins or leaves.
+        by: who began it.
+        outcome: "done", or why it came to nothing; None while it is under way.
+    """
+
+    number: int
+    kind: ChangeKind
+    member: str
+    by: Author
+    outcome: str | None = None
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
@@ -46,6 +72,10 @@ class QueueRecord(msgspec.Struct, frozen=True):
         config: of its machine.
         dead_letter_to: name of the queue that gets dead letters, None for none.
         leader: id of the member that led it when it was noted last; None: none was yet (QQ-9).
+        target: how many live replicas it is to have, as it was declared; None: that is left to policies (CMR-1).
+        last_change: the number of the change of members that began last, 0 if none has.
+        change: the one that is under way.
+        changes: the last ones that have ended, the oldest first.
     """
 
     group: str
@@ -55,6 +85,10 @@ class QueueRecord(msgspec.Struct, frozen=True):
     config: QueueConfig
     dead_letter_to: str | None = None
     leader: str | None = None
+    target: int | None = None
+    last_change: int = 0
+    change: Change | None = None
+    changes: tuple[Change, ...] = ()
 
 
 def name_problem(name: str) -> str | None:

@@ -32,6 +32,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         max_pending: proposals not committed, and reads not confirmed, that a leader holds at most (of each), and
             requests under way at a node; beyond that it answers "busy".
         lease_reads: the leader may answer reads on a lease, and no member votes while it hears a leader.
+        readmits: a member that has left may join again under its id: nodes keep its vote and its log.
 
     Raises:
         ValueError: figures with which no leader could stay in office.
@@ -44,6 +45,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_pipeline: int = MAX_PIPELINE
     max_pending: int = MAX_PENDING
     lease_reads: bool = False
+    readmits: bool = False
 
     def __post_init__(self) -> None:
         """Refuse figures with which no leader could stay in office."""

@@ -119,12 +119,13 @@ class Configurations:
         "index",
     )
 
-    def __init__(self, founders: Sequence[NodeId], bugs: Bugs) -> None:
+    def __init__(self, founders: Sequence[NodeId], bugs: Bugs, *, readmits: bool = False) -> None:
+        """`readmits`: who has left may join again. Safe only where it keeps its vote and its log."""
         self.current = Configuration(tuple(sorted(founders)))
         self.index = 0
         self._all: list[tuple[int, Configuration]] = [(0, self.current)]
         self._learners_stand = M08 in bugs
-        self._forgets_former = M51 in bugs
+        self._forgets_former = readmits or M51 in bugs
         self._permits_several = M47 in bugs
         self._permits_early = M48 in bugs
         self._keeps_reverted = M50 in bugs

@@ -91,7 +91,7 @@ class State:
     ) -> None:
         """`versions` are the latest that this member understands, and the one in force where the log begins."""
         self.node = node
-        self.configurations = Configurations(founders, bugs)
+        self.configurations = Configurations(founders, bugs, readmits=config.readmits)
         if configurations:
             self.configurations.install(decode_configurations(configurations), log.base_index, keeps_later=False)
         # What is not committed yet counts as well: it was in force when this member stopped.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from splitbrain.cluster.entities.paths import MAINTENANCE
 from splitbrain.cluster.tree import Functions, Transaction
 
 FUNCTIONS: Final = Functions()
+
+_KEPT: Final = 16
+"""Changes of members that a record names although they have ended."""
 
 
 @FUNCTIONS.register("declare_queue", version=1)
@@ -39,6 +43,68 @@ def declare_queue(tx: Transaction, data: Any) -> Any:
     tx.put("/quorum_queues", [number, rewritten])
     tx.put(path, record)
     return [True, record]
+
+
+@FUNCTIONS.register("declare_queue", version=2)
+def declare_queue_with_target(tx: Transaction, data: Any) -> Any:
+    """The same of `[name, config, dead_letter_to, candidates, size, most, target]`: None or how many live replicas."""
+    target = data[6]
+    made, record = declare_queue(tx, data[:6])
+    if made and target is not None:
+        record = {**record, "target": target}
+        tx.put("/quorum_queues/" + data[0], record)
+    return [made, record]
+
+
+@FUNCTIONS.register("begin_queue_change", version=1)
+def begin_queue_change(tx: Transaction, data: Any) -> Any:
+    """Begin a change of members: `[name, group, last, kind, member, by, node, minds_draining]`; the outcome and number.
+
+    `last` is the number of the last change that the caller knows of, None if that does not matter; `node` is the tree
+    node's name of the member's node. Nothing is done, and the outcome says why, if another change is under way
+    ("under_way") or has been since ("outdated"), if who joins is a member already ("already_member") or is being
+    drained ("draining"), or if who leaves is no member ("not_member").
+    """
+    name, group, last, kind, member, by, node, minds_draining = data
+    path = "/quorum_queues/" + name
+    found = tx.value(tx.get(path))
+    if found is None or found["group"] != group:
+        return ["no_queue", 0]
+    number = found.get("last_change", 0)
+    if found.get("change") is not None:
+        return ["under_way", number]
+    if last is not None and last != number:
+        return ["outdated", number]
+    grows = kind == "grow"
+    if (member in found["members"]) == grows:
+        return ["already_member" if grows else "not_member", number]
+    at = (*MAINTENANCE, node)
+    if grows and minds_draining and tx.exists(at) and tx.value(tx.get(at))["state"] == "draining":
+        return ["draining", number]
+    change = {"number": number + 1, "kind": kind, "member": member, "by": by}
+    members = [*found["members"], member] if grows else found["members"]
+    last_declared, rewritten = tx.value(tx.get("/quorum_queues"))
+    tx.put("/quorum_queues", [last_declared, rewritten + 1])
+    tx.put(path, {**found, "members": members, "change": change, "last_change": number + 1})
+    return ["begun", number + 1]
+
+
+@FUNCTIONS.register("end_queue_change", version=1)
+def end_queue_change(tx: Transaction, data: Any) -> Any:
+    """End the change of members of a number: `[name, group, number, outcome, members of now]`; whether that did it."""
+    name, group, number, outcome, members = data
+    path = "/quorum_queues/" + name
+    found = tx.value(tx.get(path))
+    if found is None or found["group"] != group:
+        return False
+    change = found.get("change")
+    if change is None or change["number"] != number:
+        return False
+    ended = [*found.get("changes", []), {**change, "outcome": outcome}][-_KEPT:]
+    last, rewritten = tx.value(tx.get("/quorum_queues"))
+    tx.put("/quorum_queues", [last, rewritten + 1])
+    tx.put(path, {**found, "members": members, "change": None, "changes": ended})
+    return True
 
 
 @FUNCTIONS.register("forget_queue", version=1)

@@ -41,10 +41,17 @@ MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topo
 GROWING: Final = frozenset({"counter"})
 """Workloads that ask for more where the system has it."""
 
-OF_THE_LATEST: Final = MORE_OPERATIONS | {"queues", "limited-queues", "expiring-queues", "single-active", "streams"}
+OF_THE_LATEST: Final = MORE_OPERATIONS | {
+    "queues",
+    "expiring-queues",
+    "limited-queues",
+    "maintained-replicas",
+    "single-active",
+    "streams",
+}
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"dead-letter", "single-active", "flags", "migration", "stream"})
+ASKED_FOR: Final = frozenset({"dead-letter", "single-active", "flags", "migration", "replicas", "stream"})
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
 of the consumer; no flag is enabled while a node is down; and streams are not known to bear members that come and go.
 """

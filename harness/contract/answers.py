@@ -37,6 +37,16 @@ class Projected(TypedDict):
     routes: list[tuple[str, str, str, list[Any]]]
 
 
+class Replicas(TypedDict):
+    """What `MaintainedReplicas.replicas` answers."""
+
+    members: list[str]
+    cluster: list[str]
+    last: int
+    change: tuple[int, str, str, str, str | None] | None
+    changes: list[tuple[int, str, str, str, str | None]]
+
+
 class Read(TypedDict):
     """What `Streams.read_stream` answers."""
 
@@ -159,6 +169,7 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "take": _DELIVERY,
     "consume": _DELIVERY,
     "purge": Shape(int, "the number of messages, a whole number"),
+    "replicas": Shape(Replicas, "a dict with members, cluster, last, change and changes"),
     "publish_to_stream": Shape(int | None, "an offset, a whole number, or None"),
     "read_stream": Shape(Read, "a dict with values, a list of whole numbers, and end"),
     "list_flags": Shape(Flags, "a dict with enabled, changing and needs"),
@@ -171,7 +182,7 @@ ANYTHING: Final = frozenset(
         *("read", "write", "read_as", "add", "prepare_triggers", "write_record"),
         *("prepare_topology", "declare"),
         *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited", "declare_expiring"),
-        *("migrate", "roll_back"),
+        *("migrate", "roll_back", "declare_maintained", "grow", "shrink", "drain", "revive"),
         *("declare_stream", "enable_flag"),
     }
 )

@@ -173,6 +173,41 @@ class LimitedQueues(Queues, Protocol):
         ...
 
 
+class MaintainedReplicas(Queues, Protocol):
+    """Queues whose replicas the system maintains: it replaces those that fail, and operators add and remove others."""
+
+    async def declare_maintained(self, queue: str, target: int) -> Answer:
+        """Make a queue that is to have `target` live replicas at any time; no error where it is there already."""
+        ...
+
+    async def replicas(self, queue: str) -> Answer:
+        """Where a queue is, and how that changed; linearizable.
+
+        Returns:
+            A dict. "members": ids of the members that the queue has, or is about to have. "cluster": ids of the members
+            of the cluster. "last": the number of the change that began last, 0 for none. "change": the one that is
+            under way, or None. "changes": some that have ended, in their order. A change is `[number, kind, member, by,
+            outcome]`: "grow" or "shrink", "automation" or "operator"; and "done", another word, or None.
+        """
+        ...
+
+    async def grow(self, queue: str, node: str) -> Answer:
+        """Have a node take part in a queue. A DefiniteError where it does not come to that."""
+        ...
+
+    async def shrink(self, queue: str, node: str) -> Answer:
+        """Have a node take part in a queue no more. A DefiniteError where it does not come to that."""
+        ...
+
+    async def drain(self, node: str) -> Answer:
+        """Have the system place no replica on a node from now on, and lead no queue from there."""
+        ...
+
+    async def revive(self, node: str) -> Answer:
+        """Have a node take on work again."""
+        ...
+
+
 class ExpiringQueues(LimitedQueues, Protocol):
     """The same, also of queues in which a message may wait for so long only."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from splitbrain.harness.contract.brokers import (
     ExpiringQueues,
     LimitedQueues,
+    MaintainedReplicas,
     Migration,
     Queues,
     SingleActive,
@@ -73,6 +74,7 @@ MIGRATION: Final = OperationGroup("migration", Migration)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
+MAINTAINED_REPLICAS: Final = OperationGroup("maintained-replicas", MaintainedReplicas)
 EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
 STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
@@ -100,6 +102,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             QUEUES,
             SINGLE_ACTIVE,
             LIMITED_QUEUES,
+            MAINTAINED_REPLICAS,
             EXPIRING_QUEUES,
             STREAMS,
             FEATURE_FLAGS,

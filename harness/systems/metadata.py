@@ -52,6 +52,7 @@ from splitbrain.harness.contract.operations import (
     EXPIRING_QUEUES,
     FEATURE_FLAGS,
     LIMITED_QUEUES,
+    MAINTAINED_REPLICAS,
     MIGRATION,
     QUEUES,
     SINGLE_ACTIVE,
@@ -78,6 +79,7 @@ from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, inte
 from splitbrain.harness.systems.metadata_projections import ProjectedRecords
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from splitbrain.harness.systems.metadata_reads import MODES, READS
+from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES, MetadataReplicas
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS, STORE, TABLES, argument_of
 from splitbrain.harness.systems.metadata_streams import MetadataStreams
 from splitbrain.harness.systems.metadata_topology import MetadataTopology
@@ -92,6 +94,7 @@ _OPERATIONS: Final = frozenset(
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
         *("locks", "transactions", "predicates", "topology", "migration", "queues", "single-active", "limited-queues"),
         "expiring-queues",
+        "maintained-replicas",
         "feature-flags",
         "streams",
     }
@@ -117,7 +120,13 @@ a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated,
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
-OF_QUEUE_GROUPS: Final = (QUEUES.name, SINGLE_ACTIVE.name, LIMITED_QUEUES.name, EXPIRING_QUEUES.name)
+OF_QUEUE_GROUPS: Final = (
+    QUEUES.name,
+    SINGLE_ACTIVE.name,
+    LIMITED_QUEUES.name,
+    EXPIRING_QUEUES.name,
+    MAINTAINED_REPLICAS.name,
+)
 """The operations that groups of queues answer."""
 
 CONSUME, LEAVE = "consume", "leave"
@@ -155,6 +164,7 @@ class MetadataSession(CompareAndSetLocks):
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
+        self._replicas = MetadataReplicas(client, timeout_ms, self._queues)
         self._streams = MetadataStreams(client, timeout_ms, self._new_name)
         self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
@@ -385,6 +395,36 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._queues.leave(queue)
 
+    async def declare_maintained(self, queue: str, target: int) -> Answer:
+        """Make a quorum queue that is to have so many live replicas."""
+        with _CLASSIFIED:
+            return await self._queues.declare_maintained(queue, target)
+
+    async def replicas(self, queue: str) -> Answer:
+        """Where a queue is, and how that changed."""
+        with _CLASSIFIED:
+            return await self._replicas.replicas(queue)
+
+    async def grow(self, queue: str, node: str) -> Answer:
+        """Have a node take part in a queue."""
+        with _CLASSIFIED:
+            return await self._replicas.grow(queue, node)
+
+    async def shrink(self, queue: str, node: str) -> Answer:
+        """Have a node take part in a queue no more."""
+        with _CLASSIFIED:
+            return await self._replicas.shrink(queue, node)
+
+    async def drain(self, node: str) -> Answer:
+        """Have no replica placed on a node."""
+        with _CLASSIFIED:
+            return await self._replicas.set_state(node, "draining")
+
+    async def revive(self, node: str) -> Answer:
+        """Have a node take on work again."""
+        with _CLASSIFIED:
+            return await self._replicas.set_state(node, "regular")
+
     async def declare_stream(self, stream: str) -> Answer:
         """Make a stream; no error where it is there already."""
         with _CLASSIFIED:
@@ -521,6 +561,8 @@ class Metadata:
                 argv += argument_of(setting, value)
         if MIGRATION.name in test.workload.needs and STORE not in test.settings:
             argv += [f"--{STORE}", TABLES]
+        if MAINTAINED_REPLICAS.name in test.workload.needs:
+            argv += SHORT_TIMES
         if FEATURE_FLAGS.name in test.workload.needs:
             argv += ["--flag-probes", str(flag_count(test.time_limit_s))]
         if test.bugs:

@@ -180,6 +180,8 @@ async def _spared_by_queues(client: Client, member: str) -> None:
     except NodeNotFoundError:
         return  # no queue was declared, or one was deleted meanwhile
     for name, record in zip(names, records, strict=True):
+        if record.get("change") is not None:
+            raise DefiniteError(f"queue {name}: a change of its members is under way: try again later.")
         of_queue: list[str] = record["members"]
         left = [each for each in of_queue if each not in members and each != member]
         if left:

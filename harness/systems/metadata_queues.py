@@ -74,6 +74,19 @@ class MetadataQueues:
         options = msgspec.structs.replace(UNLIMITED, single_active_consumer=single_active)
         return await self._declare_in_time(queue, options)
 
+    async def declare_maintained(self, queue: str, target: int) -> Answer:
+        """Make a queue with so many members at first, and that target of live ones."""
+        options = msgspec.structs.replace(UNLIMITED, initial_group_size=target, target_group_size=target)
+        return await self._declare_in_time(queue, options)
+
+    async def opened(self) -> Queues:
+        """Queues on this connection.
+
+        Raises:
+            DefiniteError: the node did not say its address; nothing was done.
+        """
+        return await self._opened()
+
     async def _declare_in_time(self, queue: str, options: QueueOptions) -> Answer:
         """Make a queue; tried for a while, since to declare a queue twice is to declare it once.
 

@@ -80,6 +80,9 @@ GIVEN: dict[str, list[str]] = {
     **{f"cluster ctl {each}": ["n1"] for each in ("add", "remove", "transfer", "join")},
     "cluster ctl reset": ["n1", "--yes"],
     "cluster ctl enable_feature_flag": ["khepri_db"],
+    **{f"cluster ctl {each}": ["orders", "n1"] for each in ("grow", "shrink")},
+    **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
+    "cluster ctl set_target": ["3"],
     "images build": ["node"],
 }
 """What a command needs beside the option in question, where it needs anything."""
@@ -625,6 +628,18 @@ TABLE: dict[str, Told] = {
         "--experimental": "without it an experimental flag is refused (test_cluster_ctl)",
     },
     **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("migrate", "rollback", "cluster_status")},
+    "cluster ctl queues": {**_of_ctl("queues"), **_JSON},
+    **{
+        f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON, "queue": "one that is not there is refused"}
+        for each in ("grow", "shrink")
+    },
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("drain", "revive")},
+    "cluster ctl set_target": {
+        **_of_ctl("set_target"),
+        **_JSON,
+        "target": [([*_ctl("set_target")[:-1], "0"], "0 is not in the range")],
+        "--pattern": "the cluster says what is no expression",
+    },
     **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),

@@ -17,6 +17,7 @@ from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.registered import BUILT_IN
+from splitbrain.cluster.replicas import ReplicaSettings
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
@@ -257,6 +258,7 @@ class World:
         functions_of: of nodes that know others.
         machine_versions: of nodes that do not support the newest version of the state machine, that which they do.
         flag_probes: of nodes that have feature flags for tests, how many.
+        replicas: how those of queues are maintained.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -277,6 +279,7 @@ class World:
         self.functions_of: dict[str, Functions] = {}
         self.machine_versions: dict[str, int] = {}
         self.flag_probes: dict[str, int] = {}
+        self.replicas = ReplicaSettings()
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -309,6 +312,7 @@ class World:
                 machine_version=self.machine_versions.get(name, NEWEST_VERSION),
                 functions=self.functions_of.get(name, self.functions),
                 flag_probes=self.flag_probes.get(name, 0),
+                replicas=self.replicas,
             )
             node = Node(config, self.runtime(name), self.store)
             await node.start()

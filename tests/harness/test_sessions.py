@@ -70,6 +70,10 @@ def test_each_group_has_its_own_calls() -> None:
         ],
         "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],
         "limited-queues": ["ack", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"],
+        "maintained-replicas": [
+            *("ack", "declare_maintained", "declare_queue", "drain", "grow", "publish", "purge", "reject", "replicas"),
+            *("revive", "shrink", "take"),
+        ],
         "expiring-queues": [
             *("ack", "declare_expiring", "declare_limited", "declare_queue", "publish", "purge", "reject", "take"),
         ],

@@ -131,6 +131,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("publish", "take"),
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
+    "replicas": ("publish", "replicas"),
     "migration": ("declare", "delete", "entities", "migrate"),
     "dead-letter": ("publish", "take"),
     "stream": ("publish_to_stream", "read_stream"),

@@ -102,6 +102,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
             "queue",
             "poison",
             "single-active",
+            "replicas",
             "stream",
             "dead-letter",
             "migration",

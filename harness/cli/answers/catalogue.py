@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
+from splitbrain.cluster.queueoperators import SeenQueue
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
 from splitbrain.results.nightcomparison import NightComparison
@@ -72,6 +73,12 @@ ANSWERS: Final = (
     Answer("cluster ctl rollback", clusters.StoreAnswer),
     Answer("cluster ctl cluster_status", clusters.ClusterStatusAnswer),
     Answer("cluster ctl transfer", clusters.TransferAnswer),
+    Answer("cluster ctl queues", list[SeenQueue]),
+    Answer("cluster ctl grow", clusters.MembersOfQueueAnswer),
+    Answer("cluster ctl shrink", clusters.MembersOfQueueAnswer),
+    Answer("cluster ctl drain", clusters.DrainAnswer),
+    Answer("cluster ctl revive", clusters.DrainAnswer),
+    Answer("cluster ctl set_target", clusters.TargetAnswer),
     *(
         Answer(f"cluster ctl {each}", clusters.MembersAnswer)
         for each in ("members", "add", "join", "remove", "reset", "force-shrink")

@@ -87,6 +87,42 @@ class StoreAnswer(TypedDict):
     store: str
 
 
+class MembersOfQueueAnswer(TypedDict):
+    """The members of a queue after a change.
+
+    Attributes:
+        queue: its name.
+        members: ids of its members.
+    """
+
+    queue: str
+    members: list[str]
+
+
+class DrainAnswer(TypedDict):
+    """What a node was noted as.
+
+    Attributes:
+        node: its name.
+        state: draining, or regular.
+    """
+
+    node: str
+    state: str
+
+
+class TargetAnswer(TypedDict):
+    """The policy that was set.
+
+    Attributes:
+        target: how many live replicas queues are to have.
+        pattern: a regular expression that is found in their names.
+    """
+
+    target: int
+    pattern: str
+
+
 class ClusterStatusAnswer(TypedDict):
     """The two stores of entities, as one node knows them.
 

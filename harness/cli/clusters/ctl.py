@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from splitbrain.harness.cli import parsing
-from splitbrain.harness.cli.clusters import flags, membership, patterns, registered, stores, tree, written
+from splitbrain.harness.cli.clusters import flags, membership, patterns, registered, replicas, stores, tree, written
 from splitbrain.harness.cli.clusters.call import call_options
 from splitbrain.harness.cli.clusters.status import status_of_one
 
@@ -33,11 +33,15 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
       splitbrain cluster ctl list_feature_flags
       splitbrain cluster ctl migrate
       splitbrain cluster ctl cluster_status
+      splitbrain cluster ctl queues
+      splitbrain cluster ctl drain n2
     """
     ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
 
 _OF_THE_TREE = (*tree.COMMANDS, *patterns.COMMANDS, *registered.COMMANDS)
 
-for each in (*_OF_THE_TREE, *membership.COMMANDS, status_of_one, *written.COMMANDS, *flags.COMMANDS, *stores.COMMANDS):
+_OF_NODES = (*membership.COMMANDS, status_of_one, *written.COMMANDS, *flags.COMMANDS, *stores.COMMANDS)
+
+for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS):
     ctl.add_command(each)

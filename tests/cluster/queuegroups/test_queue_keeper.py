@@ -10,7 +10,7 @@ import pytest
 from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.queuegroups import notes
-from splitbrain.cluster.queuegroups.keeper import Host, QueueKeeper
+from splitbrain.cluster.queuegroups.keeper import Host, QueueKeeper, Replicas
 from splitbrain.cluster.queuegroups.notes import Unready
 from splitbrain.cluster.queuegroups.records import PATH
 from splitbrain.cluster.queues.replies import ACCEPTED, NotEnqueued, QueueRefused
@@ -27,7 +27,7 @@ class Shell:
         self.payloads: dict[Path, Any] = {PATH: [4, 0], (*PATH, "dead"): {**record, "members": ["n1", "n2", "n3"]}}
         self.asked: list[tuple[str, bytes, Answering]] = []
         self.tree = self
-        self.keeper = QueueKeeper("n2", cast(Host, self), self.spawn, lambda _: None)
+        self.keeper = QueueKeeper("n2", cast(Host, self), cast(Replicas, self), self.spawn, lambda _: None)
         self.keeper.applied(cast(Store, self))
 
     def properties(self, path: Path) -> Properties | None:

@@ -2,34 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from splitbrain.cluster.client import QueueOptions
-from splitbrain.cluster.queuegroups.following import Join, Leave, Rewrite, Step, next_step
-from splitbrain.cluster.queuegroups.records import QueueRecord
-from splitbrain.cluster.queues import QueueConfig
-from splitbrain.cluster.raft.membership import Configuration
 from tests.cluster.queuegroups.support import drained, in_cluster, queues_on
 from tests.cluster.support import World, eventually
-
-
-@pytest.mark.parametrize(
-    ("named", "group", "cluster", "step"),
-    [
-        ("abc", "abc", "abc", None),
-        ("abc", "abc", "ab", Leave("c")),
-        ("abc", "ab", "abd", Rewrite(("a", "b", "c", "d"))),  # another one is announced
-        ("abcd", "ab", "abd", Join("d")),
-        ("abcd", "abd", "abd", Rewrite(("a", "b", "d"))),  # who has left is named no more
-        ("abc", "abc", "abcd", None),  # there are enough
-        ("ab", "abd", "ab", None),  # who is not named may have come after this node's metadata
-        ("a", "a", "b", Rewrite(("a", "b"))),
-        ("a", "a", "", None),  # the last one stays
-    ],
-)
-def test_the_next_step(named: str, group: str, cluster: str, step: Step | None) -> None:
-    record = QueueRecord("queue.1", ("a",), tuple(named), 3, QueueConfig())
-    assert next_step(record, Configuration(tuple(group)), Configuration(tuple(cluster))) == step
 
 
 def test_who_left_the_cluster_leaves_its_queues_and_who_joins_takes_part() -> None:

@@ -1,0 +1,170 @@
+"""Maintained replicas: queues keep their target of live replicas, and change one member at a time (S001; CMR-3).
+
+    short      in the end, with all healed and nothing changing for long, a queue has fewer replicas than its target,
+               though there are nodes
+    two        two changes of members were under way at once, or one changed more than its member
+    dip        a member of the cluster was removed without an operator, and fewer than the target were left
+    draining   a replica was placed on a node that was being drained, without an operator
+    exceeds    a replica was added without an operator and without a fault, though there were as many as the target
+    extra      a replica was removed without an operator and without a fault
+
+Changes of a queue have numbers. So what a look shows that began before a change, and ended, stands before it: all
+rules compare such a look with the first one that names the change. A node counts as drained from the answer of its
+drain until a revival of it begins that may have happened. An operator may do most of this: then it is no violation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from splitbrain.checkers import by_key
+from splitbrain.checkers.by_key import Finding, answer
+from splitbrain.checkers.queues.calm import Calm
+from splitbrain.checkers.replicas.reading import Look, Reading, read
+from splitbrain.checkers.replicas.rules import Rules, steps
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.results.calls import ints
+from splitbrain.results.columns import array
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
+
+SETTLE_S: Final = 10.0
+QUIET_S: Final = 8.0
+_MOST_SEVERE_FIRST: Final = ("short", "two", "dip", "draining", "exceeds", "extra")
+
+
+class Replicas(OfOneRun):
+    """Judges ops that look at the replicas of queues (`look`), and that drain and revive nodes.
+
+    Options: `target` (required), how many live replicas each queue is to have; `settle_s`, how long after a fault a
+    node may still count as failed (default 10); `quiet_s`, for how long nothing may have changed at the end (8).
+    """
+
+    name = "replicas"
+    partition: Partition = "run"
+    counts_ops = True
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run.
+
+        Raises:
+            UsageError: an option is wrong.
+            HistoryFormatError: an answer makes no sense.
+        """
+        target: Any = options.get("target")
+        if isinstance(target, bool) or not isinstance(target, int) or target < 1:
+            raise UsageError(f"checker {self.name}: option 'target' must be a whole number from 1 on, not {target!r}.")
+        quiet: Any = options.get("quiet_s", QUIET_S)
+        if isinstance(quiet, bool) or not isinstance(quiet, int | float) or not 0 <= quiet < 86_400:
+            raise UsageError(f"checker {self.name}: option 'quiet_s' must be a number of seconds, not {quiet!r}.")
+        calm = Calm.of(self.name, history, {k: v for k, v in options.items() if k == "settle_s"}, SETTLE_S)
+        start = time.process_time()
+        table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
+        verdict = _Judge(table, read(table), target, float(quiet), calm).verdict(self.name)
+        return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
+
+
+class _Judge:
+    """One run, in rows of its table: row order is real-time order."""
+
+    def __init__(self, table: pa.Table, reading: Reading, target: int, quiet_s: float, calm: Calm) -> None:
+        self.table = table
+        self.reading = reading
+        self.target = target
+        self.calm = calm
+        self.time = ints(table, "time")
+        self.quiet_ns = round(quiet_s * 1e9)
+        self.quiet = {name: last for name, looks in reading.looks.items() if (last := self._at_rest(looks)) is not None}
+
+    def _at_rest(self, looks: list[Look]) -> Look | None:
+        """The last look at a queue, if nothing had changed for long by then, and no fault was in force."""
+        last = max(looks, key=lambda look: look.ended)
+        same = [look for look in looks if look.seen.last == last.seen.last and look.seen.change is None]
+        if last.seen.change is not None or not same:
+            return None
+        first = min(same, key=lambda look: look.begun)
+        from_ns, to_ns = int(self.time[first.ended]), int(self.time[last.begun])
+        from_ns = max(from_ns, to_ns - self.quiet_ns)
+        is_long = to_ns - from_ns >= self.quiet_ns
+        return last if is_long and self.calm.covers(from_ns, to_ns) else None
+
+    def verdict(self, checker: str) -> Verdict:
+        """What there is to say."""
+        found: dict[str, list[Finding]] = {name: [] for name in _MOST_SEVERE_FIRST}
+        for name, looks in self.reading.looks.items():
+            stayed = frozenset(max(looks, key=lambda look: look.ended).seen.cluster)
+            rules = Rules(name, self.target, stayed, self._is_calm, lambda row: answer(self.table, row))
+            for rule, findings in rules.findings(self.reading).items():
+                found[rule] += findings
+        found["short"] = list(self._short())
+        findings = [finding for each in found.values() for finding in each]
+        figures = {**self._figures(), **{name: len(each) for name, each in found.items()}}
+        reasons = list(self._too_little(figures))
+        sentence = findings[0].sentence if findings else reasons[0].sentence if reasons else self._praise(figures)
+        return Verdict(
+            checker=checker,
+            valid="false" if findings else "unknown" if reasons else "true",
+            algorithm="numbered changes between looks",
+            sentence=sentence,
+            anomalies=tuple(name for name in _MOST_SEVERE_FIRST if found[name]),
+            inconclusive=tuple(reasons),
+            evidence=by_key.evidence_of(self.table, findings),
+            figures=figures,
+        )
+
+    def _is_calm(self, begun: int, ended: int) -> bool:
+        return self.calm.covers(int(self.time[begun]), int(self.time[ended]))
+
+    def _short(self) -> Iterator[Finding]:
+        for name, look in self.quiet.items():
+            live = [member for member in look.seen.members if member in look.seen.cluster]
+            wanted = min(self.target, len(look.seen.cluster))
+            if len(live) < wanted:
+                yield Finding(
+                    "short",
+                    f"Short of replicas: queue {name} is on {', '.join(live) or 'no node'} at "
+                    f"{answer(self.table, look.ended)}, and nothing changes any more. The target is {self.target}, and "
+                    f"the cluster has {counted(len(look.seen.cluster), 'member')}.",
+                    (look.ended,),
+                )
+
+    def _figures(self) -> dict[str, Any]:
+        changes = [step.change for looks in self.reading.looks.values() for step in steps(looks)]
+        automated = [change for change in changes if change.by == "automation"]
+        return {
+            "queues": len(self.reading.looks),
+            "quiet": len(self.quiet),
+            "attempted": self.reading.attempts,
+            "looks": sum(map(len, self.reading.looks.values())),
+            "changes": len(changes),
+            "automated": len(automated),
+            "replaced": sum(change.kind == "grow" and change.outcome == "done" for change in automated),
+            "by_operators": len(changes) - len(automated),
+            "drains": sum(each.is_certain for each in self.reading.drains),
+        }
+
+    def _too_little(self, figures: Mapping[str, Any]) -> Iterator[Reason]:
+        if not figures["looks"]:
+            yield Reason(Code.NEVER_OK, "No look at a queue was answered: nothing is known of its replicas.")
+            return
+        if figures["quiet"] < figures["queues"]:
+            restless = ", ".join(str(name) for name in self.reading.looks if name not in self.quiet)
+            yield Reason(
+                Code.NOT_EXERCISED,
+                f"Queue {restless} did not come to rest: it is not known whether the target would be reached.",
+            )
+        if not figures["replaced"]:
+            yield Reason(Code.NO_OCCASION, "No replica was added without an operator: no change was needed.")
+
+    def _praise(self, figures: Mapping[str, Any]) -> str:
+        return (
+            f"{counted(figures['queues'], 'queue')} came to rest with at least {self.target} live replicas each, or as "
+            f"many as there are nodes, after {counted(figures['automated'], 'change')} by the system and "
+            f"{figures['by_operators']} by operators, one at a time."
+        )

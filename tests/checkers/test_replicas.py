@@ -1,0 +1,186 @@
+"""The checker of maintained replicas: small histories, one for each rule, and a naive judge beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitbrain.checkers.replicas import Replicas
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
+
+OPTIONS = {"target": 3, "settle_s": 0, "quiet_s": 3}
+CLUSTER = ["n1", "n2", "n3", "n4", "n5"]
+S = 1_000_000_000
+
+Line = tuple[str, Any]
+
+
+def look(
+    members: str, last: int, change: list[Any] | None = None, changes: Sequence[list[Any]] = (), cluster: str = "12345"
+) -> Line:
+    """A look that finds these members; each digit stands for a node."""
+    found = {
+        "members": [f"n{each}" for each in members],
+        "cluster": [f"n{each}" for each in cluster],
+        "last": last,
+        "change": change,
+        "changes": list(changes),
+    }
+    return "look", found
+
+
+def change(number: int, kind: str, node: int, by: str = "automation", outcome: str | None = "done") -> list[Any]:
+    return [number, kind, f"n{node}", by, outcome]
+
+
+FAULT: Line = ("fault", None)
+"""A fault is in force until the next line."""
+
+
+def history(*lines: Line) -> pa.Table:
+    """One op after the other, a second each."""
+    ops: list[Op] = []
+
+    def add(**fields: Any) -> None:
+        ops.append(Op(index=len(ops), **fields))
+
+    time = 0
+    faults = 0
+    for f, value in lines:
+        time += S
+        if f == "fault":
+            faults += 1
+            add(time=time, process=-1, type="invoke", f="kill", value={"node_spec": "one"})
+            add(time=time + 1, process=-1, type="info", f="kill", value={"n5": "killed"})
+            continue
+        key = "q" if f == "look" else None
+        asked = None if f == "look" else value
+        add(time=time, process=1, type="invoke", f=f, key=key, value=asked, node="n1")
+        add(time=time + S // 2, process=1, type="ok", f=f, key=key, value=value, node="n1")
+    return to_table(ops)
+
+
+def judged(*lines: Line) -> Verdict:
+    return Replicas().check(history(*lines), OPTIONS)
+
+
+REST = [look("123", 0)] * 5
+
+GROWN = change(1, "grow", 4)
+
+CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
+    "nothing happens": (REST, ()),
+    "short": ([look("12", 0)] * 6, ("short",)),
+    "as many as there are": ([look("12", 0, cluster="12")] * 6, ()),
+    "two under way": (
+        [look("1234", 2, change(2, "grow", 5, outcome=None), [change(1, "grow", 4, outcome=None)])],
+        ("two",),
+    ),
+    "one changes two": ([look("12", 0), look("1245", 1, None, [GROWN])], ("two",)),
+    "dip": ([look("123", 0), look("12", 1, None, [change(1, "shrink", 3)])], ("dip", "extra")),
+    "no dip by an operator": ([look("123", 0), look("12", 1, None, [change(1, "shrink", 3, "operator")])], ()),
+    "no dip of one that left": (
+        [look("123", 0), look("12", 1, None, [change(1, "shrink", 3)], cluster="1245")],
+        (),
+    ),
+    "drained": ([("drain", "n4"), look("12", 0), look("124", 1, None, [GROWN])], ("draining",)),
+    "drained too late": ([look("12", 0), ("drain", "n4"), look("124", 1, None, [GROWN])], ()),
+    "revived": ([("drain", "n4"), look("12", 0), ("revive", "n4"), look("124", 1, None, [GROWN])], ()),
+    "revived before": (
+        [("revive", "n4"), ("drain", "n4"), look("12", 0), look("124", 1, None, [GROWN])],
+        ("draining",),
+    ),
+    "another was drained": ([("drain", "n5"), look("12", 0), look("124", 1, None, [GROWN])], ()),
+    "exceeds": ([look("123", 0), look("1234", 1, None, [GROWN])], ("exceeds",)),
+    "extras by operators": ([look("123", 0), look("1234", 1, None, [change(1, "grow", 4, "operator")])], ()),
+    "a running extra is removed": ([look("1234", 0), look("123", 1, None, [change(1, "shrink", 4)])], ("extra",)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_found_and_nothing_else(case: str) -> None:
+    lines, anomalies = CASES[case]
+    verdict = judged(*lines)
+    assert verdict.anomalies == anomalies, verdict.sentence
+    assert (verdict.valid == "false") == bool(anomalies)
+
+
+def test_a_run_is_a_pass_only_if_it_came_to_rest_and_a_replica_was_replaced() -> None:
+    replaced = [look("12", 0), look("124", 1, [*GROWN[:4], None]), *[look("124", 1, None, [GROWN])] * 6]
+    assert judged(*replaced).valid == "true"
+    assert judged(*replaced[:-4]).valid == "unknown"  # no rest
+    assert judged(*REST).valid == "unknown"  # no need
+    assert judged(("drain", "n1")).valid == "unknown"  # no look
+
+
+# --- a naive judge ----------------------------------------------------------------------------------------------------
+
+
+def naive(lines: Sequence[Line]) -> set[str]:
+    """What is wrong, by the words of the rules, where ops follow each other and nothing is ever at fault."""
+    found: set[str] = set()
+    cluster = {f"n{each}" for each in "12345"}
+    looks = [(at, value) for at, (f, value) in enumerate(lines) if f == "look"]
+    for at, seen in looks:
+        for number, kind, member, by, _outcome in seen["changes"]:
+            if by != "automation" or any(
+                number in [each[0] for each in other["changes"]] for i, other in looks if i < at
+            ):
+                continue
+            before = [(i, other) for i, other in looks if i < at and other["last"] == number - 1]
+            if not before:
+                continue
+            members = set(before[-1][1]["members"])
+            if kind == "shrink" and member in cluster:
+                found.add("extra")
+                if len(members - {member}) < 3:
+                    found.add("dip")
+            if kind == "grow" and len(members & cluster) >= 3:
+                found.add("exceeds")
+            if kind == "grow":
+                last = None
+                for i, (f, value) in enumerate(lines[:at]):
+                    if value == member and f in ("drain", "revive"):
+                        last = (f, i)
+                if (
+                    last is not None
+                    and last[0] == "drain"
+                    and any(last[1] < i < at and o["last"] < number for i, o in looks)
+                ):
+                    found.add("draining")
+    return found
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Line]:
+    """Looks at a queue that changes by one member at a time, with nodes drained and revived between."""
+    members, last, done, lines = ["1", "2", "3"], 0, list[list[Any]](), list[Line]()
+    for _ in range(draw(st.integers(1, 8))):
+        what = draw(st.sampled_from(["look", "look", "change", "drain", "revive"]))
+        node = draw(st.integers(1, 5))
+        if what == "change":
+            kind = "shrink" if str(node) in members else "grow"
+            if kind == "shrink" and len(members) == 1:
+                continue
+            last += 1
+            done.append(change(last, kind, node, draw(st.sampled_from(["automation", "operator"]))))
+            members = [each for each in members if each != str(node)] + ([str(node)] if kind == "grow" else [])
+        elif what == "look":
+            lines.append(look("".join(members), last, None, list(done)))
+        else:
+            lines.append((what, f"n{node}"))
+    lines.append(look("".join(members), last, None, list(done)))
+    return lines
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories())
+def test_a_naive_judge_says_the_same(lines: list[Line]) -> None:
+    assert set(judged(*lines).anomalies) - {"short"} == naive(lines)
