@@ -46,6 +46,7 @@ class Answers(OfOneRun):
             )
         table, first = calls.table, rows[0]
         index, f, node, process = (cell(table, column, first) for column in ("index", "f", "node", "process"))
+        time_ns: int = cell(table, "time", first)
         what = str(cell(table, "error", first)).removeprefix(NONSENSE)
         more = "" if len(rows) == 1 else f" ({counted(len(rows) - 1, 'more op')} alike)"
         return Verdict(
@@ -53,7 +54,7 @@ class Answers(OfOneRun):
             valid="false",
             sentence=(
                 f"Node {node} did not answer what was asked: op {index} ({f!r} of process {process}, at "
-                f"{seconds(table['time'][first].as_py()):.3f} s): {what}{more}."
+                f"{seconds(time_ns):.3f} s): {what}{more}."
             ),
             anomalies=("nonsense-answer",),
             figures=figures,

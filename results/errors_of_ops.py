@@ -16,4 +16,4 @@ def that_begin(calls: Calls, beginning: str) -> Ints:
     if not len(rows):
         return rows
     errors = calls.table["error"].take(array(rows.tolist(), pa.int64()))
-    return rows[flags(pc.fill_null(pc.starts_with(errors, beginning), False))]
+    return rows[flags(pc.and_kleene(pc.is_valid(errors), pc.starts_with(errors, beginning)))]

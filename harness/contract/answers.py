@@ -126,11 +126,12 @@ def _done(asked: Sequence[Mop], reads: Mapping[str, Any]) -> Shape:
 
     def holds(found: Any) -> bool:
         done = cast("list[tuple[str, Any, Any]]", found)
-        same = len(done) == len(asked) and all(
-            f == wanted[0] and (key == wanted[1] or list(key) == list(wanted[1]))
-            for (f, key, _), wanted in zip(done, asked, strict=True)
+        return len(done) == len(asked) and all(
+            f == wanted[0]
+            and (key == wanted[1] or list(key) == list(wanted[1]))
+            and (Shape(reads[f], "").fits(value) if f in reads else value == wanted[2])
+            for (f, key, value), wanted in zip(done, asked, strict=True)
         )
-        return same and all(Shape(reads[f], "").fits(value) for f, _, value in done if f in reads)
 
     return Shape(list[tuple[str, Any, Any]], "the steps that were asked for, with what each of them read", holds)
 

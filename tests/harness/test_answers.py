@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import pytest
 from worlds import FakeClient, make_test
@@ -28,35 +28,43 @@ def test_every_built_in_operation_says_what_it_may_answer() -> None:
 DELIVERY = {"value": 1, "tag": 2, "redelivered": False}
 
 
-@pytest.mark.parametrize(
-    ("operation", "arguments", "right", "wrong"),
-    [
-        ("create", ("a", 1), [True, False], [None, 1, "yes"]),
-        ("elements", ("s",), [[], [1, 2], (1,)], [None, 3, [True], ["1"]]),
-        ("increment", ("c", 1), [0, -1, 7], [None, True, 1.0, "1"]),
-        ("read_counter", ("c",), [None, 3], [[1], {"value": 1}]),
-        ("read_runs", ("c", False), [{"changes": 1, "runs": [[1, "first", 1]]}], [3, {"changes": 1}, {"runs": []}]),
-        ("in_tree", ("t", "get", "a"), [None, [3, 1, 1, 0]], [4, ["ok", []]]),
-        ("in_tree", ("t", "list", None), [[], [["a", None, 1, 1, 0]]], [None, {"a": 1}, [3]]),
-        ("in_tree", ("t", "put", []), [["ok", []], ["node_not_found"]], [None, [], [1], 3]),
-        ("lock", ("l", 1), [None, 5], [False, "5"]),
-        (
-            "transact",
-            ([["r", "a", None], ["w", "b", 2]],),
-            [[["r", "a", [1]], ["w", "b", 2]]],
-            [[], 5, [["r", "b", 1]]],
-        ),
-        ("transact", ([["r", "a", None]],), [[["r", "a", None]], [("r", "a", 4)]], [[["r", "a", {"x": 1}]]]),
-        ("update", (["a"], None), [{"a": 1}, {"a": None}], [None, ["a"], {"a": "b"}]),
-        ("in_universe", ("u", [["rp", "true", None]]), [[["rp", "true", {"a": 1}]]], [[["rp", "true", 3]], None]),
-        ("in_universe", ("u", [["rp", ["=", 1], None]]), [[["rp", ["=", 1], {}]]], [[["rp", ["=", 2], {}]]]),
-        ("entities", (), [[], [["vhost", "v"]]], [None, [3], [[]]]),
-        ("projected", ([],), [{"tree": [], "tables": [], "routes": []}], [{"tree": []}, 3]),
-        ("take", ("q",), [None, DELIVERY, {**DELIVERY, "reason": "delivery_limit"}], [5, {"value": 1}, []]),
-        ("purge", ("q",), [0], [None]),
-        ("read", ("a",), [None, 1, [1], {"a": 1}], []),
-    ],
-)
+Case: TypeAlias = tuple[str, tuple[Any, ...], list[Any], list[Any]]
+
+CASES: Final[list[Case]] = [
+    ("create", ("a", 1), [True, False], [None, 1, "yes"]),
+    ("elements", ("s",), [[], [1, 2], (1,)], [None, 3, [True], ["1"]]),
+    ("increment", ("c", 1), [0, -1, 7], [None, True, 1.0, "1"]),
+    ("read_counter", ("c",), [None, 3], [[1], {"value": 1}]),
+    ("read_runs", ("c", False), [{"changes": 1, "runs": [[1, "first", 1]]}], [3, {"changes": 1}, {"runs": []}]),
+    ("in_tree", ("t", "get", "a"), [None, [3, 1, 1, 0]], [4, ["ok", []]]),
+    ("in_tree", ("t", "list", None), [[], [["a", None, 1, 1, 0]]], [None, {"a": 1}, [3]]),
+    ("in_tree", ("t", "put", []), [["ok", []], ["node_not_found"]], [None, [], [1], 3]),
+    ("lock", ("l", 1), [None, 5], [False, "5"]),
+    (
+        "transact",
+        ([["r", "a", None], ["w", "b", 2]],),
+        [[["r", "a", [1]], ["w", "b", 2]]],
+        [[], 5, [["r", "b", 1]], [["r", "a", [1]], ["w", "b", 3]]],
+    ),
+    ("transact", ([["r", "a", None]],), [[["r", "a", None]], [("r", "a", 4)]], [[["r", "a", {"x": 1}]]]),
+    ("update", (["a"], None), [{"a": 1}, {"a": None}], [None, ["a"], {"a": "b"}]),
+    ("in_universe", ("u", [["rp", "true", None]]), [[["rp", "true", {"a": 1}]]], [[["rp", "true", 3]], None]),
+    ("in_universe", ("u", [["rp", ["=", 1], None]]), [[["rp", ["=", 1], {}]]], [[["rp", ["=", 2], {}]]]),
+    ("entities", (), [[], [["vhost", "v"]]], [None, [3], [[]]]),
+    ("projected", ([],), [{"tree": [], "tables": [], "routes": []}], [{"tree": []}, 3]),
+    ("take", ("q",), [None, DELIVERY, {**DELIVERY, "reason": "delivery_limit"}], [5, {"value": 1}, []]),
+    ("purge", ("q",), [0], [None]),
+    ("read", ("a",), [None, 1, [1], {"a": 1}], []),
+    (
+        "in_universe",
+        ("u", [["insert", "a", 1]]),
+        [[["insert", "a", 1]]],
+        [[["insert", "a", None]], [["insert", "a", 2]]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("operation", "arguments", "right", "wrong"), CASES)
 def test_answers_are_told_from_what_is_none(
     operation: str, arguments: tuple[Any, ...], right: list[Any], wrong: list[Any]
 ) -> None:
