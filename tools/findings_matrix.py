@@ -62,6 +62,7 @@ RABBITMQ_WORKLOADS: Final = (
     "set",
     "declare",
     "queue",
+    "stream",
     "single-active",
     "dead-letter",
     "poison",

@@ -53,6 +53,12 @@ _protocol_of: Any = vars(pika.adapters.base_connection)["_StreamingProtocolShim"
 Message: TypeAlias = tuple[int, bytes, bool, str | None]
 """A message that has to be acknowledged: its tag, its body, whether it is redelivered, and why it is a dead letter."""
 
+Logged: TypeAlias = tuple[object, bytes]
+"""A message of a stream: the offset that the node names, None if it names none, and its body."""
+
+OFFSET: Final = "x-stream-offset"
+"""Where a consumer of a stream begins, and, in the headers of a message, where that is."""
+
 FIRST_DEATH: Final = "x-first-death-reason"
 """The header that says why a message became a dead letter first."""
 
@@ -83,6 +89,7 @@ class Connection:
         self._published = 0
         self._returned: str | None = None
         self._consumers: dict[str, _Consumer] = {}
+        self._reader = ""
 
     @classmethod
     async def open(cls, deployment: Deployment, node: NodeId) -> Connection:
@@ -203,6 +210,39 @@ class Connection:
             self._give_back(consumer)
             raise DefiniteError(f"consume: {lost}")
         return consumer.held.popleft() if consumer.held else None
+
+    async def read_log(self, stream: str, offset: int, count: int) -> list[Logged]:
+        """Read messages of a stream, of which the node must have so many from the offset on: it waits for them.
+
+        Args:
+            stream: which one.
+            offset: of the first message.
+            count: how many messages; at least 1, at most 65,535.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        found: list[Logged] = []
+        last = 0
+
+        def send(answer: Callable[[Any], None]) -> None:
+            def given(_: Any, method: Any, properties: Any, body: bytes) -> None:
+                nonlocal last
+                last = method.delivery_tag
+                if len(found) < count:
+                    found.append(((properties.headers or {}).get(OFFSET), body))
+                    if len(found) == count:
+                        answer(found)
+
+            self._reader = self._channel.basic_consume(stream, given, arguments={OFFSET: offset})
+
+        await self._ask("read", lambda answer: self._channel.basic_qos(prefetch_count=count, callback=answer))
+        await self._ask("read", send)
+        reader, self._reader = self._reader, ""
+        await self._ask("end a read", lambda answer: self._channel.basic_cancel(reader, callback=answer))
+        if self._channel.is_open:
+            self._channel.basic_ack(last, multiple=True)
+        return found
 
     async def _begin(self, queue: str) -> None:
         """Make a consumer of a queue: it is one once the node says so."""
@@ -361,6 +401,8 @@ class Connection:
         if not waiting.done():
             raise error_of(self._lost.result(), sent=True, what=what)
         found = waiting.result()
+        if isinstance(found, DefiniteError):
+            raise found
         if isinstance(found, BaseException):
             raise error_of(found, sent=True, what=what)
         return found
@@ -381,6 +423,8 @@ class Connection:
         for consumer in self._consumers.values():
             if consumer.tag == str(frame.method.consumer_tag):
                 consumer.gone = "the node ended the consumer"
+        if self._reader == str(frame.method.consumer_tag):
+            self._answer(DefiniteError("read: the node ended the consumer"))
 
     def _confirmed(self, frame: Any) -> None:
         if frame.method.delivery_tag == self._published or frame.method.multiple:

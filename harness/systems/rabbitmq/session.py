@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from splitbrain.harness.contract.brokers import Delivery
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
-from splitbrain.harness.systems.rabbitmq.connection import Connection, Message
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError, NonsenseError
+from splitbrain.harness.systems.rabbitmq.connection import Connection, Logged, Message
 from splitbrain.harness.systems.rabbitmq.probe import Asked
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
 
 _QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"}
 
+
+_STREAM: Final = {"x-queue-type": "stream", "x-queue-leader-locator": "balanced"}
 
 _CARRIER: Final = "x-max-length"
 """The argument of a queue that carries a value, plus one: a number that RabbitMQ compares when a queue is declared
@@ -47,6 +50,17 @@ def _delivery(queue: str, found: Message | None) -> Answer:
     if reason is not None:
         delivery["reason"] = reason
     return Answer(delivery)
+
+
+def _values(stream: str, offset: int, found: Sequence[Logged]) -> list[int]:
+    """The values of messages that have to be at consecutive offsets, the first at `offset`."""
+    values: list[int] = []
+    for wanted, (named, body) in enumerate(found, offset):
+        if named != wanted or not body.isdigit():
+            at = f"read_stream from offset {offset} of {stream} was answered with the message {body[:40]!r} at {named}"
+            raise NonsenseError(f"{at}; expected was a whole number at {wanted}")
+        values.append(int(body))
+    return values
 
 
 class RabbitmqSession:
@@ -186,6 +200,34 @@ class RabbitmqSession:
         """Cancel the consumer, and give back what it was given and did not report."""
         await self._connection.cancel(queue)
         return Answer()
+
+    async def declare_stream(self, stream: str) -> Answer:
+        """Declare a stream with a replica on every node; no error where it is there already."""
+        await self._connection.declare(stream, _STREAM)
+        return Answer()
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        """Publish to a stream, and wait for the confirm of a majority, which names no offset. Nothing is sent twice."""
+        await self._connection.publish(stream, str(value).encode())
+        return Answer()
+
+    async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
+        """Messages of the replica on this node, up to what it knows to be confirmed.
+
+        Where that ends AMQP does not say, so the probe is asked first.
+
+        Raises:
+            DefiniteError: the node has no replica that runs, or no probe.
+            NonsenseError: a message is not at the offset at which it was asked for.
+        """
+        if self._probe is None:
+            raise DefiniteError("the node has no probe, which says where a stream ends")
+        end = await self._probe.request(f"stream {stream}", int | None)
+        if end is None:
+            raise DefiniteError(f"the node has no replica of {stream} that runs")
+        count = min(most, end - offset)
+        found = await self._connection.read_log(stream, offset, count) if count > 0 else []
+        return Answer({"values": _values(stream, offset, found), "end": end})
 
     def ack(self, tag: int) -> None:
         """Acknowledge a message, which the node does not answer."""

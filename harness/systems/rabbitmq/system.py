@@ -58,7 +58,7 @@ class Rabbitmq:
             operations=frozenset(
                 {
                     *("creations", "collections", "lease-locks"),
-                    *("queues", "single-active", "limited-queues", "expiring-queues"),
+                    *("queues", "single-active", "limited-queues", "expiring-queues", "streams"),
                 }
             ),
             read_modes=(LINEARIZABLE, SERIALIZABLE),

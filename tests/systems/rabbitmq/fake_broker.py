@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,9 @@ Spec: Any = spec
 Act = Callable[["FakeBroker", socket.socket, Any], bool]
 """What to do with a method on a channel; whether that was all."""
 
+Then = Callable[["FakeBroker", socket.socket, str], None]
+"""What to do behind the answer to a method."""
+
 
 class FakeBroker:
     """Accepts connections on loopback, each in a thread of its own, until it is closed.
@@ -23,15 +26,20 @@ class FakeBroker:
     Attributes:
         connections: how many there were.
         methods: names of all methods that clients sent on channels, in order.
+        consumer: the tag of the last one.
+        arguments: of that consumer.
         act: what to do instead of answering; returns False to have the method answered.
+        then: what to do behind the answer.
     """
 
-    def __init__(self, act: Act | None = None) -> None:
+    def __init__(self, act: Act | None = None, then: Then | None = None) -> None:
         self.connections = 0
         self.methods: list[str] = []
         self.act = act
+        self.then = then
         self.messages: list[bytes] = []
         self.consumer = ""
+        self.arguments: Mapping[str, Any] = {}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._threads: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -59,10 +67,18 @@ class FakeBroker:
         header = Frame.Header(1, len(body), pika.BasicProperties())
         connection.sendall(Frame.Method(1, method).marshal() + header.marshal() + Frame.Body(1, body).marshal())
 
-    def give(self, connection: socket.socket, tag: int, body: bytes, *, redelivered: bool = False) -> None:
+    def give(
+        self,
+        connection: socket.socket,
+        tag: int,
+        body: bytes,
+        *,
+        redelivered: bool = False,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
         """Give a message to the consumer."""
         method = Spec.Basic.Deliver(self.consumer, tag, redelivered, "", "q")
-        header = Frame.Header(1, len(body), pika.BasicProperties())
+        header = Frame.Header(1, len(body), pika.BasicProperties(headers=None if headers is None else dict(headers)))
         connection.sendall(Frame.Method(1, method).marshal() + header.marshal() + Frame.Body(1, body).marshal())
 
     def _accept(self) -> None:
@@ -120,6 +136,7 @@ class FakeBroker:
         self.methods.append(name)
         if name == "Basic.Consume":
             self.consumer = method.consumer_tag
+            self.arguments = method.arguments
         if self.act is not None and self.act(self, connection, name):
             return True
         answers = {
@@ -135,4 +152,6 @@ class FakeBroker:
         }
         if name in answers:
             self.send(connection, 1, answers[name])
+        if self.then is not None:
+            self.then(self, connection, name)
         return False

@@ -207,6 +207,28 @@ def test_dead_letters_say_whether_they_were_rejected_expired_or_exceeded_the_lim
     one.run(main())
 
 
+def test_a_stream_gives_what_was_published_by_offset_as_often_as_one_likes(one: Cluster) -> None:
+    async def main() -> None:
+        session, other = await one.session(), await one.session()
+        with pytest.raises(DefiniteError, match="no replica"):
+            await session.read_stream("log", 0, 10)
+        with pytest.raises(DefiniteError, match="NO_ROUTE"):
+            await session.publish_to_stream("log", 1)
+        await session.declare_stream("log")
+        await other.declare_stream("log")
+        assert (await other.read_stream("log", 0, 10)).value == {"values": [], "end": 0}
+        for value in range(10, 15):
+            await session.publish_to_stream("log", value)
+        for reader in (session, other, session):
+            assert (await reader.read_stream("log", 0, 10)).value == {"values": [10, 11, 12, 13, 14], "end": 5}
+            assert (await reader.read_stream("log", 2, 2)).value == {"values": [12, 13], "end": 5}
+        assert (await session.read_stream("log", 5, 10)).value == {"values": [], "end": 5}
+        await session.close()
+        await other.close()
+
+    one.run(main())
+
+
 def test_a_negative_confirm_is_unknown(one: Cluster) -> None:
     """This one is a refusal, of a queue that is full; a queue whose process fails answers the same."""
 
