@@ -230,7 +230,8 @@ class Connection:
                 nonlocal last
                 last = method.delivery_tag
                 if len(found) < count:
-                    found.append(((properties.headers or {}).get(OFFSET), body))
+                    headers: dict[str, object] = properties.headers or {}
+                    found.append((headers.get(OFFSET), body))
                     if len(found) == count:
                         answer(found)
 

@@ -222,9 +222,10 @@ class RabbitmqSession:
         """
         if self._probe is None:
             raise DefiniteError("the node has no probe, which says where a stream ends")
-        end = await self._probe.request(f"stream {stream}", int | None)
-        if end is None:
+        known = await self._probe.request(f"stream {stream}", list[int])
+        if not known:
             raise DefiniteError(f"the node has no replica of {stream} that runs")
+        end = known[0]
         count = min(most, end - offset)
         found = await self._connection.read_log(stream, offset, count) if count > 0 else []
         return Answer({"values": _values(stream, offset, found), "end": end})

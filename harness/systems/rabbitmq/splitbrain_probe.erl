@@ -7,7 +7,8 @@
 %%                           queue, as this node knows them
 %%   exchanges PREFIX HOW    the rest of the name of each exchange that begins so
 %%   queue NAME HOW          the argument x-max-length of a queue, in a list; nothing if there is no such queue
-%%   stream NAME             the offset behind the last confirmed message of the replica on this node; null if there is none
+%%   stream NAME             the offset behind the last confirmed message of the replica on this node, in a list; nothing if
+%%                           there is none
 %% HOW is "local", what this node holds, or "consistent": with Khepri, from its leader, which asks a majority. Mnesia has
 %% nothing of that kind: its nodes answer from their own copy.
 -module(splitbrain_probe).
@@ -50,8 +51,8 @@ confirmed(Name) ->
     Counters = osiris_counters:overview(),
     Kinds = [maps:get({Kind, Name}, Counters, #{}) || Kind <- [osiris_writer, osiris_replica]],
     case [Offset || #{committed_offset := Offset} <- Kinds] of
-        [] -> "null";
-        Offsets -> integer_to_list(lists:max(Offsets) + 1)
+        [] -> "[]";
+        Offsets -> list([integer_to_list(lists:max(Offsets) + 1)])
     end.
 
 exchanges(How) ->

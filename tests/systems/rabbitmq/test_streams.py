@@ -27,8 +27,8 @@ class Says:
 
     async def request(self, words: str, kind: type[T]) -> T:
         self.asked.append(words)
-        end: Any = self.end
-        return end
+        known: Any = [] if self.end is None else [self.end]
+        return known
 
     def close(self) -> None:
         """Nothing to drop."""
