@@ -17,6 +17,7 @@ from splitbrain.workloads.causal import causal
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
 from splitbrain.workloads.dead_letter import dead_letter
+from splitbrain.workloads.conversion import conversion
 from splitbrain.workloads.declare import declare
 from splitbrain.workloads.flags import flags
 from splitbrain.workloads.formation import formation
@@ -120,6 +121,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "replicas": (
         replicas,
         "queues whose replicas are maintained: grow, shrink, drain, revive; live ones as many as the target in the end",
+    ),
+    "conversion": (
+        conversion,
+        "publish to classic queues, take, give back, and convert their files; no acknowledged message may be missing",
     ),
     "stream": (
         stream,
