@@ -14,10 +14,10 @@ from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
 from splitbrain.workloads.bank import bank
 from splitbrain.workloads.causal import causal
+from splitbrain.workloads.conversion import conversion
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
 from splitbrain.workloads.dead_letter import dead_letter
-from splitbrain.workloads.conversion import conversion
 from splitbrain.workloads.declare import declare
 from splitbrain.workloads.flags import flags
 from splitbrain.workloads.formation import formation

@@ -179,7 +179,9 @@ class ClassicHost:
             self._ask_queue(record.id, wanted, self._requests.replier(number))
             return
         reached("request passed on to the node that holds a classic queue")
-        if not self._links.send_if_up(record.member, ABOUT_CLASSIC + encode(Ask(record.id, self._life, number, wanted))):
+        if not self._links.send_if_up(
+            record.member, ABOUT_CLASSIC + encode(Ask(record.id, self._life, number, wanted))
+        ):
             detail = f"{record.member}, which holds classic queue {wanted.queue}, cannot be reached: try again"
             self._requests.replied(number, NotDone("unavailable", True, detail))
 

@@ -70,10 +70,10 @@ from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_classic import MetadataClassic
 from splitbrain.harness.systems.metadata_errors import CLASSIFIED as _CLASSIFIED
 from splitbrain.harness.systems.metadata_errors import readable, refused
 from splitbrain.harness.systems.metadata_flags import MetadataFlags
-from splitbrain.harness.systems.metadata_classic import MetadataClassic
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
@@ -158,8 +158,8 @@ OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at
 OF_SOME: Final = OF_QUEUES | OF_CLASSIC | OF_STREAMS | OF_FLAGS | OF_STORES
 
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_SOME}
-"""Of all workloads those of queues, classic queues and streams alone declare some, and that of migration alone has flags and two
-stores: faults do not wait for moments that never come with the others."""
+"""Of all workloads those of queues, classic queues and streams alone declare some, and that of migration alone has flags
+and two stores: faults do not wait for moments that never come with the others."""
 
 
 _OF_MIGRATIONS: Final = {mark: line for mark, line in MARKS.items() if mark in OF_STORES | OF_FLAGS}

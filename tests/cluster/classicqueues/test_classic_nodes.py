@@ -98,11 +98,13 @@ def test_what_is_not_settled_in_time_goes_back_and_counts_as_redelivered() -> No
         await queues.declare("c")
         await queues.put("c", b"1")
         first = await queues.take("c")
-        assert first is not None and not first.redelivered
+        assert first is not None
+        assert not first.redelivered
         assert await queues.take("c") is None
         await asyncio.sleep(TAKEN_MS / 1000 + 1)
         again = await queues.take("c")
-        assert again is not None and (again.redelivered, again.redeliveries) == (True, 1)
+        assert again is not None
+        assert (again.redelivered, again.redeliveries) == (True, 1)
         with pytest.raises(UnavailableError):
             await queues.settle("c", first)
         await queues.settle("c", again)
