@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splitbrain.harness.systems.metadata import MetadataSystem
+from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.workloads.catalogue import needs
 
 
@@ -19,6 +19,6 @@ from splitbrain.workloads.catalogue import needs
     ],
 )
 def test_the_groups_that_answer_a_workload(workload: str, groups: tuple[str, ...]) -> None:
-    elections = MetadataSystem().capabilities.elections
+    elections = Metadata().capabilities.elections
     assert elections is not None
     assert elections.groups_for(needs(workload)) == groups
