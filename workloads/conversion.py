@@ -25,7 +25,7 @@ NAMES: Final = ("c0", "c1", "c2", "c3", "c4", "c5")
 """Of the queues: the files of each are converted once."""
 
 WEIGHTS: Final = (50, 35, 10, 3)
-"""Of publishes, takes, messages that are given back, and conversions. Queues fill: empty ones have nothing to convert."""
+"""Of publishes, takes, messages given back, and conversions. Queues fill: empty ones have nothing to convert."""
 
 
 class ConversionClient(SessionClient[ClassicQueues]):

@@ -158,8 +158,8 @@ OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at
 OF_SOME: Final = OF_QUEUES | OF_CLASSIC | OF_STREAMS | OF_FLAGS | OF_STORES
 
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_SOME}
-"""Of all workloads those of queues, classic queues and streams alone declare some, and that of migration alone has flags
-and two stores: faults do not wait for moments that never come with the others."""
+"""Of all workloads those of queues, classic queues and streams alone declare some, and that of migration alone has
+flags and two stores: faults do not wait for moments that never come with the others."""
 
 
 _OF_MIGRATIONS: Final = {mark: line for mark, line in MARKS.items() if mark in OF_STORES | OF_FLAGS}
