@@ -6,6 +6,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def asked(bug: str, options: str) -> Asked:
     return asked_for(**{name: params[name] for name in (*of_draw, "time_limit", "interval", "op_timeout")})
 
 
+@cache
 def found(bug: str) -> str:
     """What checkers called the first violation; fails if there is none."""
     options = asked(bug, CHOSEN[bug])

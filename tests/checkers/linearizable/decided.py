@@ -21,7 +21,7 @@ from tests.checkers.linearizable.clients import Clients, random_history
 from tests.checkers.linearizable.support import linearizable
 
 HISTORIES = 400
-MANY = int(os.environ.get("SPLITBRAIN_HISTORIES", "1200"))
+MANY = int(os.environ.get("SPLITBRAIN_HISTORIES", "600"))
 """How many small histories are tried of each kind, at any time and in slow tests."""
 
 Row = tuple[int, OpType, str, Any]

@@ -78,14 +78,6 @@ def test_decisions_where_only_order_can_be_violated_are_those_of_the_definition(
     assert said["more than four culprits"] > 0
 
 
-@pytest.mark.slow
-@every_kind
-def test_decisions_on_many_small_histories_are_those_of_the_definition(kind: Kind) -> None:
-    for make in (small_calls, paired_calls):
-        said = compare(kind, make, range(1500, 3_000))
-        assert min(said[True], said[False]) > 150
-
-
 def long_calls(rng: random.Random, kind: Kind) -> list[Call]:
     """100 to 300 ops, some with answers that were changed.
 
@@ -121,13 +113,6 @@ def compare_long(kind: Kind, seeds: range) -> Counter[bool]:
 def test_decisions_on_long_histories_are_those_of_the_search(kind: Kind) -> None:
     said = compare_long(kind, range(40))
     assert min(said[True], said[False]) > 8
-
-
-@pytest.mark.slow
-@every_kind
-def test_decisions_on_many_long_histories_are_those_of_the_search(kind: Kind) -> None:
-    said = compare_long(kind, range(40, 60))
-    assert min(said[True], said[False]) > 4
 
 
 @every_kind
@@ -338,7 +323,7 @@ def _few(call: Call) -> Any:
 @pytest.mark.slow
 def test_a_bag_without_empty_takes_is_decided_whatever_repeats_or_crashed() -> None:
     said: Counter[bool] = Counter()
-    for seed in range(2000):
+    for seed in range(1000):
         ops = to_ops(random_repeats(random.Random(seed)))
         decision = BAG.decide(ops, BAG.model)
         assert decision is not None
@@ -346,7 +331,7 @@ def test_a_bag_without_empty_takes_is_decided_whatever_repeats_or_crashed() -> N
         said[decision.valid] += 1
         if not decision.valid:
             assert not linearizable(part(ops, list(decision.culprits)), BAG.model)
-    assert min(said.values()) > 150
+    assert min(said.values()) > 75
 
 
 def test_a_value_cannot_leave_a_bag_more_often_than_it_went_in() -> None:

@@ -99,7 +99,7 @@ def test_stopping_and_growing_at_every_opportunity_changes_nothing(name: str, mo
     monkeypatch.setattr(machine, "POOL_ROWS", 2)
     monkeypatch.setattr(transitions, "CLOSURE_CELLS", -1)
     rng = random.Random(name)
-    for _ in range(200):
+    for _ in range(80):
         history = random_history(rng, name, ops=7, processes=4, lies=0.05, crashes=0.3)
         assert_as_by_definition(models.model(name), models.model(name), history)
 

@@ -142,7 +142,7 @@ def run_where_they_meet(seed: int, bugs: Bugs = NO_BUGS) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))])
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 30))])
 def test_safety_and_liveness_where_members_snapshots_and_slow_disks_meet(seed: int) -> None:
     run_where_they_meet(seed)
 
@@ -155,6 +155,8 @@ def test_ra16_the_same_torment_finds_a_durable_index_that_a_truncation_leaves_as
             run_where_they_meet(seed, Bugs([M13.id]))
         except PropertyError as error:
             found.append(str(error).partition(":")[0])
+            if len(found) == 2:
+                break
     assert set(found) == {"durable means kept"}
 
 

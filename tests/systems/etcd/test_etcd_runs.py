@@ -17,7 +17,7 @@ def run_on_etcd(folder: Path, outcome: Literal["pass", "violation"], *options: s
     return comes_out(outcome, lambda store: splitbrain(*words, "--store", str(store)), folder)
 
 
-@pytest.mark.parametrize("workload", ["register", "set", "list-append", "rw-register", "predicates"])
+@pytest.mark.parametrize("workload", ["register", "set", "list-append", "predicates"])
 def test_it_passes_under_partitions_kills_and_pauses(tmp_path: Path, workload: str) -> None:
     faults = ["--nemesis", "partition,kill,pause", "--time-limit", "30", "--interval", "3", "--seed", "3"]
     found, store = run_on_etcd(tmp_path, "pass", "--workload", workload, *faults)
