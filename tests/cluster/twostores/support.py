@@ -18,9 +18,10 @@ from splitbrain.cluster.migration.steps import Effect, Event
 from splitbrain.cluster.migration.treewrites import add_functions
 from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.registered import BUILT_IN
+from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.tree import Functions
 from splitbrain.cluster.twostores.mover import Mover
-from tests.cluster.support import FAST, World, eventually
+from tests.cluster.support import FAST, LoopRng, World, eventually
 
 THREE = ["n1", "n2", "n3"]
 ANSWER_MS = 4_000
@@ -34,6 +35,21 @@ class TwoStoresWorld(World):
         of_migration = Functions()
         add_functions(of_migration)
         self.functions = Functions.of(BUILT_IN, of_migration)
+        self.starts = 0
+
+    def runtime(self, name: str) -> Runtime:
+        """Each process draws other numbers: by its life a replica of the tables knows that another one is new."""
+        self.starts += 1
+        made = super().runtime(name)
+        return Runtime(
+            clock=made.clock,
+            rng=LoopRng(f"{name} {self.starts}"),
+            network=made.network,
+            disk=made.disk,
+            spawn=made.spawn,
+            telemetry=made.telemetry,
+            log=made.log,
+        )
 
     async def start(self, *names: str) -> None:
         for name in names or self.names:

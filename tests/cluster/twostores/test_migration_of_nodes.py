@@ -84,11 +84,10 @@ def test_m2k_2_under_load_nothing_acknowledged_is_lost_and_nothing_deleted_retur
     in_virtual_time(check())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
-def test_m2k_2_all_nodes_end_at_a_step_and_start_again(
-    step: str, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_m2k_2_all_nodes_end_at_a_step_and_start_again(step: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         world = TwoStoresWorld()
         there = await world.first()
@@ -111,6 +110,7 @@ def test_m2k_2_all_nodes_end_at_a_step_and_start_again(
     in_virtual_time(check())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_m2k_2_the_process_that_does_the_work_dies_and_the_others_answer_without_it(

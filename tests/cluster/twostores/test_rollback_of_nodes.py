@@ -67,6 +67,7 @@ def test_m2k_5_after_the_first_change_it_is_refused_also_after_a_restart() -> No
     in_virtual_time(check())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_m2k_5_the_process_that_rolls_back_dies_and_the_others_answer_without_it(
