@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from splitbrain.cluster.errors import MigrationRefusedError
 from splitbrain.cluster.entities import queues
+from splitbrain.cluster.errors import MigrationRefusedError
 from splitbrain.cluster.migration import expiry
 from splitbrain.cluster.migration.steps import ClearTree, Effect, SetAccess, SwapMarker
 from splitbrain.cluster.twostores import mover
