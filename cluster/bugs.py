@@ -491,6 +491,12 @@ M78: Final = Bug(
     "an empty table read as a negative answer; KH-15",
     ("projections",),
 )
+M79: Final = Bug(
+    "M79",
+    "a segment of a classic queue is converted in place and not synced: a crash leaves a part of it",
+    "S003, conversion between versions of records; CQ-4",
+    ("crashes",),
+)
 M80: Final = Bug(
     "M80",
     "a leader without replies of a majority stays leader, and continues its heartbeats",

@@ -24,6 +24,7 @@ from splitbrain.cluster.admin_client import AdminClient, FeatureFlag, NodeStatus
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, MismatchingNodeError, error_of
 from splitbrain.cluster.bugs import lines_of
 from splitbrain.cluster.channel import Channel, MessageConnection
+from splitbrain.cluster.classicclient import ClassicQueues
 from splitbrain.cluster.dedup import Ref
 from splitbrain.cluster.errors import (
     ChangeRefusedError,
@@ -163,6 +164,10 @@ class Client(TreeClient, PatternClient, TransactionClient, RegistrationClient, T
     async def queues(self) -> Queues:
         """Quorum queues, through this connection; messages of machines on it are then those of queues only."""
         return Queues(self._channel, await self.address())
+
+    async def classic_queues(self) -> ClassicQueues:
+        """Classic queues, through this connection."""
+        return ClassicQueues(self._channel, self, await self.address())
 
     async def streams(self) -> Streams:
         """Streams, through this connection."""

@@ -23,6 +23,7 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.marks import (
     MARKS,
     MARKS_VARIABLE,
+    OF_CLASSIC,
     OF_FLAGS,
     OF_QUEUES,
     OF_STORES,
@@ -52,6 +53,7 @@ __all__ = [
     "MAX_PENDING",
     "MAX_PIPELINE",
     "NEWEST_VERSION",
+    "OF_CLASSIC",
     "OF_FLAGS",
     "OF_QUEUES",
     "OF_STORES",

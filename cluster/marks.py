@@ -116,6 +116,11 @@ MARKS: Final[Mapping[str, str]] = {
     "dead letter confirmed": "the queue for dead letters confirmed one, and the worker settled it",
     "dead letter not confirmed": "the queue for dead letters did not confirm one, which is published again",
     "dead letter without a queue": "a dead letter was dropped: there is no such queue",
+    # classic queues
+    "classic queue converted": "a node began to convert the files of a classic queue to records of version 2",
+    "message of a classic queue went back": "what was taken from a classic queue was not settled in time",
+    "message of a classic queue dropped": "a message of a classic queue was delivered as often as it may be",
+    "request passed on to the node that holds a classic queue": "a node passed a request on to the one that can do it",
     # streams
     "coordinator of streams begun": "a node began its member of the coordinator's group, as there is a stream",
     "writer of a stream chosen": "enough members of a stream had said where their logs end, and the next epoch began",
@@ -204,6 +209,9 @@ OF_STORES: Final = frozenset(
 
 OF_STREAMS: Final = frozenset(mark for mark in MARKS if "stream" in mark)
 """Marks that are reached only where there are streams."""
+
+OF_CLASSIC: Final = frozenset(mark for mark in MARKS if "classic queue" in mark)
+"""Marks that are reached only where there are classic queues."""
 
 OF_FLAGS: Final = frozenset(mark for mark in MARKS if mark.startswith("flag"))
 """Marks that are reached only where feature flags are enabled."""

@@ -19,6 +19,7 @@ from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
 from splitbrain.cluster.callers import Caller, Callers, bounded
+from splitbrain.cluster.classicqueues.host import ClassicHost
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.flagkeeper import FlagKeeper
@@ -79,7 +80,7 @@ _STORES: Final[Mapping[str, type[Store]]] = {STREAM_COORDINATOR: StreamStore}
 
 _ABOUT_THE_NODE: Final = frozenset(
     {
-        *(wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, wire.StreamOp),
+        *(wire.GroupsQuery, wire.AddressQuery, wire.StartGroup, wire.DeleteGroup, wire.StreamOp, wire.ClassicOp),
         *_OF_FLAGS,
         *_OF_STORES,
     }
@@ -119,6 +120,7 @@ class Node:
             begin=lambda founders: self.begin_queue(STREAM_COORDINATOR, founders),
             bugs=config.bugs,
         )
+        self._classic = ClassicHost(config.member, config.node, life, runtime, links, config.bugs)
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
@@ -212,6 +214,7 @@ class Node:
     def _metadata_applied(self, store: Store) -> None:
         self._queues.applied(store)
         self._streams.metadata_applied(store)
+        self._classic.applied(store)
 
     def _command_to_streams(self, command: bytes) -> None:
         self.pass_on(STREAM_COORDINATOR, wire.QueueOp(command), COMMAND_MS)
@@ -261,6 +264,7 @@ class Node:
             await clock.sleep(POLL_MS * 1_000_000)
             self._queues.tick()
             self._streams.tick()
+            self._classic.tick()
             for node in detector.poll(clock.monotonic_ns()):
                 if detector.is_down(node):
                     reached("peer taken for down")
@@ -469,11 +473,13 @@ class Node:
         await connection.hand_over(take)
 
     def _is_of_no_group(self, peer: str, frame: bytes) -> bool:
-        """Whether a frame is about feature flags, streams or tables, which have it then."""
+        """Whether a frame is about feature flags, streams, classic queues or tables, which have it then."""
         if frame.startswith(wire.ABOUT_FLAGS):
             self._flags.received(peer, frame[1:])
         elif frame.startswith(wire.ABOUT_STREAMS):
             self._streams.received(peer, frame[1:])
+        elif frame.startswith(wire.ABOUT_CLASSIC):
+            self._classic.received(peer, frame[1:])
         elif self._stores is None or not self._stores.takes_frame(node_of(peer), frame):
             return False
         return True
@@ -577,6 +583,8 @@ class Node:
             answer(0, caller.address, 0)
         elif isinstance(body, wire.StreamOp):
             self._streams.serve(body.data, request.timeout_ms, answer)
+        elif isinstance(body, wire.ClassicOp):
+            self._classic.serve(body.data, request.timeout_ms, answer)
         elif isinstance(body, _OF_FLAGS):
             self._serve_flags(body, request.timeout_ms, answer)
         elif isinstance(body, _OF_STORES):

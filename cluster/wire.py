@@ -200,6 +200,16 @@ class StreamOp(msgspec.Struct, frozen=True, array_like=True, tag="stream_op"):
     data: bytes
 
 
+class ClassicOp(msgspec.Struct, frozen=True, array_like=True, tag="classic_op"):
+    """What the node that is asked is to do with a classic queue; answered with a `Value` that has the reply.
+
+    Attributes:
+        data: a `splitbrain.cluster.classicqueues.frames.OfQueue`.
+    """
+
+    data: bytes
+
+
 StateRequest: TypeAlias = TakeSnapshot | TakeCheckpoint
 
 MemberChange: TypeAlias = AddMember | RemoveMember | TransferLeadership
@@ -214,6 +224,7 @@ Body: TypeAlias = (
     | TransactAuto
     | QueueOp
     | StreamOp
+    | ClassicOp
     | MemberChange
     | ForceShrinkMembers
     | StateRequest
@@ -530,6 +541,8 @@ ABOUT_FLAGS: Final = b"f"
 """The first byte of a frame that is about feature flags (`splitbrain.cluster.flags.messages`)."""
 ABOUT_STREAMS: Final = b"s"
 """The first byte of a frame between copies of a stream (`splitbrain.cluster.streams.frames`)."""
+ABOUT_CLASSIC: Final = b"q"
+"""The first byte of a frame about classic queues (`splitbrain.cluster.classicqueues.frames`)."""
 
 _encoder = msgspec.msgpack.Encoder()
 _hello_decoder: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)

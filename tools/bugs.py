@@ -136,6 +136,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M76C": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 40",
     "M77": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 300 --interval 1 --time-limit 20",
     "M78": "--workload projections --nemesis kill --nodes 3 --interval 2 --time-limit 20",
+    "M79": "--workload conversion --nemesis power --nodes 3 --interval 2 --rate 60 --time-limit 20",
     "M80": "--workload register --nemesis partition-one-way --nodes 3,5 --interval 14 --time-limit 55",
     "M81": "--workload records --nemesis partition --nodes 3,5",
     "M82": "--workload register --nemesis kill-all,kill-majority --nodes 3,5 --interval 8 --op-timeout 2",

@@ -14,6 +14,7 @@ from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
 from splitbrain.workloads.bank import bank
 from splitbrain.workloads.causal import causal
+from splitbrain.workloads.conversion import conversion
 from splitbrain.workloads.counter import counter
 from splitbrain.workloads.create_once import create_once
 from splitbrain.workloads.dead_letter import dead_letter
@@ -120,6 +121,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "replicas": (
         replicas,
         "queues whose replicas are maintained: grow, shrink, drain, revive; live ones as many as the target in the end",
+    ),
+    "conversion": (
+        conversion,
+        "publish to classic queues, take, give back, and convert their files; no acknowledged message may be missing",
     ),
     "stream": (
         stream,

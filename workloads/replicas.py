@@ -26,9 +26,9 @@ NAMES: Final = ("r0", "r1")
 TARGET: Final = 3
 """Live replicas of each."""
 
-WEIGHTS: Final = (60, 40, 2, 1, 2, 5)
-"""Of publishes, looks, growths, shrinkings (more often, and no failure finds a queue at its target), drains, and
-revivals."""
+WEIGHTS: Final = (60, 40, 1, 2, 3, 4)
+"""Of publishes, looks, growths, shrinkings, drains, and revivals. More shrink than grow, so that failures find queues
+at their target; and nodes are often drained while replicas are replaced."""
 
 SETTLE_S: Final = 10.0
 """After so long without a fault no node counts as failed any more."""

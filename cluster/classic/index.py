@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from splitbrain.cluster.bugs import M79, NO_BUGS, Bugs
 from splitbrain.cluster.classic import journal, segments
 from splitbrain.cluster.classic.entries import MAX_SEQUENCE, Kind, encode_entry
 from splitbrain.cluster.classic.framing import HEADER_BYTES, Header
@@ -47,11 +48,13 @@ class IndexOptions:
         version: of the records of files that are new; files that are there keep theirs as long as it will do.
         permit: is called with a number of messages before files with so many are converted; it raises
             `ConversionRefusedError` if they may not be (CQ-7).
+        bugs: those that are switched on.
     """
 
     max_journal_entries: int = MAX_JOURNAL_ENTRIES
     version: Version = 1
     permit: Callable[[int], None] = _permit
+    bugs: Bugs = NO_BUGS
 
 
 class Stored(NamedTuple):
@@ -304,9 +307,19 @@ class Index:
         """Make the file of a segment anew, in that version, all or nothing."""
         held = self._state.segments[number]
         content = segments.rewrite(self._segment(number), version, number, self._serial)
-        await self._disk.replace(segments.name_of(number), content)
+        if M79 in self._options.bugs:
+            self._overwrite(segments.name_of(number), content)
+        else:
+            await self._disk.replace(segments.name_of(number), content)
         held.row = Row(number, self._serial, version, len(content))
         held.updates = 0
+
+    def _overwrite(self, name: str, content: bytes) -> None:
+        """Write over a file: until the next flush syncs it a crash leaves a part of it."""
+        file = self._disk.open(name)
+        file.truncate(0)
+        file.append(content)
+        file.close()
 
     async def _replace_journal(self, manifest: Manifest) -> None:
         """Have a journal that says all that the segments do not."""

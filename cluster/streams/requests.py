@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.runtime import Clock, Timer
-from splitbrain.cluster.streams.frames import NotDone, Reply, encode
+from splitbrain.cluster.streams.frames import NotDone
 from splitbrain.cluster.tree import Value
 from splitbrain.cluster.wire import Failure, Outcome
 
@@ -23,10 +25,12 @@ class StreamRequests:
     Args:
         node: its name.
         clock: of the node.
+        whose: answer it is that does not come in time, in words.
     """
 
-    def __init__(self, node: str, clock: Clock) -> None:
+    def __init__(self, node: str, clock: Clock, whose: str = "the stream's writer") -> None:
         self._node = node
+        self._whose = whose
         self._clock = clock
         self._under_way: dict[int, tuple[Answering, Timer]] = {}
         self._last = 0
@@ -47,16 +51,16 @@ class StreamRequests:
         self._under_way[self._last] = (answer, timer)
         return self._last
 
-    def replied(self, number: int, reply: Reply) -> None:
+    def replied(self, number: int, reply: msgspec.Struct) -> None:
         """There is a reply; nothing, if it comes too late."""
         self._finish(number, outcome_of(reply))
 
-    def replier(self, number: int) -> Callable[[Reply], None]:
+    def replier(self, number: int) -> Callable[[msgspec.Struct], None]:
         """What takes the reply to a request."""
         return partial(self.replied, number)
 
     def _time_out(self, number: int, changes: bool) -> None:
-        detail = f"{self._node} got no answer of the stream's writer in time"
+        detail = f"{self._node} got no answer of {self._whose} in time"
         self._finish(number, Failure("timeout", not changes, detail))
 
     def _finish(self, number: int, outcome: Outcome) -> None:
@@ -66,8 +70,8 @@ class StreamRequests:
             answer(0, outcome, 0)
 
 
-def outcome_of(reply: Reply) -> Outcome:
+def outcome_of(reply: msgspec.Struct) -> Outcome:
     """A reply, as what a node answers."""
     if isinstance(reply, NotDone):
         return Failure(reply.reason, reply.definite, reply.detail)
-    return Value(encode(reply))
+    return Value(msgspec.msgpack.encode(reply))

@@ -49,6 +49,7 @@ GROWING: Final = frozenset({"counter"})
 
 OF_THE_LATEST: Final = MORE_OPERATIONS | {
     "queues",
+    "classic-queues",
     "expiring-queues",
     "limited-queues",
     "maintained-replicas",
@@ -57,7 +58,7 @@ OF_THE_LATEST: Final = MORE_OPERATIONS | {
 }
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"dead-letter", "single-active", "flags", "migration", "replicas", "stream"})
+ASKED_FOR: Final = frozenset({"conversion", "dead-letter", "single-active", "flags", "migration", "replicas", "stream"})
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
 of the consumer; no flag is enabled while a node is down; and streams are not known to bear members that come and go.
 """

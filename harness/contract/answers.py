@@ -169,6 +169,8 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "projected": Shape(Projected, "tree and tables, two lists of entities, and routes"),
     "take": _DELIVERY,
     "consume": _DELIVERY,
+    "take_classic": _DELIVERY,
+    "convert_classic": _WHETHER,
     "purge": Shape(int, "the number of messages, a whole number"),
     "replicas": Shape(Replicas, "a dict with members, cluster, last, change and changes"),
     "publish_to_stream": Shape(int | None, "an offset, a whole number, or None"),
@@ -184,7 +186,7 @@ ANYTHING: Final = frozenset(
         *("prepare_topology", "declare"),
         *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited", "declare_expiring"),
         *("migrate", "roll_back", "declare_maintained", "grow", "shrink", "drain", "revive"),
-        *("declare_stream", "enable_flag"),
+        *("declare_stream", "enable_flag", "declare_classic", "put_classic"),
     }
 )
 """The operations that `ANSWERS` leaves out."""

@@ -216,6 +216,33 @@ class ExpiringQueues(LimitedQueues, Protocol):
         ...
 
 
+class ClassicQueues(Session, Protocol):
+    """Durable queues of whole numbers, each in files of one node, which can be converted to another format.
+
+    What was taken and not settled goes back after a while.
+    """
+
+    async def declare_classic(self, queue: str) -> Answer:
+        """Make a queue; no error where it is there already."""
+        ...
+
+    async def put_classic(self, queue: str, value: int) -> Answer:
+        """Put a message into a queue; returns once it is durable. Ops that do this need no majority of nodes."""
+        ...
+
+    async def take_classic(self, queue: str) -> Answer:
+        """Take the next message; the answer's value is a `Delivery`, None if the queue has none that is not taken."""
+        ...
+
+    def settle_classic(self, tag: int, *, requeue: bool) -> None:
+        """Be done with a message, or give it back. It is sent without waiting, is not answered, and may be lost."""
+        ...
+
+    async def convert_classic(self, queue: str) -> Answer:
+        """Have the files of a queue converted; the answer's value is whether that was to be done."""
+        ...
+
+
 class Streams(Session, Protocol):
     """Logs of whole numbers, which are read by offset, as often as one likes. The first message has offset 0."""
 

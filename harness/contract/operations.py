@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
 
 from splitbrain.harness.contract.brokers import (
+    ClassicQueues,
     ExpiringQueues,
     LimitedQueues,
     MaintainedReplicas,
@@ -76,6 +77,7 @@ SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
 LIMITED_QUEUES: Final = OperationGroup("limited-queues", LimitedQueues)
 MAINTAINED_REPLICAS: Final = OperationGroup("maintained-replicas", MaintainedReplicas)
 EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
+CLASSIC_QUEUES: Final = OperationGroup("classic-queues", ClassicQueues)
 STREAMS: Final = OperationGroup("streams", Streams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
@@ -104,6 +106,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             LIMITED_QUEUES,
             MAINTAINED_REPLICAS,
             EXPIRING_QUEUES,
+            CLASSIC_QUEUES,
             STREAMS,
             FEATURE_FLAGS,
             FORMATION,

@@ -27,6 +27,7 @@ from splitbrain.cluster.client import (
 from splitbrain.cluster.embedded import (
     MARKS,
     MARKS_VARIABLE,
+    OF_CLASSIC,
     OF_FLAGS,
     OF_QUEUES,
     OF_STORES,
@@ -69,6 +70,7 @@ from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.harness.systems.metadata_classic import MetadataClassic
 from splitbrain.harness.systems.metadata_errors import CLASSIFIED as _CLASSIFIED
 from splitbrain.harness.systems.metadata_errors import readable, refused
 from splitbrain.harness.systems.metadata_flags import MetadataFlags
@@ -97,6 +99,7 @@ _OPERATIONS: Final = frozenset(
         "maintained-replicas",
         "feature-flags",
         "streams",
+        "classic-queues",
     }
 )
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -129,8 +132,19 @@ OF_QUEUE_GROUPS: Final = (
 )
 """The operations that groups of queues answer."""
 
+_OWN_GROUPS: Final = {
+    **dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"),
+    # Where replicas are, who is drained, and what changes, is said by the metadata store.
+    MAINTAINED_REPLICAS.name: f"{METADATA} {QUEUES_BEGIN}*",
+    STREAMS.name: STREAM_COORDINATOR,
+}
+"""Groups other than the metadata store that answer, by operations."""
+
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
+
+OF_CLASSIC_OPS: Final = frozenset({"send", "receive", "return", "exhaust"})
+"""Ops that the node of a classic queue answers by itself."""
 
 FETCH: Final = "fetch"
 """Ops that a node answers by itself: from its copy of a stream."""
@@ -141,11 +155,11 @@ OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at-entities", "migrate", "roll-back"})
 """Ops of the workload migration: tables answer without a majority, and entities move where all nodes run."""
 
-OF_SOME: Final = OF_QUEUES | OF_STREAMS | OF_FLAGS | OF_STORES
+OF_SOME: Final = OF_QUEUES | OF_CLASSIC | OF_STREAMS | OF_FLAGS | OF_STORES
 
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_SOME}
-"""Of all workloads those of queues and streams alone declare some, and that of migration alone has flags and two
-stores: faults do not wait for moments that never come with the others."""
+"""Of all workloads those of queues, classic queues and streams alone declare some, and that of migration alone has
+flags and two stores: faults do not wait for moments that never come with the others."""
 
 
 _OF_MIGRATIONS: Final = {mark: line for mark, line in MARKS.items() if mark in OF_STORES | OF_FLAGS}
@@ -166,6 +180,7 @@ class MetadataSession(CompareAndSetLocks):
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
         self._replicas = MetadataReplicas(client, timeout_ms, self._queues)
         self._streams = MetadataStreams(client, timeout_ms, self._new_name)
+        self._classic = MetadataClassic(client, timeout_ms)
         self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
@@ -440,6 +455,30 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._streams.read(stream, offset, most)
 
+    async def declare_classic(self, queue: str) -> Answer:
+        """Make a classic queue; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._classic.declare(queue)
+
+    async def put_classic(self, queue: str, value: int) -> Answer:
+        """Put a message into a classic queue; returns once it is durable."""
+        with _CLASSIFIED:
+            return await self._classic.put(queue, value)
+
+    async def take_classic(self, queue: str) -> Answer:
+        """Take the next message of a classic queue; None if there is none."""
+        with _CLASSIFIED:
+            return await self._classic.take(queue)
+
+    def settle_classic(self, tag: int, *, requeue: bool) -> None:
+        """Be done with a message of a classic queue, or give it back; this is not answered."""
+        self._classic.settle(tag, requeue=requeue)
+
+    async def convert_classic(self, queue: str) -> Answer:
+        """Have the files of a classic queue converted; whether that was to be done."""
+        with _CLASSIFIED:
+            return await self._classic.convert(queue)
+
     async def enable_flag(self, number: int) -> Answer:
         """Have a feature flag enabled on all nodes."""
         with _CLASSIFIED:
@@ -522,10 +561,11 @@ class Metadata:
                 lease_setting="lease-reads",
                 local=answered_alone(READS)
                 | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH}
+                | OF_CLASSIC_OPS
                 | OF_FLAG_OPS
                 | OF_MIGRATION_OPS,
                 group=METADATA,
-                own_groups={**dict.fromkeys(OF_QUEUE_GROUPS, f"{QUEUES_BEGIN}*"), STREAMS.name: STREAM_COORDINATOR},
+                own_groups=_OWN_GROUPS,
             ),
             membership=self._members,
             upgrades=self._upgrades,

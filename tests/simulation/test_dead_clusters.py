@@ -134,6 +134,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "replicas": ("publish", "replicas"),
     "migration": ("declare", "delete", "entities", "migrate"),
     "dead-letter": ("publish", "take"),
+    "conversion": ("put_classic", "take_classic"),
     "stream": ("publish_to_stream", "read_stream"),
     "flags": ("enable_flag", "list_flags"),
     "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),

@@ -54,7 +54,9 @@ def test_it_asks_for_exactly_the_functions_that_it_names_and_its_checkers_exist(
     found = workload(name)
     assert found.name == name
     asked = {op.f for op in invocations(drive(found.generator, apart_ns=20_000_000))}
-    asked |= {"projections": {"compare"}, "queue": {"drain"}}.get(name, set())  # at rest, at the end
+    asked |= {"projections": {"compare"}, "queue": {"drain"}, "conversion": {"exhaust"}}.get(
+        name, set()
+    )  # at rest, at the end
     assert asked == set(found.fs)
     assert {spec.name for spec in found.checkers} <= set(CHECKERS)
     assert {"stats", "coverage"} <= {spec.name for spec in found.checkers}
@@ -104,6 +106,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
             "single-active",
             "replicas",
             "stream",
+            "conversion",
             "dead-letter",
             "migration",
         )

@@ -1,0 +1,164 @@
+"""What clients want of classic queues, and what nodes pass on to the one that holds a queue."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from splitbrain.cluster.streams.frames import NotDone
+
+Settlement: TypeAlias = Literal["ack", "requeue", "discard"]
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True, tag="put"):
+    """Put a message into a queue; answered by `Stored` once it is durable."""
+
+    queue: str
+    body: bytes
+
+
+class Take(msgspec.Struct, frozen=True, array_like=True, tag="take"):
+    """Take the next message; answered by `Taken`, or `Nothing`."""
+
+    queue: str
+
+
+class Settle(msgspec.Struct, frozen=True, array_like=True, tag="settle"):
+    """Be done with a message, give it back, or have it discarded; answered by `Settled` once that is durable."""
+
+    queue: str
+    tag: str
+    how: Settlement
+
+
+class Purge(msgspec.Struct, frozen=True, array_like=True, tag="purge"):
+    """Remove all messages that are not taken; answered by `Purged` once that is durable."""
+
+    queue: str
+
+
+class Look(msgspec.Struct, frozen=True, array_like=True, tag="look"):
+    """Say how a queue is; answered by `Seen`."""
+
+    queue: str
+
+
+OfQueue: TypeAlias = Put | Take | Settle | Purge | Look
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
+    """A message is durable."""
+
+
+class Nothing(msgspec.Struct, frozen=True, array_like=True, tag="nothing"):
+    """No message is ready."""
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
+    """A message, for who settles it in time; else it goes back.
+
+    Attributes:
+        tag: what it is settled by; another life of the node, or another delivery, has other tags.
+        body: of the message.
+        redelivered: whether the queue knows that it was delivered before.
+        redeliveries: how often it was delivered again, as the queue knows.
+    """
+
+    tag: str
+    body: bytes
+    redelivered: bool
+    redeliveries: int
+
+
+class Settled(msgspec.Struct, frozen=True, array_like=True, tag="settled"):
+    """Whether the tag was one of a message that is taken; if not, nothing happened."""
+
+    known: bool
+
+
+class Purged(msgspec.Struct, frozen=True, array_like=True, tag="purged"):
+    """How many messages were removed."""
+
+    count: int
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True, tag="seen"):
+    """How a queue is.
+
+    Attributes:
+        ready: how many messages wait.
+        taken: how many are taken and not settled.
+        dropped: how many were dropped by the delivery limit since the node began.
+        versions: of its files, by name.
+    """
+
+    ready: int
+    taken: int
+    dropped: int
+    versions: dict[str, int]
+
+
+Reply: TypeAlias = Stored | Nothing | Taken | Settled | Purged | Seen | NotDone
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+    """A client's request, passed on to the node that holds the queue.
+
+    Attributes:
+        id: of the queue.
+        life: of the asking node.
+        ref: repeated in the answer.
+        wanted: by the client.
+    """
+
+    id: str
+    life: int
+    ref: int
+    wanted: OfQueue
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True, tag="answered"):
+    """The answer to `Ask`."""
+
+    life: int
+    ref: int
+    reply: Reply
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_frame: msgspec.msgpack.Decoder[Ask | Answered] = msgspec.msgpack.Decoder(Ask | Answered)
+_wanted: msgspec.msgpack.Decoder[OfQueue] = msgspec.msgpack.Decoder(OfQueue)
+_reply: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
+
+def encode(message: Ask | Answered | OfQueue) -> bytes:
+    """As bytes."""
+    return _encoder.encode(message)
+
+
+def decode_frame(data: bytes) -> Ask | Answered:
+    """What another node sent.
+
+    Raises:
+        msgspec.DecodeError: it makes no sense.
+    """
+    return _frame.decode(data)
+
+
+def decode_wanted(data: bytes) -> OfQueue:
+    """What a client wants.
+
+    Raises:
+        msgspec.DecodeError: it makes no sense.
+    """
+    return _wanted.decode(data)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """What a client is answered.
+
+    Raises:
+        msgspec.DecodeError: it makes no sense.
+    """
+    return _reply.decode(data)
