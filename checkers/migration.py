@@ -4,7 +4,8 @@
     returned      an entity was not there, nothing can have made it since, and an answer says that it is
     two-stores    the first store answered after the second one had, and no rollback can have come between
     went-back     the first store answered, or a rollback was acknowledged, after the second store had taken a change
-    unasked       the second store answered, and no migration can have begun before
+    unasked       the second store answered, and no migration can have begun before; or a rollback was acknowledged, and
+                  no migration can have taken effect since
 
 What is judged are pairs of answers whose order is certain, since the first came before the second was asked for. An op
 of unknown outcome may take effect at any time after its invocation. What belongs to an entity (to a virtual host, to an
@@ -180,6 +181,16 @@ def of_stores(calls: Sequence[Call]) -> Iterator[Finding]:
     if early is not None:
         said = "Unasked: the tree answered before any migration was begun."
         yield Finding("unasked", said, (early.invoke, early.complete))
+        return
+    moves = [call for call in calls if call.f == "migrate"]
+    for ended in (call for call in back if call.how == "ok"):
+        after = next(
+            (call for call in second if ended.complete < call.invoke and not _between(moves, ended, call)), None
+        )
+        if after is not None:
+            said = "Unasked: the tree answered after a rollback, and no migration can have taken effect since."
+            yield Finding("unasked", said, (ended.complete, after.invoke, after.complete))
+            break
 
 
 def _changes(call: Call) -> bool:

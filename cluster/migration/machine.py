@@ -78,6 +78,7 @@ class Migration:
         copied_at_once: records that one command copies.
         broken: what is broken on purpose.
         until: how far it goes.
+        again: whether it moves also what a client had rolled back.
         entered: is called with each step as it begins.
 
     Attributes:
@@ -91,10 +92,12 @@ class Migration:
         copied_at_once: int = COPIED_AT_ONCE,
         broken: Collection[Broken] = (),
         until: Until = "finished",
+        again: bool = True,
         entered: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self.step: Step = "looking"
         self._until: Until = until
+        self._again = again
         self._entered = entered
         self._owner = owner
         self._converters = converters
@@ -126,6 +129,9 @@ class Migration:
             return Ended("nothing", "the tree is in force already")
         if there.state == "prepared":
             return Ended("nothing", "it is prepared already")
+        if there.rolled_back and not self._again:
+            # Another process had the marker, was waited for, and rolled back.
+            return Ended("nothing", "a client had it rolled back")
         self._enter("claiming")
         return msgspec.structs.replace(
             there, state="in_flight", written=False, finished_ms=0, keeps_tables=True, rolled_back=False

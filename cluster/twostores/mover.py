@@ -5,8 +5,8 @@ them does the work, the others wait for it. From then on neither store answers. 
 none, each finishes or undoes what is prepared: to do so twice does no harm. So the tree is in force only where the flag
 is enabled, and what was decided goes on also if every process dies at the worst moment:
 
-- The flag is enabled and the tree is not in force: the node finishes the migration, from its begin if need be, unless
-  someone had the tables back.
+- The flag is enabled and the tree is not in force: the node finishes the migration, from its begin if need be. If a
+  client wants the tables back, it finishes that, and what was rolled back moves again only when a client asks for it.
 - The flag is disabled: what the node's former process has left, or the change that was undone, is undone. The tree in
   force is never taken out of force so, and nothing of it was lost where the node is wrong: members that know better
   begin anew.
@@ -20,7 +20,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from splitbrain.cluster.errors import ClientError
 from splitbrain.cluster.flags.effects import Answer, RunCallback
@@ -29,7 +29,7 @@ from splitbrain.cluster.marks import reached
 from splitbrain.cluster.migration import treewrites
 from splitbrain.cluster.migration.converters import of_entities
 from splitbrain.cluster.migration.ending import Finish, Undo
-from splitbrain.cluster.migration.expiry import Expiry
+from splitbrain.cluster.migration.expiry import RETENTION_MS, Expiry
 from splitbrain.cluster.migration.machine import Broken, Migration, Step, Until
 from splitbrain.cluster.migration.marker import Marker, marker_of
 from splitbrain.cluster.migration.procedure import Machine
@@ -61,6 +61,9 @@ COPIED_AT_ONCE: Final = 8
 
 TRIES: Final = 3
 """So often a member tries to prepare the migration before it says that the flag cannot be enabled."""
+
+Got: TypeAlias = Literal["tree", "rolled-back", "neither"]
+"""What came of an attempt to go on: a store is in force for good, as far as this node knows, or neither is."""
 
 _MS: Final = 1_000_000
 
@@ -166,6 +169,12 @@ class Mover:
         """See `Callbacks`."""
         self._woken()
 
+    def saw(self, marker: Marker) -> None:
+        """A client's call met this marker. If a process was at work, it may have died: the node looks again."""
+        if self._settled and marker.state not in ("idle", "finished"):
+            self._settled = False
+            self._woken()
+
     # --- what is asked for ------------------------------------------------------------------------------------------
 
     async def migrate(self, timeout_ms: int, answer: Answering) -> None:
@@ -175,17 +184,22 @@ class Mover:
         if problem is not None:
             answer(0, Failure("migration_refused", True, problem), 0)
             return
+        asked_now = False
         if self._flags.state(KHEPRI_DB) != "enabled":
             enabled = await self._enabled(timeout_ms)
             if enabled.failed is not None:
                 answer(0, Failure(enabled.failed, enabled.failed != "timeout", enabled.detail), 0)
                 return
-        # The end of the migration that the flag decided must not be taken for one that someone had rolled back.
-        again = self._settled
+            asked_now = True
         while self._now_ms() < ends_ms:
-            moved = await self._done(lambda: self._forward(again=again))
-            if moved:
+            # What this request has decided by the flag may be rolled back by another one: it does not move again then.
+            got = await self._done(lambda: self._forward(again=not asked_now))
+            if got == "tree":
                 answer(0, await self.state(max(1, ends_ms - self._now_ms())), 0)
+                return
+            if got == "rolled-back":
+                why = "the tables are in force again, since a client had the migration rolled back: ask again"
+                answer(0, Failure("migration_refused", True, why), 0)
                 return
             await self._runtime.clock.sleep(PROGRESS_MS * _MS)
         answer(0, Failure("timeout", False, "the migration did not end in time, and goes on"), 0)
@@ -258,28 +272,31 @@ class Mover:
             why = self._problem()
         return "the migration was begun, and is not at its end: ask again"
 
-    async def _forward(self, *, again: bool = False) -> bool:
-        """Go on until the tree is in force; whether it is. Nothing is begun that someone had rolled back."""
+    async def _forward(self, *, again: bool = False) -> Got:
+        """Go on until the tree is in force, or is not to be; `again` has move what was rolled back."""
         try:
             marker = await self._marker()
+            if not again and marker.state == "rolling_back":
+                await self._run(Rollback(self._name(), self._converters).steps())
+            elif not again and _was_rolled_back(marker):
+                pass
+            elif marker.state == "prepared":
+                await self._run(Finish().steps())
+            elif not marker.tree_is_in_force:
+                await self._migrated("finished", again=again)
+            marker = await self._marker()
         except ClientError:
-            return False
-        if marker.state == "idle" and marker.rolled_back and not again:
+            return "neither"
+        if marker.tree_is_in_force:
             self._settled = True
-            return False
-        if marker.state == "prepared":
-            await self._run(Finish().steps())
-        elif not marker.tree_is_in_force:
-            await self._migrated("finished")
-        try:
-            self._settled = (await self._marker()).tree_is_in_force
-        except ClientError:
-            return False
-        if self._settled:
             reached("migration finished")
-        return self._settled
+            return "tree"
+        if not again and _was_rolled_back(marker):
+            self._settled = True
+            return "rolled-back"
+        return "neither"
 
-    async def _migrated(self, until: Until) -> Ended:
+    async def _migrated(self, until: Until, *, again: bool = True) -> Ended:
         if self._replica is None:
             return Ended("undone", "this node has no tables")
         try:
@@ -294,6 +311,7 @@ class Mover:
                     COPIED_AT_ONCE,
                     broken=self._broken,
                     until=until,
+                    again=again,
                     entered=self._entered,
                 ).steps()
             )
@@ -366,9 +384,13 @@ class Mover:
             if not self._settled:
                 await self._forward()
             elif self._looks % EXPIRY_LOOKS == 0:
-                await self._run(Expiry().steps())
+                await self.expire()
         elif state == "disabled" and self._flags.is_synchronised and self._may_have_left:
             await self._undo()
+
+    async def expire(self, retention_ms: int = RETENTION_MS) -> None:
+        """Remove the tables if they have been kept for so long, with the tree in force."""
+        await self._run(Expiry(retention_ms).steps())
 
     async def _slept(self) -> None:
         """Until something happens, or it is time to look again."""
@@ -395,6 +417,10 @@ class Mover:
 
         self._do(run)
         return await given
+
+
+def _was_rolled_back(marker: Marker) -> bool:
+    return marker.state == "idle" and marker.rolled_back
 
 
 def _in_force(marker: Marker | None) -> StoreName:

@@ -73,6 +73,7 @@ class TwoStores:
             self._replicas,
             runtime.clock,
             self._flag_may_change,
+            self.mover.saw,
             repeats_all=M66 in config.bugs,
         )
         self._flags: FlagsOfNode

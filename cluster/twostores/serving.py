@@ -62,6 +62,7 @@ class Serving:
         replicas: the nodes that have one.
         clock: of the node.
         may_change: whether the feature flag was enabled, or may be, as far as this node knows.
+        saw: is given each marker that a call met.
         repeats_all: see `FallbackStore`.
     """
 
@@ -73,6 +74,7 @@ class Serving:
         replicas: Sequence[str],
         clock: Clock,
         may_change: Callable[[], bool],
+        saw: Callable[[Marker], None],
         *,
         repeats_all: bool,
     ) -> None:
@@ -82,12 +84,16 @@ class Serving:
         self._replicas = tuple(replicas)
         self._clock = clock
         self._may_change = may_change
+        self._saw = saw
         self._repeats_all = repeats_all
         self.known = Known()
 
     async def serve(self, body: Body, timeout_ms: int, answer: Answering) -> None:
         """Carry out an operation on entities, and answer it."""
-        call = _Call(self._member, self._replica, self._replicas, self._clock, timeout_ms, self._may_change, self._node)
+        call = _Call(
+            *(self._member, self._replica, self._replicas, self._clock, timeout_ms),
+            *(self._may_change, self._saw, self._node),
+        )
         store = FallbackStore(call.tables, call.tree, call, self.known, repeats_all=self._repeats_all)
         outcome: Outcome
         term: int | None
@@ -113,11 +119,13 @@ class _Call:
         clock: Clock,
         timeout_ms: int,
         may_change: Callable[[], bool],
+        saw: Callable[[Marker], None],
         node: str,
     ) -> None:
         self._clock = clock
         self._ends_ns = clock.monotonic_ns() + timeout_ms * _MS
         self._may_change = may_change
+        self._saw = saw
         self._replica = replica
         self._replicas = replicas
         self._node = node
@@ -138,7 +146,11 @@ class _Call:
 
     async def look(self) -> Marker:
         """See `Switch`."""
-        return await self._switch.look() if self._may_change() else NONE
+        if not self._may_change():
+            return NONE
+        marker = await self._switch.look()
+        self._saw(marker)
+        return marker
 
     def note_written(self, marker: Marker) -> Awaitable[bool]:
         """See `Switch`."""

@@ -140,6 +140,18 @@ def test_nothing_moves_unasked() -> None:
     assert [each.anomaly for each in of_stores([declared(2, 3, "tree"), call("migrate", 4, 5)])] == ["unasked"]
 
 
+def test_what_was_rolled_back_moves_only_when_it_is_asked_for() -> None:
+    migrated, back = call("migrate", 0, 1), call("roll-back", 4, 5)
+    again = call("look-at-entities", 8, 9, {"store": "tree", "entities": []})
+    assert [each.anomaly for each in of_stores([migrated, back, again])] == ["unasked"]
+    assert not list(of_stores([migrated, back, call("migrate", 6, 7), again]))
+    assert not list(of_stores([call("migrate", 0, 1, how="info"), back, again]))
+    assert not list(of_stores([call("migrate", 0, 4), call("roll-back", 3, 5), again]))
+    assert not list(of_stores([migrated, call("roll-back", 4, 5, how="info"), again]))
+    meanwhile = call("look-at-entities", 4, 9, {"store": "tree", "entities": []})
+    assert not list(of_stores([migrated, back, meanwhile]))
+
+
 def judged(*done: tuple[str, Any, str, Any]) -> Verdict:
     rows: list[Op] = []
     for f, asked, how, value in done:

@@ -1,0 +1,204 @@
+"""Whole nodes move their entities from tables to the tree: under load, and with processes that end at each step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from splitbrain.cluster.client import FlagNotEnabledError
+from splitbrain.cluster.entities import queues
+from splitbrain.cluster.members import member_id
+from splitbrain.cluster.migration.steps import (
+    ClearTree,
+    Effect,
+    SetAccess,
+    Subscribe,
+    SwapMarker,
+    TakeCheckpoint,
+    TakeEvents,
+    WriteTree,
+)
+from tests.cluster.support import in_virtual_time
+from tests.cluster.test_cluster_membership import changed
+from tests.cluster.twostores.support import THREE, TwoStoresWorld, stops
+
+
+def _swaps_to(state: str) -> Callable[[Effect], bool]:
+    return lambda effect: isinstance(effect, SwapMarker) and effect.wanted.state == state
+
+
+def _sets(access: str) -> Callable[[Effect], bool]:
+    return lambda effect: isinstance(effect, SetAccess) and effect.access == access
+
+
+def _is(kind: type[Effect]) -> Callable[[Effect], bool]:  # pyright: ignore[reportInvalidTypeForm]
+    return lambda effect: isinstance(effect, kind)
+
+
+STEPS: dict[str, Callable[[Effect], bool]] = {
+    "claiming": _swaps_to("in_flight"),
+    "clearing": _is(ClearTree),
+    "queueing": _is(Subscribe),
+    "checkpoint": _is(TakeCheckpoint),
+    "copying": _is(WriteTree),
+    "closing": _sets("read_only"),
+    "draining": _is(TakeEvents),
+    "retiring": _sets("retired"),
+    "preparing": _swaps_to("prepared"),
+    "finishing": _swaps_to("finished"),
+}
+
+
+def test_m2k_2_under_load_nothing_acknowledged_is_lost_and_nothing_deleted_returns() -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = set(await world.first())
+        moved = asyncio.Event()
+
+        async def client(name: str) -> int:
+            store, done, at = await world.entities(name, 30_000), 0, 0
+            while done < 6:  # some more once the tree is in force
+                at += 1
+                queue = f"{name}-{at}"
+                await queues.declare(store, "/", queue)
+                there.add(queue)
+                if at % 2:
+                    assert await queues.delete(store, "/", queue)
+                    there.remove(queue)
+                done += moved.is_set()
+                await asyncio.sleep(0.002)
+            return at
+
+        async def migrate() -> None:
+            await asyncio.sleep(0.05)
+            await world.migrated("n2")
+            moved.set()
+
+        *counts, _ = await asyncio.gather(*map(client, THREE), migrate())
+        assert min(counts) > 10
+        assert await world.all_see() == ("tree", sorted(there))
+        await world.end()
+
+    in_virtual_time(check())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_m2k_2_all_nodes_end_at_a_step_and_start_again(step: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = await world.first()
+        with stops(monkeypatch, STEPS[step], after=after) as stop:
+            asked = asyncio.ensure_future((await world.client("n1")).migrate(timeout_ms=20_000))
+            await stop.within()
+            for name in THREE:
+                await world.kill(name)
+            await asyncio.gather(asked, return_exceptions=True)
+            await world.start()
+            store, found = await world.all_see()
+            assert found == there
+            assert store in ("tables", "tree")
+            assert store == "tree" or step != "finishing"
+            await queues.declare(await world.entities("n3"), "/", "then")
+            await world.migrated("n2")
+            assert await world.all_see() == ("tree", sorted([*there, "then"]))
+        await world.end()
+
+    in_virtual_time(check())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_m2k_2_the_process_that_does_the_work_dies_and_the_others_answer_without_it(
+    step: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = await world.first()
+        with stops(monkeypatch, STEPS[step], after=after) as stop:
+            asked = asyncio.ensure_future((await world.client("n1")).migrate(timeout_ms=20_000))
+            dead = await stop.within()
+            await world.kill(dead)
+            left = [name for name in THREE if name != dead]
+            store, found = await world.all_see(*left)
+            assert found == there
+            await queues.declare(await world.entities(left[0]), "/", "then")
+            await asyncio.gather(asked, return_exceptions=True)
+            await world.start(dead)
+            assert await world.all_see() == (store, sorted([*there, "then"]))
+            await world.migrated(dead)
+            assert await world.all_see() == ("tree", sorted([*there, "then"]))
+        await world.end()
+
+    in_virtual_time(check())
+
+
+def test_d6_without_a_member_nothing_moves_and_the_tables_answer() -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = await world.first()
+        await world.kill("n3")
+        with pytest.raises(FlagNotEnabledError, match="n3"):
+            await (await world.client("n1")).migrate(timeout_ms=20_000)
+        assert await world.all_see("n1", "n2") == ("tables", there)
+        await world.start("n3")
+        assert await world.all_see() == ("tables", there)
+        for name in THREE:
+            assert await world.flag(await world.client(name)) == "disabled"
+        await world.migrated("n3")
+        for name in THREE:
+            assert await world.flag(await world.client(name)) == "enabled"
+        await world.end()
+
+    in_virtual_time(check())
+
+
+def test_m2k_2_a_founder_that_lost_its_disk_joins_again_and_undoes_nothing() -> None:
+    """It knows neither the flag nor the tables at first."""
+
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = await world.first()
+        await world.migrated()
+        await queues.declare(await world.entities("n2"), "/", "then")
+        await lose(world, "n1")
+        assert await world.all_see() == ("tree", sorted([*there, "then"]))
+        await world.end()
+
+    in_virtual_time(check())
+
+
+@pytest.mark.parametrize("ends_all", [False, True])
+def test_m2k_5_the_tables_of_a_founder_that_lost_its_disk_are_those_of_the_others(ends_all: bool) -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = await world.first()
+        await world.migrated()
+        await lose(world, "n1")
+        await world.all_see()
+        if ends_all:
+            for name in THREE:
+                await world.kill(name)
+            await world.start()
+        assert await world.all_see() == ("tree", there)
+        await world.rolled_back("n1")
+        assert await world.all_see() == ("tables", there)
+        await world.end()
+
+    in_virtual_time(check())
+
+
+async def lose(world: TwoStoresWorld, name: str) -> None:
+    """Have a node begin anew without its disk."""
+    other = next(each for each in THREE if each != name)
+    former = member_id(name, world.incarnations.get(name, 0))
+    await world.wipe(name)
+    client = await world.client(other)
+    await changed(lambda: client.remove_member(former, timeout_ms=20_000))
+    await changed(lambda: client.add_member(member_id(name, world.incarnations[name]), timeout_ms=20_000))
+    await world.start(name)
+    await asyncio.sleep(5)
