@@ -170,6 +170,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:Candidacy",
             "a voter that knows no leader stands for election in time",
         ),
+        "member-changes": (
+            "splitbrain.checkers.consensus:MemberChanges",
+            "a leader changes members one at a time, in its own term, so that any two majorities share a voter",
+        ),
         "strategy-apart": (
             "splitbrain.checkers.strategies:StrategyApart",
             "nodes that lost each other run apart, and say so, until one of them restarts",

@@ -157,4 +157,4 @@ class Effects:
         self._parts.log(voters + (f"; learners {', '.join(learners)}" if learners else ""))
         self._links.open(effect.configuration.members)
         self._parts.read_facts.voters_changed(effect.configuration.voters)
-        self._parts.telemetry.members()
+        self._parts.telemetry.members(self._raft.configured_at, self._raft.step)

@@ -16,7 +16,8 @@ the node's projections hold, `projected` that of what they should hold by its tr
 `log_index`, `log_term` and `log` say what the log holds, applied or not: an entry, its term, and the hash chain up to
 it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint",
 "snapshot", "members", "cut", "stop", "delete" and "end", as far as they are known at no great cost; where nothing
-else is said, of the last entry. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
+else is said, of the last entry. In a line of event "commit" with a count the entry is the one that was committed,
+without `log`. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
 and learners, in lines of events "start", "role" and "members". `counted` is what a leader counted when it last
 committed, in lines of event "commit": the last entry that each voter had acknowledged as durable, and the leader itself
 has on its disk, for the commit of `counted_index`. In the line of event "acked" before it `counted` is what messages of
@@ -29,6 +30,9 @@ they were sent. `counted_index` is not there. In the line of event "start" `coun
 the node, as `election_max_ms`. In that of a "timeout" `counted_index` is the entry that put the configuration into
 force, and `counted` has the id of this member, with the entry of the newest configuration that has it as a voter, of
 that one and the one before; it is empty if neither has, or if the node does not understand its log, and may not lead.
+In that of "members" `counted_index` is the entry that put the configuration into force, and `counted` what it was when
+this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
+voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:
@@ -77,6 +81,7 @@ import msgspec
 from splitbrain.cluster.chain import LogChain, Point
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.effects import CommitAdvanced
+from splitbrain.cluster.raft.membership import Step
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
@@ -168,7 +173,16 @@ class _Count:
     counted: dict[NodeId, int]
     acked: dict[NodeId, int]
     is_odd: bool
-    """Whether more was counted for a follower than it had acknowledged."""
+    """Whether more was counted for a follower than it had acknowledged, or the entry is of an earlier term."""
+    point: Point | None
+    """The entry, without its chain."""
+    term: int
+    """In which this node led."""
+
+
+def _counted_of(step: Step) -> dict[str, int]:
+    voters = {voter: (voter in step.old) + 2 * (voter in step.new) for voter in sorted({*step.old, *step.new})}
+    return {"commit_index": step.commit, "before_index": step.before, **voters}
 
 
 class Telemetry:
@@ -327,11 +341,22 @@ class Telemetry:
         counted = {} if voter_by is None else {self._sources.member: voter_by}
         self._write(_About("timeout", last=self.durable, counted_index=configured_at, counted=counted))
 
-    def members(self) -> None:
-        """Other members are in force."""
+    def members(self, index: int, step: Step | None) -> None:
+        """Other members are in force, by the entry of an index, and in place of others if they were appended."""
         log = self._sources.log
         end = Point(log.last_index, log.term(log.last_index), None)
-        self._write(_About("members", last=self.durable, point=end, names_members=True))
+        counted_index = None if step is None else index
+        counted = None if step is None else _counted_of(step)
+        self._write(
+            _About(
+                "members",
+                last=self.durable,
+                point=end,
+                names_members=True,
+                counted_index=counted_index,
+                counted=counted,
+            )
+        )
 
     def written_down(self, index: int, term: int) -> None:
         """The state was written down, as that of an entry."""
@@ -369,16 +394,23 @@ class Telemetry:
         if self._counted is not None and self._counted.is_odd:
             return
         own, acked = self._sources.member, self.acked
+        log = self._sources.log
+        point = Point(commit.index, log.term(commit.index), None) if commit.index <= log.last_index else None
         is_odd = any(index > acked.get(voter, 0) for voter, index in commit.counted if voter != own)
-        self._counted = _Count(commit.index, dict(commit.counted), dict(acked), is_odd)
+        is_old = point is not None and point.term < self._term
+        self._counted = _Count(commit.index, dict(commit.counted), dict(acked), is_odd or is_old, point, self._term)
+        if is_old:
+            self._write_commit()  # at once: soon an entry of this term is committed, or the term is over
 
     def _write_commit(self) -> None:
         count, self._counted = self._counted, None
         if count is None:
             self._write(_About("commit", last=self.durable))
             return
-        for event, counted in (("acked", count.acked), ("commit", count.counted)):
-            self._write(_About(event, last=self.durable, counted_index=count.index, counted=counted))
+        self._write(_About("acked", last=self.durable, counted_index=count.index, counted=count.acked))
+        # Of another term the line would say that the entry is of an earlier one.
+        point = count.point if count.term == self._sources.status().term else None
+        self._write(_About("commit", last=self.durable, point=point, counted_index=count.index, counted=count.counted))
 
     def commit_advanced(self) -> None:
         """Write a line now, or when the last one about a commit is 100 ms old."""

@@ -19,8 +19,11 @@ durable, in the table `n1=17 n2=17 n3=12`; in an event "acked" it is the highest
 durable, in messages of the leader's term that came before that commit. In an event "role" it is, with terms in place of
 indexes, whose votes a new leader counted, or whom a candidate has asked. In an event "timeout" (the election timer of a
 node ran out) `counted_index` is the entry of the configuration in force, and `counted` that of the newest one that has
-the node's member as a voter, of that one and the one before: `n1=17`. In an event "start" it is the longest election
-timeout, `election_max_ms=1200`. In an event "read" `counted_index` is the round of messages that a read
+the node's member as a voter, of that one and the one before: `n1=17`. In an event "members" `counted_index` is the
+entry of the configuration in force, and `counted` the node's `commit_index` and the entry of the configuration before
+(`before_index`) when it was appended, and voters: 1 for a former one, 2 for a new one, 3 for one that stays. In an
+event "start" it is the longest election timeout, `election_max_ms=1200`.
+In an event "read" `counted_index` is the round of messages that a read
 needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
 
 Lines of the table store have other events, with `event`, `role`, `members`, `counted`, `count`, `leader` and
@@ -67,6 +70,7 @@ CONSENSUS_CHECKERS: Final = (
     "acknowledged",
     "votes",
     "candidacy",
+    "member-changes",
 )
 """The checkers that judge it by the rules of consensus: of every system that names no others."""
 

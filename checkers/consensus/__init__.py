@@ -14,6 +14,7 @@ from splitbrain.checkers.consensus.durability import Durability
 from splitbrain.checkers.consensus.election import ElectionSafety
 from splitbrain.checkers.consensus.majority import CommitMajority
 from splitbrain.checkers.consensus.matching import LogMatching
+from splitbrain.checkers.consensus.memberchanges import MemberChanges
 from splitbrain.checkers.consensus.progress import CommitMonotonic
 from splitbrain.checkers.consensus.reads import ReadMajority
 from splitbrain.checkers.consensus.removed import RemovedMembers
@@ -28,6 +29,7 @@ __all__ = [
     "ElectionSafety",
     "LeaderCompleteness",
     "LogMatching",
+    "MemberChanges",
     "ReadMajority",
     "RemovedMembers",
     "ReplicaAgreement",

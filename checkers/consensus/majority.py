@@ -1,11 +1,15 @@
 """Commit by majority: what a leader commits, a majority of the voters had acknowledged as durable (Raft, 5.3).
 
     committed-without-majority  a leader committed an entry, and by its own count too few voters had acknowledged it
+    committed-earlier-term      a leader committed up to an entry of an earlier term because a majority had it (5.4.2)
 
 A leader that commits too early is seldom found out by its clients: replication brings the entry to the others a moment
 later, and it is lost only if a fault comes in between. By what the leader itself counted each early commit shows at
 once: learners that count as voters, a leader that counts itself before its own sync, half of an even number that passes
 for a majority.
+
+An entry of an earlier term may be on a majority and still be overwritten by another leader (Raft, figure 8): it is
+committed only with an entry of the leader's own term behind it.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ class CommitMajority(OfOneRun):
 
     Such a row names, in `counted`, each voter of the configuration that was in force when the leader committed that
     index, and how much of the log it had acknowledged: `n1=17 n2=17 n3=12`, the leader itself as far as its own log is
-    durable. The figures: `commits` judged, `closest` (the least number of voters beyond a majority in any of them, None
-    without commits), and `broken`.
+    durable. Its `log_term`, if it has one, is the term of the entry. The figures: `commits` judged, `closest` (the
+    least number of voters beyond a majority in any of them, None without commits), and `broken`.
     """
 
     name = "commit-majority"
@@ -43,6 +47,7 @@ class CommitMajority(OfOneRun):
         refuse_options(self.name, options)
         commits = [_Commit(row, row.counted_index or 0, counts_of(row)) for row in with_counts(telemetry, "commit")]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]
+        found += [_of_earlier_term(commit) for commit in commits if commit.is_of_earlier_term]
         return verdict_of(
             self.name,
             algorithm="row by row",
@@ -69,6 +74,12 @@ class _Commit(NamedTuple):
         return [voter for voter, index in self.acknowledged.items() if index >= self.entry]
 
     @property
+    def is_of_earlier_term(self) -> bool:
+        """Whether the entry is known to be of an earlier term than that of the leader."""
+        of, led = self.row.log_term, self.row.term
+        return self.row.log_index == self.entry and of is not None and led is not None and of < led
+
+    @property
     def surplus(self) -> int:
         """How many more voters had acknowledged it than a majority; negative if it was none."""
         return len(self.holders) - (len(self.acknowledged) // 2 + 1)
@@ -82,6 +93,20 @@ def _finding(commit: _Commit) -> dict[str, Any]:
         "sentence": (
             f"Committed without a majority: {row.node}{of_group(row.group)} committed entry {commit.entry} in term "
             f"{row.term} ({row.at}), and {by} of the voters {', '.join(commit.acknowledged)} had acknowledged it."
+        ),
+        "by": row.node,
+        "row": row.shown(),
+    }
+
+
+def _of_earlier_term(commit: _Commit) -> dict[str, Any]:
+    row = commit.row
+    return {
+        "anomaly": "committed-earlier-term",
+        "sentence": (
+            f"Committed an earlier term: {row.node}{of_group(row.group)} led term {row.term} and committed up to entry "
+            f"{commit.entry} of term {row.log_term} ({row.at}), with no entry of its own term behind it: a "
+            "majority that has it does not keep another leader from overwriting it."
         ),
         "by": row.node,
         "row": row.shown(),

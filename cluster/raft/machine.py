@@ -41,7 +41,7 @@ from splitbrain.cluster.raft.follower import Following
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.leader import Leadership
 from splitbrain.cluster.raft.log import Log
-from splitbrain.cluster.raft.membership import Configuration, encode_configuration, encode_configurations
+from splitbrain.cluster.raft.membership import Configuration, Step, encode_configuration, encode_configurations
 from splitbrain.cluster.raft.messages import (
     OLDEST,
     Append,
@@ -212,6 +212,11 @@ class Raft:
     def configured_at(self) -> int:
         """Index of the entry that put its configuration into force; 0 for that of the founders."""
         return self._state.configurations.index
+
+    @property
+    def step(self) -> Step | None:
+        """How the configuration in force was appended; None if what is in force was in a snapshot, or came back."""
+        return self._state.step
 
     @property
     def voter_by(self) -> int | None:

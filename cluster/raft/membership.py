@@ -13,7 +13,7 @@ has what the others have.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -48,6 +48,22 @@ class Configuration(msgspec.Struct, frozen=True):
 
     def __contains__(self, member: NodeId) -> bool:
         return member in self.voters or member in self.learners
+
+
+class Step(NamedTuple):
+    """From one configuration of a log to the next, when that was appended; for telemetry.
+
+    Attributes:
+        commit: the commit index of the member then.
+        before: index of the entry of the configuration before.
+        old: the voters of that one.
+        new: the voters since.
+    """
+
+    commit: int
+    before: int
+    old: Members
+    new: Members
 
 
 def encode_configuration(configuration: Configuration) -> bytes:
@@ -138,6 +154,11 @@ class Configurations:
         self._all += found
         self.index, self.current = found[-1]
         return True
+
+    def step(self, commit: int) -> Step:
+        """What the configuration in force took the place of, when this much was committed; for telemetry."""
+        before, voters = self._all[-2][0], self._all[-2][1].voters
+        return Step(commit, before, voters, self.current.voters)
 
     def upto(self, index: int) -> list[tuple[int, Configuration]]:
         """Those that are in the log up to an index, for a snapshot."""

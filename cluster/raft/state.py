@@ -23,7 +23,7 @@ from splitbrain.cluster.raft.effects import (
 from splitbrain.cluster.raft.events import Ref, Written
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.log import Log
-from splitbrain.cluster.raft.membership import Configurations, decode_configurations
+from splitbrain.cluster.raft.membership import Configurations, Step, decode_configurations
 from splitbrain.cluster.raft.messages import OLDEST, Entry, Message, NodeId
 from splitbrain.cluster.raft.versions import Versions
 
@@ -71,6 +71,7 @@ class State:
         "out",
         "peers",
         "quorum",
+        "step",
         "term",
         "versions",
         "voters",
@@ -115,6 +116,7 @@ class State:
         self.commit = log.base_index
         self.applied = log.base_index
         self.out: list[Effect] = []
+        self.step: Step | None = None  # by which the configuration in force was appended, for telemetry
         self._generation = 0
         self._applies_early = M17 in bugs
         self.counts_unsynced = M15 in bugs
@@ -142,6 +144,7 @@ class State:
         if remarkable:
             self.versions.append(remarkable)
             if self.configurations.append(remarkable):
+                self.step = self.configurations.step(self.commit)
                 self._members_changed()
 
     def truncate(self, from_index: int) -> None:
@@ -163,6 +166,7 @@ class State:
         self.versions.truncate(from_index)
         if self.configurations.truncate(from_index):
             reached("change of members taken back")
+            self.step = None
             self._members_changed()
 
     def compact(self, index: int) -> bool:
@@ -199,6 +203,7 @@ class State:
         if M38 not in self.bugs:
             self.configurations.install(decode_configurations(configurations), index, keeps_later=keeps)
         if self.configurations.current != before:
+            self.step = None
             self._members_changed()
 
     def wrote(self, event: Written) -> bool:

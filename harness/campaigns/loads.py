@@ -106,6 +106,9 @@ SILENCED_OP_TIMEOUT_S: Final = 2.0
 do so when it answers again.
 """
 
+SHORTER: Final = 0.5
+"""The share of tests that are shortened if too many ops are possible; the others have a lower rate."""
+
 JUDGED_NODE_HZ: Final = 8.0
 """The lowest rate at a node where the checker quorum-progress judges whether nodes answer after a fault's begin or end:
 it looks at what is left of a window after the time to recover and an op timeout, often less than a second, in which
@@ -145,6 +148,7 @@ def drawn(
     time_limit_s: float | None,
     pace_s: float = 0.0,
     recovery_s: float = math.inf,
+    ops_most: float = math.inf,
 ) -> Figures:
     """Figures of the theme, as far as the faults allow.
 
@@ -157,28 +161,21 @@ def drawn(
         time_limit_s: length of the faults phase that was asked for; None: drawn.
         pace_s: how long an op takes while nothing is wrong (`pace_s_of`).
         recovery_s: how long the system may answer nothing after a fault's begin or end; infinite if that is not judged.
+        ops_most: how many ops may be possible in the test.
     """
-    kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
     concurrency, rate_hz, limit_s, op_timeout_s = (
         rng.choice(theme.concurrency),
         min(rng.choice(theme.rates_hz), RATES_MAX_HZ.get(workload, math.inf)),
         rng.choice(theme.time_limits_s),
         rng.choice(theme.op_timeouts_s),
     )
-    least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
-    least_s = max(least_s, paced_interval_s(pace_s))
-    takes_s = TIMES_EACH * sum(kind.takes_s for kind in kinds.values())
-    turns = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
-    silenced = not SILENCING.isdisjoint(nemeses)
-    if silenced:
-        turns = max(turns, min(SILENCED_INTERVALS, (TIME_LIMITS_S[-1] - takes_s) / least_s))
-    shortest_s = max(limit_s, takes_s + turns * least_s)
-    limit_s = min([each for each in TIME_LIMITS_S if each >= shortest_s], default=TIME_LIMITS_S[-1])
+    turns = _turns(nemeses, theme, pace_s, ops_most)
+    limit_s = min([each for each in TIME_LIMITS_S if each >= max(limit_s, turns.shortest_s)], default=TIME_LIMITS_S[-1])
     if time_limit_s is not None:
         limit_s = time_limit_s
     slowest_s = max(LEAST_OP_TIMEOUTS_S.get(workload, 0.0), PACES * pace_s)
     op_timeout_s = max(
-        min(op_timeout_s, SILENCED_OP_TIMEOUT_S) if silenced else op_timeout_s,
+        min(op_timeout_s, SILENCED_OP_TIMEOUT_S) if turns.silenced else op_timeout_s,
         min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1]),
     )
     op_timeout_s = max(
@@ -186,19 +183,113 @@ def drawn(
     )
     needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / max(TIME_LIMITS_S[0], limit_s)
     prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
+    clients = _clients(workload, concurrency, needed_hz * prompt_s, nodes)
+    clients_hz = client_count(clients, nodes) / pace_s if pace_s else math.inf
+    if ops_most < math.inf and time_limit_s is None and rng.random() < SHORTER:
+        limit_s = _shorter(ops_most, min(rate_hz, clients_hz), limit_s, turns.shortest_s)
+        needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / limit_s
+    least_hz = _enough([needed_hz, turns.least_hz])
+    rate_hz, limit_s = _at_most(
+        ops_most,
+        [rate for rate in RATES_HZ if least_hz <= rate <= max(rate_hz, least_hz)],
+        limit_s,
+        clients_hz,
+        given=time_limit_s is not None,
+    )
     unjudged_s = (recovery_s + op_timeout_s) / LONGEST
-    longest_s = min((limit_s - takes_s) / turns, unjudged_s if workload in TOGETHER else math.inf)
-    interval_s = _interval_s(rng, theme, least_s, longest_s)
-    judged_hz = JUDGED_NODE_HZ * nodes if interval_s > unjudged_s else 0.0
+    judged_hz = JUDGED_NODE_HZ * nodes
+    never_judged = workload in TOGETHER or _enough([judged_hz]) * limit_s > max(ops_most, rate_hz * limit_s)
+    longest_s = min((limit_s - turns.takes_s) / turns.number, unjudged_s if never_judged else math.inf)
+    interval_s = _interval_s(rng, theme, turns.least_s, longest_s)
+    if interval_s <= unjudged_s:
+        judged_hz = 0.0
     return Figures(
         concurrency=_clients(workload, concurrency, max(needed_hz * prompt_s, judged_hz * pace_s), nodes),
-        rate_hz=_enough(
-            [rate_hz, needed_hz, judged_hz, SILENCED_HZ * silenced, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)]
-        ),
+        rate_hz=_enough([rate_hz, judged_hz]),
         time_limit_s=limit_s,
         interval_s=interval_s,
         op_timeout_s=op_timeout_s,
     )
+
+
+class _Turns(msgspec.Struct, frozen=True, kw_only=True):
+    """What the faults of a test need: turns, of `least_s` or more each, and ops in them."""
+
+    number: float
+    least_s: float
+    takes_s: float
+    least_hz: float
+    silenced: bool
+
+    @property
+    def shortest_s(self) -> float:
+        return self.takes_s + self.number * self.least_s
+
+
+def _turns(nemeses: Sequence[str], theme: Theme, pace_s: float, ops_most: float) -> _Turns:
+    kinds = {kind.name: kind for kind in (entry(name).kind for name in nemeses if name != "none")}
+    least_s = INTERVALS_S[0] if theme.recovers_fast else least_interval_s(kinds)
+    least_s = max(least_s, paced_interval_s(pace_s))
+    takes_s = TIMES_EACH * sum(kind.takes_s for kind in kinds.values())
+    number = TURN_INTERVALS * max(len(kinds) + sum(MORE_TURNS.get(kind, 0) for kind in kinds), 1)
+    silenced = not SILENCING.isdisjoint(nemeses)
+    if silenced:
+        longest_s = min(TIME_LIMITS_S[-1], ops_most / SILENCED_HZ)
+        number = max(number, min(SILENCED_INTERVALS, (longest_s - takes_s) / least_s))
+    least_hz = max([SILENCED_HZ * silenced, *(LEAST_RATES_HZ.get(kind, 0.0) for kind in kinds)])
+    return _Turns(number=number, least_s=least_s, takes_s=takes_s, least_hz=least_hz, silenced=silenced)
+
+
+def affordable(nemeses: list[str], theme: Theme, pace_s: float, ops_most: float) -> list[str]:
+    """The nemeses, without the last kinds of fault if all of them need more ops than there may be; one is left."""
+    while True:
+        kinds = list(dict.fromkeys(entry(name).kind.name for name in nemeses if name != "none"))
+        if len(kinds) <= (2 if theme.core else 1) or _is_affordable(nemeses, theme, pace_s, ops_most):
+            return nemeses
+        nemeses = [name for name in nemeses if entry(name).kind.name != kinds[-1]]
+
+
+def _shorter(ops_most: float, rate_hz: float, limit_s: float, shortest_s: float) -> float:
+    """The longest test at this rate with no more ops than that; no shorter than its faults need, nor than any other."""
+    able = [each for each in TIME_LIMITS_S if shortest_s <= each <= limit_s] or [limit_s]
+    return max([each for each in able if rate_hz * each <= ops_most], default=able[0])
+
+
+def beside_core(nemeses: Sequence[str], theme: Theme, pace_s: float, ops_most: float) -> list[str]:
+    """The nemeses without those that need too many ops beside one of the theme's core, which each of its tests has."""
+    core = next((name for name in theme.core if name in nemeses), None)
+    if core is None:
+        return list(nemeses)
+    of_core = {entry(name).kind.name for name in theme.core}
+    return [
+        name
+        for name in nemeses
+        if entry(name).kind.name in of_core or _is_affordable([core, name], theme, pace_s, ops_most)
+    ]
+
+
+def _is_affordable(nemeses: Sequence[str], theme: Theme, pace_s: float, ops_most: float) -> bool:
+    turns = _turns(nemeses, theme, pace_s, ops_most)
+    return turns.least_hz * turns.shortest_s <= ops_most
+
+
+def _at_most(
+    ops_most: float, rates_hz: Sequence[float], limit_s: float, clients_hz: float, *, given: bool
+) -> tuple[float, float]:
+    """The highest of these rates, and the length of the test, with which no more ops than that are possible.
+
+    Args:
+        ops_most: how many may be.
+        rates_hz: those that are possible, from low to high.
+        limit_s: as it was drawn; only if no rate is low enough the test is shorter.
+        clients_hz: what all clients can do at most while nothing is wrong.
+        given: the length was asked for, and stays.
+    """
+    for rate_hz in reversed(rates_hz):
+        if min(rate_hz, clients_hz) * limit_s <= ops_most:
+            return rate_hz, limit_s
+    lowest_hz = rates_hz[0]
+    return lowest_hz, limit_s if given else max(TIME_LIMITS_S[0], float(math.floor(ops_most / lowest_hz)))
 
 
 def pace_s_of(world: World) -> float:

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
-from splitbrain.harness.campaigns import overlaps
+from splitbrain.harness.campaigns import overlaps, spread
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
-from splitbrain.harness.campaigns.loads import burst, drawn, kinds_at_most, pace_s_of, patient
+from splitbrain.harness.campaigns.loads import affordable, beside_core, burst, drawn, kinds_at_most, pace_s_of, patient
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
@@ -35,7 +36,12 @@ NODES: Final = (3, 4, 5, 6, 7)
 """Even numbers too: with them a majority is not what it is with the odd number below."""
 
 THEMED: Final = 0.6
-"""The share of seeds that draw from a theme."""
+"""The share of seeds that draw from a theme, where a single workload was asked for."""
+
+OPS_MOST: Final = 3_000.0
+"""The largest number of ops that are possible in a test of a hunt for more than one workload: a run that costs as much
+as ten others finds less than they do. Who asks for one workload wants that one, and has long runs too.
+"""
 
 MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topology", "projections"})
 GROWING: Final = frozenset({"counter"})
@@ -237,14 +243,20 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     rng = Streams(seed)["swarm"]
     theme = theme_of(seed, asked)
     workload = _workload(rng, _favoured(theme.workloads, asked.workloads))
+    place = _place(seed, asked)
+    if place is not None and place.theme == theme.name:
+        workload = place.workload
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
     nodes = rng.choice(_favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
     world = Streams(seed)["world of the test"].choice(theme.worlds) if asked.world == WORLD else asked.world
     pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
-    nemesis = _faults(rng, nemeses, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
+    ops_most = math.inf if _asks_for_one(asked) else OPS_MOST
+    some = beside_core(nemeses, theme, pace_s, ops_most)
+    nemesis = _faults(rng, some, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
+    nemesis = affordable(nemesis, theme, pace_s, ops_most)
     overlap = overlap_of(seed, theme)
     nodes = overlaps.nodes_of(nodes, overlap, nemesis, _favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
-    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system))
+    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     if rng.random() < PATIENT and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
@@ -312,10 +324,39 @@ def _settings(seed: int, theme: Theme, asked: Asked) -> str:
 
 def theme_of(seed: int, asked: Asked) -> Theme:
     """The theme of a seed: one of which something was asked for, or the open draw."""
+    place = _place(seed, asked)
+    if place is not None:
+        return next((theme for theme in THEMES if theme.name == place.theme), OPEN)
     rng = Streams(seed)["theme"]
     able = [theme for theme in THEMES if _concerns(theme, asked) for _ in range(theme.weight)]
     themed = rng.random() < THEMED
     return rng.choice(able) if themed and able else OPEN
+
+
+def _asks_for_one(asked: Asked) -> bool:
+    return len(asked.workloads) == 1
+
+
+def _place(seed: int, asked: Asked) -> spread.Place | None:
+    """What a seed has in its round; None if there is one workload only, and each seed draws its theme by itself."""
+    if _asks_for_one(asked):
+        return None
+    return spread.place(seed, *_spread(asked.workloads, asked.nemeses, asked.nodes))
+
+
+@lru_cache(maxsize=64)
+def _spread(
+    workloads: tuple[str, ...], nemeses: tuple[str, ...], nodes: tuple[int, ...]
+) -> tuple[tuple[spread.Part, ...], spread.Part, tuple[str, ...]]:
+    """What is spread over the seeds of a request: its themes, the open draw, and the workloads that fill a round."""
+    asked = Asked(workloads=workloads, nemeses=nemeses, nodes=nodes)
+    parts = tuple(
+        spread.Part(theme.name, theme.weight, tuple(_favoured(theme.workloads, workloads)))
+        for theme in THEMES
+        if _concerns(theme, asked)
+    )
+    single = tuple(name for name in workloads if not needs(name) & MORE_OPERATIONS)
+    return parts, spread.Part(OPEN.name, 1, workloads), single
 
 
 def _concerns(theme: Theme, asked: Asked) -> bool:

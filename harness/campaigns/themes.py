@@ -342,8 +342,32 @@ SLOW_ELECTIONS: Final = Theme(
 )
 """Votes that take as long as an election may: some come when their candidate stands in a later term."""
 
+TWO_VIEWS_OF_MEMBERS: Final = Theme(
+    name="two-views-of-members",
+    weight=2,
+    workloads=("register", "set", "records", "counter", "read-modes"),
+    nemeses=(
+        *("membership-rash", "membership-replace", "membership-leave", "membership-learner"),
+        *("partition-halves", "partition-leader", "partition-minority-leader", "partition-mute-leader"),
+        *("partition-one-way", "kill-leader", "kill-minority", "power-leader", "pause-leader"),
+        *("bounce-at-moments", "bounce-at-moments-kill"),
+    ),
+    core=("membership-rash", "membership-rash", "membership-replace", "membership-leave"),
+    kinds_max=2,
+    nodes=(4, 5, 6),
+    settings={"learners-first": (0, 0, 1), "snapshot-interval": (16, 64, 16_384)},
+    worlds=("lan", "wan", "globe", WORLD),
+    concurrency=("1n", "2n", "3n"),
+    rates_hz=(20.0, 50.0, 100.0),
+    time_limits_s=(20.0, 30.0, 60.0),
+    intervals_s=(1.0, 2.0),
+    overlaps=OVERLAPS[1:],
+)
+"""Two parts of a cluster that have changes of members in their logs of which the other part knows nothing."""
+
 THEMES: Final = (
     *(ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
     *(CROWDS, CLIENT_LINKS),
     *(CHANGING_MEMBERS, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
+    TWO_VIEWS_OF_MEMBERS,
 )

@@ -68,3 +68,12 @@ def test_a_damaged_count_is_named(counted: str) -> None:
 def test_it_has_no_options() -> None:
     with pytest.raises(UsageError, match="commit-majority takes no options"):
         CommitMajority().check(told(), {"x": 1})
+
+
+@pytest.mark.parametrize(("log_term", "valid"), [(2, "false"), (3, "true"), (None, "true")])
+def test_an_entry_of_an_earlier_term_is_not_committed_by_counting_replicas(log_term: int | None, valid: str) -> None:
+    verdict = judge({**commit(1, 5, "n1=5 n2=5 n3=0"), "log_index": 5, "log_term": log_term})
+    assert verdict.valid == valid
+    if valid == "false":
+        assert verdict.anomalies == ("committed-earlier-term",)
+        assert "n1 of group 'g' led term 3 and committed up to entry 5 of term 2" in verdict.sentence

@@ -194,7 +194,7 @@ def test_members_are_in_lines_of_starts_roles_and_changes_alone() -> None:
     node.append(1)
     node.telemetry.start(1, None, 1200)
     node.telemetry.role(None, None)
-    node.telemetry.members()
+    node.telemetry.members(0, None)
     node.telemetry.stop()
     node.telemetry.event("commit")
     with_members = {line["event"] for line in node.lines if line.get("members") == ["n1", "n2#1", "n3"]}

@@ -44,6 +44,7 @@ from splitbrain.harness.campaigns.swarm import (
     MORE_SHARE,
     NODES,
     OF_THE_LATEST,
+    OPS_MOST,
     SELDOM,
     Asked,
     asked_for,
@@ -153,7 +154,7 @@ def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
     assert {each.burst for each in drawn} == set(BURSTS)
-    assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
+    assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S, OPS_MOST / RATES_HZ[-1]}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.overlap for each in drawn} == {*OVERLAPS, SELDOM_OVERLAP}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
@@ -186,9 +187,9 @@ def test_a_theme_favours_what_exists(theme: Theme) -> None:
         assert all(known[name].least <= value <= known[name].most for value in values)
 
 
-def test_three_of_five_seeds_draw_from_themes_and_each_has_its_share() -> None:
+def test_two_of_three_seeds_draw_from_themes_and_each_has_its_share() -> None:
     counts = Counter(theme_of(seed, EVERYTHING).name for seed in range(2000))
-    assert 700 < counts.pop("open") < 900
+    assert 600 < counts.pop("open") < 734
     assert set(counts) == {theme.name for theme in THEMES}
     shares = [counts[theme.name] / theme.weight for theme in THEMES]
     assert max(shares) < 2 * min(shares)
@@ -313,6 +314,15 @@ def test_drawn_faults_that_wait_for_a_quorum_seldom_meet_those_that_take_it() ->
 # --- each run can show something --------------------------------------------------------------------------------------
 
 
+def test_no_test_has_more_possible_ops_than_are_worth_it() -> None:
+    asked = asked_for(**_request())
+    for seed in range(1, 400):
+        drawn = draw(seed, asked)
+        pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+        possible_hz = min(drawn.rate, client_count(drawn.concurrency, int(drawn.nodes)) / pace_s)
+        assert possible_hz * drawn.time_limit <= 1.1 * OPS_MOST, drawn
+
+
 @given(SEEDS)
 def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int) -> None:
     drawn = draw(seed, EVERYTHING)
@@ -415,10 +425,10 @@ def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     drawn = Counter(kind for each in every for kind in kinds(names("--nemesis", each.nemesis)))
     assert set(drawn) == set(kinds(list(NEMESES)))
     # Not with workloads that it leaves without answers.
-    single = [name for name in EVERYTHING.workloads if not needs(name) & MORE_OPERATIONS]
-    growing = sum(name in GROWING or bool(needs(name) & OF_THE_LATEST) for name in single) / len(single)
-    drawn["upgrade"] = round(drawn["upgrade"] / (1 - MORE_SHARE) / (1 - growing))
-    assert max(drawn.values()) < 1.6 * min(drawn.values())
+    able = [each for each in every if each.workload not in GROWING and not needs(each.workload) & OF_THE_LATEST]
+    drawn["upgrade"] = round(drawn["upgrade"] * len(every) / len(able))
+    # Kinds that need many ops are drawn in fewer tests.
+    assert max(drawn.values()) < 2.5 * min(drawn.values())
 
 
 def test_a_third_of_the_seeds_without_a_theme_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:

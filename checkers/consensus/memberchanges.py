@@ -1,0 +1,121 @@
+"""Changes of members: one at a time, by a leader that has committed something in its term (Ongaro's thesis, chapter 4).
+
+    change-before-commit  a leader put other members into force while the change before was not committed
+    change-before-noop    a leader put other members into force before an entry of its own term was committed
+    quorums-apart         a leader put other members into force such that a majority of the former voters and one of the
+                          new ones need not share a voter
+
+Each of these can leave a group with two majorities that know nothing of each other, and so with two leaders. It takes a
+loss of connections at the wrong moment until that happens; the mistake itself shows in what the leader says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from splitbrain.checkers.consensus.counts import counts_of
+from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.results.quantities import counted
+
+_COMMIT: Final = "commit_index"
+_BEFORE: Final = "before_index"
+_OLD: Final = 1
+_NEW: Final = 2
+
+
+class MemberChanges(OfOneRun):
+    """Judges every row of event "members" of a leader that says what was in force before. No options.
+
+    Of such a row `counted_index` is the entry that put the members into force, and `counted` says what was so when the
+    leader appended it: `commit_index=17 before_index=12 n1=3 n2=1 n3=2`, the leader's commit index, the entry of the
+    configuration before, and its voters: 1 for a former one, 2 for a new one, 3 for one that stays. That the node
+    leads, and with which entry its term began, is known by its last row of event "role" in the same life. The figures:
+    `changes` judged, and `broken`.
+    """
+
+    name = "member-changes"
+    partition: Partition = "telemetry"
+
+    def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the telemetry of one run.
+
+        Raises:
+            HistoryFormatError: a row does not say what was counted in the form above.
+        """
+        refuse_options(self.name, options)
+        roles: dict[tuple[str | None, str, int], Row] = {}
+        changes, found = 0, list[dict[str, Any]]()
+        for row in rows(telemetry):
+            if row.event == "role":
+                roles[row.group, row.node, row.life] = row
+            if row.event != "members" or row.counted_index is None:
+                continue
+            led = roles.get((row.group, row.node, row.life))
+            if led is None or led.role != "leader" or row.role != "leader" or led.term != row.term:
+                continue
+            changes += 1
+            found += _wrong(row, led)
+        return verdict_of(
+            self.name,
+            algorithm="row by row",
+            found=found,
+            otherwise=_praise(changes),
+            figures={"changes": changes, "broken": len(found)},
+        )
+
+
+def majorities_meet(old: Collection[str], new: Collection[str]) -> bool:
+    """Whether each majority of these voters shares a voter with each majority of those."""
+    left, joined = set(old) - set(new), set(new) - set(old)
+    stay = len(set(old) & set(new))
+    # Majorities that avoid each other are made of those first that are in one of the two only.
+    needed = max(0, len(old) // 2 + 1 - len(left)) + max(0, len(new) // 2 + 1 - len(joined))
+    return needed > stay
+
+
+def _wrong(row: Row, led: Row) -> Iterator[dict[str, Any]]:
+    said = counts_of(row)
+    commit, before = said.pop(_COMMIT, 0), said.pop(_BEFORE, 0)
+    old = sorted(voter for voter, when in said.items() if when & _OLD)
+    new = sorted(voter for voter, when in said.items() if when & _NEW)
+    who = (
+        f"{row.node}{of_group(row.group)} led term {row.term} and put {', '.join(new)} into force as voters by entry "
+        f"{row.counted_index} ({row.at})"
+    )
+    if before > commit:
+        yield _finding(
+            "change-before-commit",
+            f"Two changes at once: {who} while the change before, entry {before}, was not committed (up to {commit}).",
+            row,
+        )
+    if led.last_index is not None and commit <= led.last_index:
+        yield _finding(
+            "change-before-noop",
+            f"A change too early: {who} before the first entry of its term, {led.last_index + 1}, was committed (up to "
+            f"{commit}): there may be another change that it has never seen.",
+            row,
+        )
+    if not majorities_meet(old, new):
+        yield _finding(
+            "quorums-apart",
+            f"Majorities apart: {who} in place of {', '.join(old)}: a majority of these and one of those need not "
+            "share a voter.",
+            row,
+        )
+
+
+def _finding(anomaly: str, sentence: str, row: Row) -> dict[str, Any]:
+    return {"anomaly": anomaly, "sentence": sentence, "by": row.node, "row": row.shown()}
+
+
+def _praise(changes: int) -> str:
+    if not changes:
+        return "Nothing was judged: no leader reported a change of members."
+    return (
+        f"{counted(changes, 'change')} of members came one at a time, each in a term of which an entry was committed."
+    )

@@ -1,0 +1,58 @@
+"""Themes and workloads are spread over consecutive seeds: none is far from its next turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from splitbrain.harness.campaigns.spread import BLOCK, Part, Place, place, round_of
+from splitbrain.harness.campaigns.swarm import Asked, asked_for, draw, theme_of
+from splitbrain.harness.campaigns.themes import OPEN, THEMES
+
+EVERY = tuple(f"w{number}" for number in range(20))
+PARTS = (Part("one", 1, EVERY), Part("two", 2, EVERY[:3]), Part("three", 9, EVERY[2:9]))
+ANY = Part("open", 1, EVERY)
+FEW = EVERY[:4]
+
+
+def default() -> Asked:
+    return asked_for(workload=None, nemesis=None, nodes=None, system="metadata", bug="", world="swarm")
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_round_has_each_theme_as_often_as_its_weight_says_and_each_workload(number: int) -> None:
+    found = round_of(number, PARTS, ANY, FEW)
+    assert Counter(each.theme for each in found) == {"one": 2, "two": 4, "three": 18, "open": 12}
+    assert {each.workload for each in found} == set(EVERY)
+    allowed = {part.theme: part.workloads for part in (*PARTS, ANY)}
+    assert all(each.workload in allowed[each.theme] for each in found)
+
+
+def test_rounds_differ_and_are_the_same_each_time() -> None:
+    rounds = [round_of(number, PARTS, ANY, FEW) for number in range(4)]
+    assert len(set(rounds)) == 4
+    round_of.cache_clear()
+    assert rounds == [round_of(number, PARTS, ANY, FEW) for number in range(4)]
+    assert rounds[0][0] == place(1, PARTS, ANY, FEW)
+    assert rounds[1][0] == place(1 + len(rounds[0]), PARTS, ANY, FEW)
+
+
+def test_without_themes_each_workload_has_its_turn() -> None:
+    found = round_of(3, (), ANY, FEW)
+    assert sorted(found) == sorted(Place("open", workload) for workload in EVERY)
+
+
+def test_thirty_seeds_meet_every_theme_and_every_workload_and_more_meet_it_wherever_they_begin() -> None:
+    asked = default()
+    first = [draw(seed, asked).workload for seed in range(1, 31)]
+    assert set(first) == set(asked.workloads)
+    names = [theme_of(seed, asked).name for seed in range(1, 331)]
+    every = {theme.name for theme in (OPEN, *THEMES)}
+    length = 30 + BLOCK - 1
+    assert all(set(names[begin : begin + length]) == every for begin in range(len(names) - length))
+
+
+def test_a_hunt_for_one_workload_draws_the_theme_of_each_seed_by_itself() -> None:
+    asked = Asked(workloads=("register",), nemeses=default().nemeses)
+    assert len({theme_of(seed, asked).name for seed in range(200)}) > 10
