@@ -79,7 +79,9 @@ def test_m2k_2_under_load_nothing_acknowledged_is_lost_and_nothing_deleted_retur
             await world.migrated("n2")
             moved.set()
 
-        *counts, _ = await asyncio.gather(*map(client, THREE), migrate())
+        migration = asyncio.ensure_future(migrate())
+        counts = await asyncio.gather(*map(client, THREE))
+        await migration
         assert min(counts) > 10
         assert await world.all_see() == ("tree", sorted(there))
         await world.end()
