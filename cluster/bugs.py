@@ -103,7 +103,7 @@ M11: Final = Bug(
     "M11",
     "a leader commits entries of earlier terms as soon as a majority has them",
     "Raft 5.4.2, figure 8",
-    ("leader-completeness", "linearizable", "replica-agreement", "read-majority"),
+    ("leader-completeness", "linearizable", "replica-agreement", "read-majority", "commit-majority"),
 )
 M12: Final = Bug(
     "M12",
@@ -331,13 +331,19 @@ M47: Final = Bug(
     "M47",
     "a change of members may begin before the one before it is committed",
     "raft-dev 2015; RedisRaft #17",
-    ("election-safety", "leader-completeness", "replica-agreement", "linearizable", "log-matching"),
+    (
+        *("election-safety", "leader-completeness", "replica-agreement", "linearizable", "log-matching"),
+        "member-changes",
+    ),
 )
 M48: Final = Bug(
     "M48",
     "a new leader may change members before it has committed the no-op of its term",
     "Ongaro 2015; ra dbc9f0d9",
-    ("election-safety", "leader-completeness", "replica-agreement", "linearizable", "log-matching"),
+    (
+        *("election-safety", "leader-completeness", "replica-agreement", "linearizable", "log-matching"),
+        "member-changes",
+    ),
 )
 M49: Final = Bug(
     "M49",

@@ -1,4 +1,4 @@
-"""What operators ask and say of quorum queues and their replicas, besides growing and shrinking them.
+"""What operators ask and say of quorum queues, of their replicas and of streams, besides growing and shrinking them.
 
 `splitbrain.cluster.queueclient.Queues` grows and shrinks one.
 """
@@ -9,13 +9,14 @@ from typing import Final
 
 import msgspec
 
-from splitbrain.cluster.client import Client
+from splitbrain.cluster.client import Client, UnavailableError
 from splitbrain.cluster.entities import maintenance, policies, vhosts
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.records import NodeState
 from splitbrain.cluster.queuegroups.records import record_of
 from splitbrain.cluster.queuereplicas.facts import VHOST
 from splitbrain.cluster.replicas import SETTING
+from splitbrain.cluster.streamclient import StreamStatus
 
 POLICY: Final = "target-of-replicas"
 """The name of the policy that `set_target` sets."""
@@ -50,6 +51,17 @@ def _seen(name: str, value: object) -> SeenQueue:
     change = record.change
     words = None if change is None else f"{change.kind} {change.member}"
     return SeenQueue(name, record.leader, list(record.members), record.target, words)
+
+
+async def every_stream(client: Client) -> list[StreamStatus]:
+    """All streams, in the order of their declarations; none as long as none was ever declared."""
+    streams = await client.streams()
+    try:
+        return list(await streams.status())
+    except UnavailableError:
+        if await client.exists("/stream_coordinator"):
+            raise
+        return []
 
 
 async def note(client: Client, node: str, state: NodeState, timeout_ms: int) -> None:

@@ -36,7 +36,11 @@ FORMER_SETTINGS: Final[Mapping[str, tuple[int | None, ...]]] = {
 
 
 def _without_themes() -> None:
+    def by_itself(_seed: int, _asked: swarm.Asked) -> None:
+        return None
+
     _replaceable.THEMED = 0.0
+    _replaceable._place = by_itself
 
 
 def _without_kind(kind: str) -> Callable[[], None]:
@@ -84,6 +88,7 @@ def _without_turns() -> None:
         time_limit_s: float | None,
         _pace_s: float,
         _recovery_s: float,
+        _ops_most: float,
     ) -> loads.Figures:
         kinds = len({entry(name).kind.name for name in nemeses if name != "none"})
         concurrency, rate_hz = rng.choice(theme.concurrency), rng.choice(theme.rates_hz)

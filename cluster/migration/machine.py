@@ -165,8 +165,9 @@ class Migration:
     def _copy(self, marker: Marker) -> Steps:
         contents: Any = yield from tried(TakeCheckpoint())
         writes = self._converted(self._converters.ordered(contents))
-        for batch in in_batches(writes, self._copied_at_once):
-            if "M64" in self._broken:
+        one_by_one = "M64" in self._broken  # as the original copies: then the order matters for each record
+        for batch in in_batches(writes, 1 if one_by_one else self._copied_at_once):
+            if one_by_one:
                 yield from self._drain(marker)
             yield from written(marker, batch)
 

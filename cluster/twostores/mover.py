@@ -53,6 +53,10 @@ PROGRESS_MS: Final = 100
 REQUEST_MS: Final = 2_000
 """So long a request to the tree may take; a machine tries it again."""
 
+FLAG_MS: Final = 10_000
+"""So long the flag may take to be enabled, also if the client that asked has gone: a change that ends with the patience
+of clients is undone and begun again, and meanwhile neither store answers."""
+
 EXPIRY_LOOKS: Final = 600
 """So many looks pass between two looks whether the tables have been kept for long enough."""
 
@@ -186,7 +190,7 @@ class Mover:
             return
         asked_now = False
         if self._flags.state(KHEPRI_DB) != "enabled":
-            enabled = await self._enabled(timeout_ms)
+            enabled = await self._enabled(max(timeout_ms, FLAG_MS))
             if enabled.failed is not None:
                 answer(0, Failure(enabled.failed, enabled.failed != "timeout", enabled.detail), 0)
                 return
@@ -300,6 +304,8 @@ class Mover:
         if self._replica is None:
             return Ended("undone", "this node has no tables")
         try:
+            if until == "prepared" and (await self._marker()).state == "prepared":
+                return Ended("nothing", "it is prepared already")
             await self._tree.register()
         except ClientError as error:
             return Ended("stuck", str(error))

@@ -26,7 +26,7 @@ RUNS = 25
 SLOW = frozenset(
     {
         *("M06", "M07", "M12", "M13", "M14", "M26", "M28", "M29", "M38", "M45", "M46", "M47", "M48", "M50"),
-        *("M64", "M65", "M66"),
+        "M65",
     }
 )
 """These take more than some seconds, or are not found: `tools/bugs.py` hunts them, outside CI."""

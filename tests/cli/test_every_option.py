@@ -81,6 +81,7 @@ GIVEN: dict[str, list[str]] = {
     "cluster ctl reset": ["n1", "--yes"],
     "cluster ctl enable_feature_flag": ["khepri_db"],
     **{f"cluster ctl {each}": ["orders", "n1"] for each in ("grow", "shrink")},
+    **{f"cluster ctl {each}": ["events", "n1"] for each in ("add_replica", "delete_replica")},
     **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
     "cluster ctl set_target": ["3"],
     "images build": ["node"],
@@ -632,6 +633,11 @@ TABLE: dict[str, Told] = {
     **{
         f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON, "queue": "one that is not there is refused"}
         for each in ("grow", "shrink")
+    },
+    "cluster ctl streams": {**_of_ctl("streams"), **_JSON},
+    **{
+        f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON, "stream": "one that is not there is refused"}
+        for each in ("add_replica", "delete_replica")
     },
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("drain", "revive")},
     "cluster ctl set_target": {

@@ -1,10 +1,14 @@
-"""Many migrations in simulation, each hit by a fault at a step: `python -m tests.simulation.migrations COUNT [FIRST]`.
+"""Many simulated migrations, each with a fault at one step: `python -m tests.simulation.migrations COUNT [FIRST]`.
 
-In each run clients of three nodes declare, delete and look at entities, and have them moved, while a fault strikes at a
-step: the process that does the work, or another one, is killed, loses its power, is paused or is cut off, or disks are
-full. Before anything is done about it every client looks once: so it is seen on which store the migration ended. Then
-it is carried out, and everything is looked at again. Prints how many ended where, by fault and by step; exit code 1 if
-one of them lost an entity, showed one that was deleted, or had two stores answer.
+FIRST is the seed of the first run, 1 by default; each further run has the next seed. In each run clients of three nodes
+declare, delete and look at entities, and ask for the migration. One fault strikes, at a step of the migration or of the
+change of its feature flag: a node's process is killed, loses its power or is paused, or the node is cut off; or the
+disk of a node is full during the whole run. After the fault is healed, each client looks at all entities before a
+client asks for the migration again: these looks show on which store the migration ended. Then the migration is carried
+out, and each client looks once more.
+
+Prints how many migrations ended on which store, by fault and step. The exit code is 1 if an entity was lost, if a
+deleted one returned, or if two stores answered. With SPLITBRAIN_EACH=1 it prints a line on each run.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ NODES: Final = ("n1", "n2", "n3")
 STEPS: Final = ("claiming", "clearing", "copying", "closing", "draining", "retiring", "finishing")
 WAYS: Final = ("kill", "power", "pause", "cut", "disk-full")
 AT_FLAG: Final = "flag"
-"""A step that every member passes: so the one that is hit need not be the one that does the work."""
+"""Each member marks the flag, so the node that is hit need not be the one that copies the entities."""
 
 BEGINS_S: Final = 0.05
 ENDS_S: Final = 2.6
@@ -41,7 +45,7 @@ S: Final = 1_000_000_000
 
 
 class Case(NamedTuple):
-    """One run: what strikes, and when."""
+    """One run: its fault, the step at which the fault strikes, and the ops of the nemesis that do it."""
 
     seed: int
     way: str
@@ -93,7 +97,7 @@ def run(one: Case, bug: str = "") -> Simulated:
 
 
 def ended_on(left: Simulated) -> str:
-    """The store that answered once the fault was healed, before the migration was asked for again."""
+    """The store that answered after the fault was healed, and before a client asked for the migration again."""
     begun = next((op.index for op in left.ops if op.f == "phase" and op.value == {"phase": "final"}), 0)
     migrated = next((op.index for op in left.ops if op.f == "migrate" and op.index > begun), len(left.ops))
     first = [op for op in left.ops if op.f == "look-at-entities" and op.type == "ok" and begun < op.index < migrated]
@@ -118,7 +122,7 @@ def judged(left: Simulated) -> Verdict:
 
 
 def main(count: int, first: int) -> int:
-    """Run them, and print what became of them."""
+    """Run so many migrations from the seed `first` on, and print the table; the exit code."""
     ended: Counter[tuple[str, str, str]] = Counter()
     wrong = 0
     for seed in range(first, first + count):

@@ -38,12 +38,10 @@ from splitbrain.harness.campaigns.overlaps import SELDOM as SELDOM_OVERLAP
 from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER, WAITING, bearable, misses_members, nodes_of
 from splitbrain.harness.campaigns.swarm import (
     ASKED_FOR,
-    GROWING,
     LASTING,
     MORE_OPERATIONS,
     MORE_SHARE,
     NODES,
-    OF_THE_LATEST,
     OPS_MOST,
     SELDOM,
     Asked,
@@ -424,9 +422,7 @@ def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     every = [each for each in (draw(seed, EVERYTHING) for seed in open_seeds) if each.time_limit != PATIENT_LIMIT_S]
     drawn = Counter(kind for each in every for kind in kinds(names("--nemesis", each.nemesis)))
     assert set(drawn) == set(kinds(list(NEMESES)))
-    # Not with workloads that it leaves without answers.
-    able = [each for each in every if each.workload not in GROWING and not needs(each.workload) & OF_THE_LATEST]
-    drawn["upgrade"] = round(drawn["upgrade"] * len(every) / len(able))
+    assert drawn.pop("upgrade"), "it is drawn only with workloads that it does not leave without answers"
     # Kinds that need many ops are drawn in fewer tests.
     assert max(drawn.values()) < 2.5 * min(drawn.values())
 

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
 from splitbrain.cluster.queueoperators import SeenQueue
+from splitbrain.cluster.streamclient import StreamStatus
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
 from splitbrain.results.nightcomparison import NightComparison
@@ -76,6 +77,9 @@ ANSWERS: Final = (
     Answer("cluster ctl queues", list[SeenQueue]),
     Answer("cluster ctl grow", clusters.MembersOfQueueAnswer),
     Answer("cluster ctl shrink", clusters.MembersOfQueueAnswer),
+    Answer("cluster ctl streams", list[StreamStatus]),
+    Answer("cluster ctl add_replica", clusters.CopiesOfStreamAnswer),
+    Answer("cluster ctl delete_replica", clusters.CopiesOfStreamAnswer),
     Answer("cluster ctl drain", clusters.DrainAnswer),
     Answer("cluster ctl revive", clusters.DrainAnswer),
     Answer("cluster ctl set_target", clusters.TargetAnswer),

@@ -99,6 +99,18 @@ class MembersOfQueueAnswer(TypedDict):
     members: list[str]
 
 
+class CopiesOfStreamAnswer(TypedDict):
+    """Where the copies of a stream are after a change.
+
+    Attributes:
+        stream: its name.
+        copies: ids of the members that have one, or are to have one, or are about to give it up.
+    """
+
+    stream: str
+    copies: list[str]
+
+
 class DrainAnswer(TypedDict):
     """What a node was noted as.
 

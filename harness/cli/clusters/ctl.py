@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 from splitbrain.harness.cli import parsing
-from splitbrain.harness.cli.clusters import flags, membership, patterns, registered, replicas, stores, tree, written
+from splitbrain.harness.cli.clusters import (
+    flags,
+    membership,
+    patterns,
+    registered,
+    replicas,
+    stores,
+    streams,
+    tree,
+    written,
+)
 from splitbrain.harness.cli.clusters.call import call_options
 from splitbrain.harness.cli.clusters.status import status_of_one
 
@@ -35,6 +45,7 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
       splitbrain cluster ctl cluster_status
       splitbrain cluster ctl queues
       splitbrain cluster ctl drain n2
+      splitbrain cluster ctl streams
     """
     ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
@@ -43,5 +54,5 @@ _OF_THE_TREE = (*tree.COMMANDS, *patterns.COMMANDS, *registered.COMMANDS)
 
 _OF_NODES = (*membership.COMMANDS, status_of_one, *written.COMMANDS, *flags.COMMANDS, *stores.COMMANDS)
 
-for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS):
+for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS, *streams.COMMANDS):
     ctl.add_command(each)

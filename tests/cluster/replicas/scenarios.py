@@ -1,6 +1,6 @@
 """Scenarios One, Two and Three of the document on maintained replicas (S001), in memory, with faults around them.
 
-    python -m tests.cluster.replicas.scenarios SEEDS        each scenario with so many seeds
+    python -m tests.cluster.replicas.scenarios SEEDS [FIRST]    each scenario with so many seeds, from FIRST (0) on
 
 Times are a tenth of the document's: a replica counts as failed after 6 s, or 9 s in Three. Until the scenario is over
 A and B are killed and started, lose what they did not sync, and are cut off from each other and from C, in both
@@ -250,13 +250,13 @@ async def _drained(world: World) -> list[bytes]:
     return bodies
 
 
-def main(seeds: int) -> int:
+def main(seeds: int, first: int = 0) -> int:
     """Play all scenarios with so many seeds each; how many did not end as they should."""
     failed = 0
     begun = time.process_time()
     for name in SCENARIOS:
         wrong = 0
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             try:
                 play(name, seed)
             except (AssertionError, ClientError, TimeoutError) as error:
@@ -269,4 +269,4 @@ def main(seeds: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(int(sys.argv[1])) else 0)
+    sys.exit(1 if main(*map(int, sys.argv[1:3])) else 0)

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from splitbrain.cluster import queueoperators
 from splitbrain.cluster.client import Streams
 from splitbrain.cluster.errors import InvalidRequestError
 from splitbrain.cluster.groupnames import STREAM_COORDINATOR
@@ -226,3 +227,16 @@ def test_copies_are_added_and_removed_and_streams_deleted() -> None:
         assert await streams.status() == []
 
     in_cluster(check, FIVE)
+
+
+def test_operators_see_no_streams_before_the_first_one_and_then_their_copies() -> None:
+    async def check(world: World) -> None:
+        client = await world.client("n1")
+        assert await queueoperators.every_stream(client) == []
+        streams = await streams_on(world, "n1")
+        await streams.declare("s")
+        await all_running(streams)
+        (seen,) = await queueoperators.every_stream(client)
+        assert (seen.name, seen.writer, set(seen.members)) == ("s", "n1", set(THREE))
+
+    in_cluster(check)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -175,7 +175,7 @@ class Stop:
 
 
 @contextmanager
-def stops(monkeypatch: pytest.MonkeyPatch, at: Callable[[Effect], bool], *, after: bool) -> Iterator[Stop]:
+def stops(monkeypatch: pytest.MonkeyPatch, at: Callable[[Effect], bool], *, after: bool) -> Generator[Stop]:
     """Let the first process hang that comes to such an effect, before or after it carries that out."""
     stop = Stop()
     carried_out = Shell.carry_out

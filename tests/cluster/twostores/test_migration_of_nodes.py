@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
-from splitbrain.cluster.client import FlagNotEnabledError
+from splitbrain.cluster.client import ClientError, FlagNotEnabledError
 from splitbrain.cluster.entities import queues
 from splitbrain.cluster.members import member_id
+from splitbrain.cluster.migration.shell import Shell
 from splitbrain.cluster.migration.steps import (
     ClearTree,
     Effect,
+    Event,
     SetAccess,
     Subscribe,
     SwapMarker,
@@ -20,7 +23,7 @@ from splitbrain.cluster.migration.steps import (
     TakeEvents,
     WriteTree,
 )
-from tests.cluster.support import in_virtual_time
+from tests.cluster.support import eventually, in_virtual_time
 from tests.cluster.test_cluster_membership import changed
 from tests.cluster.twostores.support import THREE, TwoStoresWorld, stops
 
@@ -76,7 +79,9 @@ def test_m2k_2_under_load_nothing_acknowledged_is_lost_and_nothing_deleted_retur
             await world.migrated("n2")
             moved.set()
 
-        *counts, _ = await asyncio.gather(*map(client, THREE), migrate())
+        migration = asyncio.ensure_future(migrate())
+        counts = await asyncio.gather(*map(client, THREE))
+        await migration
         assert min(counts) > 10
         assert await world.all_see() == ("tree", sorted(there))
         await world.end()
@@ -132,6 +137,32 @@ def test_m2k_2_the_process_that_does_the_work_dies_and_the_others_answer_without
             assert await world.all_see() == (store, sorted([*there, "then"]))
             await world.migrated(dead)
             assert await world.all_see() == ("tree", sorted([*there, "then"]))
+        await world.end()
+
+    in_virtual_time(check())
+
+
+def test_m2k_2_a_migration_ends_that_takes_longer_than_any_client_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Impatient clients that ask again must not keep it prepared for ever, with neither store in force."""
+    carried_out = Shell.carry_out
+
+    async def slow(self: Shell, effect: Effect) -> Event:
+        await asyncio.sleep(0.15)
+        return await carried_out(self, effect)
+
+    async def check() -> None:
+        world = TwoStoresWorld()
+        there = await world.first(count=4)
+        monkeypatch.setattr(Shell, "carry_out", slow)
+
+        async def moved() -> bool | None:
+            for name in THREE:
+                with suppress(ClientError):
+                    await (await world.client(name)).migrate(timeout_ms=100)
+            return (await (await world.client("n1")).stores()).store == "tree" or None
+
+        await eventually(moved, 20)
+        assert await world.all_see() == ("tree", there)
         await world.end()
 
     in_virtual_time(check())

@@ -1,0 +1,104 @@
+"""`splitbrain cluster ctl` for streams: where their copies are, and how operators add and remove some (ST-1).
+
+They are named as commands of rabbitmq-streams are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from splitbrain.harness.cli import options, parsing
+from splitbrain.harness.cli.clusters.call import Call, with_call
+from splitbrain.harness.cli.clusters.printing import as_document
+
+if TYPE_CHECKING:
+    from splitbrain.cluster.client import Client, Streams
+    from splitbrain.cluster.streamclient import StreamStatus
+    from splitbrain.harness.cli.answers.clusters import CopiesOfStreamAnswer
+
+
+@click.command("streams", cls=parsing.Command)
+@options.as_json
+@with_call
+def streams(call: Call, as_json: bool) -> None:
+    """Print the streams, with their writers, and what each member with a copy does.
+
+    \b
+    Examples:
+      splitbrain cluster ctl streams
+      splitbrain cluster ctl streams --json
+    """
+    found = call.ask(_every)
+    if as_json:
+        click.echo(as_document(found))
+        return
+    if not found:
+        click.echo("no streams")
+        return
+    width = max(len(each.name) for each in found)
+    for each in found:
+        copies = ", ".join(f"{member} {phase}" for member, phase in each.members.items())
+        click.echo(f"{each.name:{width}}  epoch {each.epoch}  writer {each.writer or '-'}  copies {copies}")
+
+
+async def _every(client: Client) -> list[StreamStatus]:
+    from splitbrain.cluster import queueoperators
+
+    return await queueoperators.every_stream(client)
+
+
+@click.command("add_replica", cls=parsing.Command)
+@click.argument("stream", callback=parsing.named)
+@click.argument("name", callback=parsing.named)
+@options.as_json
+@with_call
+def add_replica(call: Call, stream: str, name: str, as_json: bool) -> None:
+    """Have node NAME get a copy of STREAM, which begins a new epoch.
+
+    Refused while a copy has not run for 10 s, or while another change has not begun its epoch. `streams` says when the
+    copy runs.
+
+    \b
+    Example:
+      splitbrain cluster ctl add_replica events n4
+    """
+    _changed(call, stream, lambda found: found.add_replica(stream, name, timeout_ms=call.timeout_ms), as_json)
+
+
+@click.command("delete_replica", cls=parsing.Command)
+@click.argument("stream", callback=parsing.named)
+@click.argument("name", callback=parsing.named)
+@options.as_json
+@with_call
+def delete_replica(call: Call, stream: str, name: str, as_json: bool) -> None:
+    """Have node NAME give up its copy of STREAM, which begins a new epoch.
+
+    Refused for the last copy, and while another change has not begun its epoch.
+
+    \b
+    Example:
+      splitbrain cluster ctl delete_replica events n1
+    """
+    _changed(call, stream, lambda found: found.delete_replica(stream, name, timeout_ms=call.timeout_ms), as_json)
+
+
+def _changed(call: Call, stream: str, change: Callable[[Streams], Awaitable[object]], as_json: bool) -> None:
+    async def ask(client: Client) -> list[str]:
+        from splitbrain.cluster import queueoperators
+
+        await change(await client.streams())
+        found = await queueoperators.every_stream(client)
+        return [member for each in found if each.name == stream for member in each.members]
+
+    copies = call.ask(ask)
+    if as_json:
+        answer: CopiesOfStreamAnswer = {"stream": stream, "copies": copies}
+        click.echo(as_document(answer))
+    else:
+        click.echo(f"{stream}: copies on {', '.join(copies)}")
+
+
+COMMANDS: Final = (streams, add_replica, delete_replica)
