@@ -7,6 +7,7 @@ it was not, and every client looks once more.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -46,6 +47,9 @@ KEYS: Final = ("a", "b")
 AT_FIRST: Final[tuple[Entity, ...]] = (["vhost", VHOST],)
 """Declared before the first op, and never deleted: the others are in it."""
 
+SETUP_S: Final = 4.0
+"""So long that is tried: a workload has to be prepared within ten seconds."""
+
 RETRY_S: Final = 0.3
 END_S: Final = 60.0
 """So long the migration is tried in the end."""
@@ -65,9 +69,10 @@ class MigrationClient(SessionClient[Migration]):
 
     async def setup(self, test: Test) -> None:
         """Make what the others are in; an op that comes before it fails, and says why."""
-        with suppress(DefiniteError, IndefiniteError):
-            for entity in AT_FIRST:
-                await self.session.declare(entity)
+        with suppress(DefiniteError, IndefiniteError, TimeoutError):
+            async with asyncio.timeout(SETUP_S):  # noqa: TID251 - of a client, which has no runtime: its loop's time
+                for entity in AT_FIRST:
+                    await self.session.declare(entity)
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
