@@ -70,7 +70,7 @@ class MigrationClient(SessionClient[Migration]):
     async def setup(self, test: Test) -> None:
         """Make what the others are in; an op that comes before it fails, and says why."""
         with suppress(DefiniteError, IndefiniteError, TimeoutError):
-            async with asyncio.timeout(SETUP_S):  # noqa: TID251 - of a client, which has no runtime: its loop's time
+            async with asyncio.timeout(SETUP_S):
                 for entity in AT_FIRST:
                     await self.session.declare(entity)
 
