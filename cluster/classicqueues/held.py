@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.classic import ClassicQueue, DeadLetter, Index, IndexOptions, open_index, open_queue, record
 from splitbrain.cluster.classicqueues.frames import (
     Look,
@@ -141,13 +142,14 @@ class HeldQueue:
         self._index.close()
 
 
-async def hold(queue: ClassicRecord, disk: Part, options: IndexOptions, life: int, clock: Clock) -> HeldQueue:
+async def hold(queue: ClassicRecord, disk: Part, bugs: Bugs, life: int, clock: Clock) -> HeldQueue:
     """Open a queue, or begin it.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged or gone.
         OSError: the disk failed.
     """
+    options = IndexOptions(version=queue.version, bugs=bugs)
     held = HeldQueue(life, await open_index(disk, options), clock)
     await held.begin(queue.delivery_limit)
     return held

@@ -2,6 +2,8 @@
 
 A queue is opened once its record is applied; its files outlive the process. They are removed once this process has seen
 the record, and applied that it is gone: a node that starts applies its log again, and may not know a record yet.
+
+Files of classic queues are read with numpy, which is loaded with the first queue: other nodes start without it.
 """
 
 from __future__ import annotations
@@ -10,12 +12,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
 from splitbrain.cluster.bugs import Bugs
-from splitbrain.cluster.classic import IndexOptions
 from splitbrain.cluster.classicqueues.frames import (
     Answered,
     Ask,
@@ -26,7 +27,6 @@ from splitbrain.cluster.classicqueues.frames import (
     decode_wanted,
     encode,
 )
-from splitbrain.cluster.classicqueues.held import HeldQueue, hold
 from splitbrain.cluster.classicqueues.part import Part
 from splitbrain.cluster.classicqueues.records import ClassicRecord, Seen, records_in, seen_in
 from splitbrain.cluster.marks import reached
@@ -38,7 +38,13 @@ from splitbrain.cluster.streams.frames import NotDone
 from splitbrain.cluster.streams.requests import StreamRequests
 from splitbrain.cluster.wire import ABOUT_CLASSIC, Failure
 
+if TYPE_CHECKING:
+    from splitbrain.cluster.classicqueues.held import HeldQueue
+
 _NOT_HERE: Final = NotDone("unavailable", True, "the node does not hold the classic queue (yet): try again")
+_NO_NUMPY: Final = (
+    "this node has no numpy, which files of classic queues need: install it (Debian: python3-numpy), and start again"
+)
 _PAUSE_NS: Final = 5_000_000
 
 Token: TypeAlias = Callable[[Reply], None]
@@ -59,6 +65,7 @@ class _Place:
     Attributes:
         record: as it was applied last.
         queue: None until it is open, and from its end on.
+        closed: what a request is answered meanwhile.
         under_way: requests that are being carried out.
         turn: held while the queue is opened, converted or removed.
         gives_back: whether messages are just going back.
@@ -66,6 +73,7 @@ class _Place:
 
     record: ClassicRecord
     queue: HeldQueue | None = None
+    closed: NotDone = _NOT_HERE
     under_way: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     gives_back: bool = False
@@ -116,10 +124,14 @@ class ClassicHost:
             self._runtime.spawn(self._remove(self._places.pop(each)), f"end of classic queue {each}")
 
     async def _open(self, place: _Place) -> None:
+        try:
+            from splitbrain.cluster.classicqueues.held import hold
+        except ModuleNotFoundError:
+            place.closed = NotDone("unavailable", True, _NO_NUMPY)
+            return
         async with place.turn:
-            options = IndexOptions(version=place.record.version, bugs=self._bugs)
             disk, clock = self._part(place), self._runtime.clock
-            place.queue = await hold(place.record, disk, options, self._life, clock)
+            place.queue = await hold(place.record, disk, self._bugs, self._life, clock)
         await self._convert(place)
 
     async def _convert(self, place: _Place) -> None:
@@ -203,7 +215,7 @@ class ClassicHost:
     def _ask_queue(self, each: str, wanted: OfQueue, token: Token) -> None:
         place = self._places.get(each)
         if place is None or place.queue is None:
-            token(_NOT_HERE)
+            token(_NOT_HERE if place is None else place.closed)
             return
         place.under_way += 1
         self._runtime.spawn(self._carry_out(place, place.queue, wanted, token), "request to a classic queue")

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from splitbrain.cluster.classic.records import Version
 from splitbrain.cluster.commands import decode_value
 from splitbrain.cluster.tree import Children, Names, Path, Tree
+
+Version: TypeAlias = Literal[1, 2]
+"""Of records, as `splitbrain.cluster.classic` has them: only nodes that hold a queue load that, and numpy with it."""
 
 PATH: Final[Path] = ("classic_queues",)
 

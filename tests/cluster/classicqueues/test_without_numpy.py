@@ -1,0 +1,43 @@
+"""A node needs numpy for classic queues only."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from splitbrain.cluster.bugs import NO_BUGS
+from splitbrain.cluster.classicqueues.frames import Take
+from splitbrain.cluster.classicqueues.host import ClassicHost, _Place  # pyright: ignore[reportPrivateUsage]
+from splitbrain.cluster.classicqueues.records import ClassicRecord
+from splitbrain.cluster.streams.frames import NotDone
+
+WITHOUT = """
+import sys
+sys.modules["numpy"] = None
+import splitbrain.cluster.node, splitbrain.cluster.__main__, splitbrain.cluster.client, splitbrain.cluster.classicclient
+"""
+
+
+def test_a_node_and_a_client_are_there_without_numpy() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_queue_on_a_node_without_numpy_answers_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "splitbrain.cluster.classicqueues.held", None)
+    runtime, links = cast(Any, SimpleNamespace(clock=None)), cast(Any, None)
+    host = ClassicHost("m1", "n1", 1, runtime, links, NO_BUGS)
+    record = ClassicRecord("0" * 16, "m1")
+    place = _Place(record)
+    asyncio.run(host._open(place))  # pyright: ignore[reportPrivateUsage]
+    host._places[record.id] = place  # pyright: ignore[reportPrivateUsage]
+    answers: list[Any] = []
+    host._ask_queue(record.id, Take("q"), answers.append)  # pyright: ignore[reportPrivateUsage]
+    [answer] = answers
+    assert isinstance(answer, NotDone)
+    assert "python3-numpy" in answer.detail
