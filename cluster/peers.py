@@ -71,7 +71,7 @@ class PeerLink:
 
     @property
     def refused(self) -> bool:
-        """Whether the last attempt found no server at the peer's address."""
+        """Whether the last attempt was refused: no process listens at the peer's address."""
         return self._connection is None and self._refused
 
     def send(self, frame: bytes) -> None:
@@ -123,10 +123,12 @@ class PeerLink:
         async def attempt() -> None:
             try:
                 connection = await self._runtime.network.connect(self._address)
-            except ConnectionError:
-                self._refused = not outcome.done()  # what comes later was given up by the network, not refused
+            except ConnectionError as error:
+                # The network may have given it up, which says nothing about the peer's process.
+                self._refused = isinstance(error, ConnectionRefusedError)
                 settle(None)
             else:
+                self._refused = False
                 settle(connection)
 
         def settle(connection: Connection | None) -> None:

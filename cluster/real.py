@@ -86,13 +86,16 @@ class RealNetwork:
         """Open a connection.
 
         Raises:
-            ConnectionError: no process listens there, or it could not be reached in time.
+            ConnectionRefusedError: no process listens there.
+            ConnectionError: it could not be reached, or not in time.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 transport, connection = await self._loop.create_connection(StreamConnection, *address)
         except TimeoutError as error:
             raise ConnectionError(f"{address[0]}:{address[1]}: no answer within {CONNECT_TIMEOUT_S:g} s") from error
+        except ConnectionRefusedError as error:
+            raise ConnectionRefusedError(f"{address[0]}:{address[1]}: {error}") from error
         except (OSError, ValueError) as error:  # ValueError: the name of a host that cannot be one
             raise ConnectionError(f"{address[0]}:{address[1]}: {error}") from error
         _tune(transport)

@@ -86,7 +86,8 @@ class Network(Protocol):
         """Open a connection.
 
         Raises:
-            ConnectionError: no process listens there, or it could not be reached in a time that the network bounds.
+            ConnectionRefusedError: no process listens there.
+            ConnectionError: it could not be reached in a time that the network bounds.
         """
         ...
 

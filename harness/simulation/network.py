@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MS: Final = 1_000_000
 
+REFUSED: Final = "connection refused"
+
 CONNECT_NS: Final = 1_000 * _MS
 """How long a node's attempt to connect lasts where nothing answers."""
 
@@ -160,7 +162,8 @@ class SimNetwork:
         """A connection between two nodes, dialled by a process of `node`.
 
         Raises:
-            ConnectionError: the connection was refused, or there was no answer within a second.
+            ConnectionRefusedError: no process listens there.
+            ConnectionError: there is no such node, or there was no answer within a second.
         """
         pair = (node, address[0])
         if node == address[0]:
@@ -172,7 +175,8 @@ class SimNetwork:
         outcome = self._shake_hands(process, links, address, CONNECT_NS, process.post)
         found = await outcome
         if isinstance(found, str):
-            raise ConnectionError(f"{address[0]}:{address[1]}: {found}")
+            kind = ConnectionRefusedError if found == REFUSED else ConnectionError
+            raise kind(f"{address[0]}:{address[1]}: {found}")
         return found
 
     async def dial(self, address: Address) -> End:
@@ -223,7 +227,7 @@ class SimNetwork:
                 return
             listener = self._listeners.get(address)
             if listener is None or (caller is not None and not caller.alive()):
-                settle("connection refused")
+                settle(REFUSED)
                 return
             here, there = connection(listener.kind, loop, (caller, listener.process), links, self._trace)
             process = listener.process
@@ -258,7 +262,8 @@ class ProcessNetwork:
         """Open a connection.
 
         Raises:
-            ConnectionError: the connection was refused, or there was no answer within a second.
+            ConnectionRefusedError: no process listens there.
+            ConnectionError: there is no such node, or there was no answer within a second.
         """
         return await self._network.connect(self.node, self._process, address)
 

@@ -406,8 +406,11 @@ class World:
     def serve(self, name: str, accept: Callable[[Connection], Awaitable[None]]) -> None:
         self._accept[name] = accept
 
+    def serves(self, name: str) -> bool:
+        return name in self._accept
+
     def reachable(self, source: str, name: str) -> bool:
-        return name in self._accept and (source, name) not in self.cut
+        return self.serves(name) and (source, name) not in self.cut
 
 
 class _Network:
@@ -417,8 +420,10 @@ class _Network:
 
     async def connect(self, address: Address) -> Connection:
         await asyncio.sleep(0)
+        if not self._world.serves(address[0]):
+            raise ConnectionRefusedError("nobody there")
         if not self._world.reachable(self._node, address[0]):
-            raise ConnectionError("nobody there")
+            raise ConnectionError("no answer")
         return self._world.dial(self._node, address[0])
 
     async def listen(self, address: Address, accept: Callable[[Connection], Awaitable[None]]) -> None:

@@ -773,6 +773,30 @@ class TestConnections:
 
         in_virtual_time(check())
 
+    def test_a_node_is_refused_while_no_process_listens_and_not_because_it_was_once(self) -> None:
+        async def check() -> None:
+            async with running(World(THREE)) as world:
+                await world.kill("n2")
+                links = world.nodes["n1"]._place.links  # pyright: ignore[reportPrivateUsage]
+
+                async def when(holds: Callable[[], bool]) -> bool | None:
+                    return True if holds() else None
+
+                await eventually(lambda: when(lambda: links.is_refused("n2")))
+                await world.start("n2")
+                await eventually(lambda: when(lambda: links.is_up("n2")))
+                assert not links.is_refused("n2")
+                world.isolate("n2")
+                await eventually(lambda: when(lambda: not links.is_up("n2")))
+                for _ in range(100):
+                    assert not links.is_refused("n2")
+                    await asyncio.sleep(0.02)
+                await world.kill("n2")
+                world.cut.clear()
+                await eventually(lambda: when(lambda: links.is_refused("n2")))
+
+        in_virtual_time(check())
+
     def test_requests_in_flight_on_a_broken_connection_are_indefinite_and_later_ones_definite(self) -> None:
         async def check() -> None:
             world = World(THREE)

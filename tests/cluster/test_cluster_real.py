@@ -57,6 +57,19 @@ def test_a_link_that_stays_cut_does_not_gather_sockets(
     asyncio.run(check())
 
 
+def test_only_an_attempt_that_no_process_answered_is_refused(tmp_path: Path, deaf: Address) -> None:
+    async def check() -> None:
+        world = RealWorld(tmp_path, "n1", ignore)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            nobody: Address = taken.getsockname()[:2]
+            with pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1:\d+: "):
+                await world.runtime.network.connect(nobody)
+        await world.close()
+
+    asyncio.run(check())
+
+
 def test_an_attempt_to_connect_ends_with_a_reason(
     deaf: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
