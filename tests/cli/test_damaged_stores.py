@@ -144,7 +144,7 @@ def test_every_sound_run_is_judged_and_every_damaged_one_named(tmp_path: Path, s
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3, 5))
 def test_spark_says_the_same(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    done, expected = lay(tmp_path, 150, seed)
+    done, expected = lay(tmp_path, 80, seed)
     if seed % 2:
         monkeypatch.setattr("splitbrain.checkers.spark.pipeline.Sizes", partial(hot_keys.Sizes, run_rows=0))
     found = spark_analyze(tmp_path)

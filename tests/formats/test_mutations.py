@@ -15,7 +15,7 @@ from splitbrain.results.formats import edn, read_table
 from splitbrain.results.formats.rows import table_of
 from tests.formats.mutations import SOUND, mutated, outcome, reader
 
-MANY = int(os.environ.get("SPLITBRAIN_MUTATIONS", "2000"))
+MANY = int(os.environ.get("SPLITBRAIN_MUTATIONS", "1000"))
 
 
 def refuses_or_reads(name: str, count: int, seed: int) -> Counter[str]:
