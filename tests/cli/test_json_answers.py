@@ -142,7 +142,7 @@ def test_answers_about_violations(ask: Asking) -> None:
                 "--time-limit", "8", "--seed", "1", "--jobs", "1", "--budget", "60")  # fmt: skip
     assert found["findings"]
     assert found["smaller"]["plan"]
-    ask("shrink", "shrink", found["smaller"]["plan"], "--jobs", "1", "--budget", "5")
+    ask("shrink", "shrink", found["smaller"]["plan"], "--jobs", "1", "--budget", "20")
     ask("hunt", "hunt", "--runs", "1", "--no-canary", "--seed", "1", "--workload", "register", "--jobs", "1")
     Path("night.toml").write_text(
         'format = 1\nbudget = "60s"\nruns = 1\nreplays = 1\n[axes]\nworkload = "counter"\nnemesis = "none"\n'
