@@ -20,7 +20,7 @@ from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, MismatchingNodeError, 
 from splitbrain.cluster.channel import Channel
 from splitbrain.cluster.classicqueues import frames
 from splitbrain.cluster.classicqueues.frames import Settlement
-from splitbrain.cluster.classicqueues.records import ClassicRecord
+from splitbrain.cluster.classicqueues.records import PATH, ClassicRecord
 from splitbrain.cluster.errors import (
     ClientError,
     InvalidRequestError,
@@ -32,6 +32,7 @@ from splitbrain.cluster.members import node_of
 from splitbrain.cluster.queueclient.connection import Ends, pause
 from splitbrain.cluster.queuegroups.records import name_problem
 from splitbrain.cluster.tree import Value
+from splitbrain.cluster.tree.paths import format_path
 from splitbrain.cluster.tree_client import TreeClient
 from splitbrain.cluster.wire import ClassicOp, ClientAddress, MemberList, MembersQuery, Request
 
@@ -203,7 +204,7 @@ class ClassicQueues:
 
 
 def _path(name: str) -> str:
-    return f"/classic_queues/{name}"
+    return format_path((*PATH, name))
 
 
 def _unexpected(name: str, reply: frames.Reply) -> ClientError:

@@ -22,6 +22,9 @@ QUEUES: Final = "queue."
 STREAM_COORDINATOR: Final = "stream-coordinator"
 """The group that says who writes which stream; it begins with the first one (`splitbrain.cluster.streams`)."""
 
+COORDINATOR_PATH: Final = ("stream_coordinator",)
+"""The tree node of the metadata that names the founders of the coordinator's group."""
+
 _NAME: Final = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 

@@ -124,11 +124,11 @@ class PeerLink:
             try:
                 connection = await self._runtime.network.connect(self._address)
             except ConnectionError as error:
-                # The network may have given it up, which says nothing about the peer's process.
-                self._refused = isinstance(error, ConnectionRefusedError)
+                # What comes late, or was given up by the network, says nothing about the peer's process.
+                if not outcome.done():
+                    self._refused = isinstance(error, ConnectionRefusedError)
                 settle(None)
             else:
-                self._refused = False
                 settle(connection)
 
         def settle(connection: Connection | None) -> None:
@@ -155,7 +155,7 @@ class PeerLink:
         # Frames that waited go first: from the next line on, `send` bypasses the queue.
         while self._queue:
             connection.send(self._queue.popleft())
-        self._connection = connection
+        self._connection, self._refused = connection, False
         if self._broke:
             reached("link came up again")
         self._runtime.log(f"link to {self._peer}: up")

@@ -13,10 +13,12 @@ from splitbrain.cluster.client import Client, UnavailableError
 from splitbrain.cluster.entities import maintenance, policies, vhosts
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.records import NodeState
+from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.queuegroups.records import record_of
 from splitbrain.cluster.queuereplicas.facts import VHOST
 from splitbrain.cluster.replicas import SETTING
 from splitbrain.cluster.streamclient import StreamStatus
+from splitbrain.cluster.tree.paths import format_path
 
 POLICY: Final = "target-of-replicas"
 """The name of the policy that `set_target` sets."""
@@ -59,7 +61,7 @@ async def every_stream(client: Client) -> list[StreamStatus]:
     try:
         return list(await streams.status())
     except UnavailableError:
-        if await client.exists("/stream_coordinator"):
+        if await client.exists(format_path(COORDINATOR_PATH)):
             raise
         return []
 

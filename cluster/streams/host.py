@@ -17,6 +17,7 @@ import msgspec
 
 from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.commands import decode_value
+from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.raft.messages import NodeId
@@ -69,9 +70,6 @@ from splitbrain.cluster.streams.requests import StreamRequests
 from splitbrain.cluster.streams.state import Action, State, Stream
 from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.wire import ABOUT_STREAMS, Failure
-
-PATH: Final = ("stream_coordinator",)
-"""The tree node of the metadata that names the founders of the coordinator's group."""
 
 COMMAND_MS: Final = 1000
 """How long a command to the coordinator may take; nothing waits for it, and a later tick sends it again."""
@@ -200,7 +198,7 @@ class StreamHost:
 
     def metadata_applied(self, store: Store) -> None:
         """The metadata store of this node is at a later entry, or is another one."""
-        found = store.tree.properties(PATH)
+        found = store.tree.properties(COORDINATOR_PATH)
         seen = 0 if found is None else found.payload_version
         if seen == self._seen:
             return

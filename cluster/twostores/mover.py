@@ -304,8 +304,6 @@ class Mover:
         if self._replica is None:
             return Ended("undone", "this node has no tables")
         try:
-            if until == "prepared" and (await self._marker()).state == "prepared":
-                return Ended("nothing", "it is prepared already")
             await self._tree.register()
         except ClientError as error:
             return Ended("stuck", str(error))

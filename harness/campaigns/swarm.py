@@ -244,7 +244,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     theme = theme_of(seed, asked)
     workload = _workload(rng, _favoured(theme.workloads, asked.workloads))
     place = _place(seed, asked)
-    if place is not None and place.theme == theme.name:
+    if place is not None:
         workload = place.workload
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
     nodes = rng.choice(_favoured_counts(theme, _node_counts(nemeses, asked.nodes)))

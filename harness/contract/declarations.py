@@ -124,7 +124,7 @@ def _session_class(connect: Callable[..., Any]) -> type | None:
 # --- rules ----------------------------------------------------------------------------------------------------------
 
 
-def _mapping_of(keys: type, values: type) -> Callable[[object], bool]:
+def _mapping_of(keys: type, values: type | tuple[type, ...]) -> Callable[[object], bool]:
     def holds(value: object) -> bool:
         if not isinstance(value, Mapping):
             return False
@@ -132,6 +132,12 @@ def _mapping_of(keys: type, values: type) -> Callable[[object], bool]:
         return all(isinstance(key, keys) and isinstance(each, values) for key, each in known.items())
 
     return holds
+
+
+def _groups(value: object) -> bool:
+    if not _mapping_of(str, (str, tuple))(value):
+        return False
+    return all(isinstance(each, str) or _texts(tuple)(each) for each in cast("Mapping[str, object]", value).values())
 
 
 def _names_and_counts(value: object) -> bool:
@@ -253,7 +259,7 @@ _ELECTIONS: Final[Mapping[str, _Rule]] = {
     "local": _Rule(_texts(frozenset), 'a frozenset of functions of ops, such as frozenset({"read"})'),
     "group": _Rule(_instance(str), "the name of a group, or an empty text"),
     "scaled_by": _Rule(_names_and_counts, "a mapping from names of settings to whole numbers of 1 or more"),
-    "own_groups": _Rule(_mapping_of(str, str), "a mapping from operations to patterns of names of groups"),
+    "own_groups": _Rule(_groups, "a mapping from operations to patterns of names of groups, or tuples of them"),
 }
 """One rule for each field of `Elections`."""
 

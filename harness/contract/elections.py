@@ -27,8 +27,8 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
         group: in telemetry, the name of the group whose members answer; empty: any group that lasts.
         scaled_by: settings by which the times in seconds grow in proportion, each with the value at which they are as
             given here; at lower values they stay so.
-        own_groups: operations by name (`Workload.needs`) that other groups answer, with patterns of these groups'
-            names, as in `fnmatch`, with spaces between them.
+        own_groups: operations by name (`Workload.needs`) that other groups answer, with a pattern of these groups'
+            names, as in `fnmatch`, or several.
     """
 
     timeout_s: float
@@ -40,12 +40,12 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     local: frozenset[str] = frozenset()
     group: str = ""
     scaled_by: Mapping[str, int] = {}
-    own_groups: Mapping[str, str] = {}
+    own_groups: Mapping[str, str | tuple[str, ...]] = {}
 
     def groups_for(self, needs: Collection[str]) -> tuple[str, ...]:
         """The groups that answer a workload with these needs, as patterns of names; none for any group that lasts."""
-        named = (self.own_groups[need].split() for need in sorted(needs) if need in self.own_groups)
-        own = tuple(dict.fromkeys(pattern for patterns in named for pattern in patterns))
+        named = (self.own_groups[need] for need in sorted(needs) if need in self.own_groups)
+        own = tuple(dict.fromkeys(each for one in named for each in ((one,) if isinstance(one, str) else one)))
         others = any(need not in self.own_groups for need in needs)
         if others and not self.group:
             return ()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import TypeVar
 from zlib import crc32
 
 from splitbrain.cluster.classicclient import ClassicQueues
@@ -13,12 +12,8 @@ from splitbrain.cluster.client import Client, ClientError, UnavailableError
 from splitbrain.cluster.members import node_of
 from splitbrain.harness.contract.brokers import Delivery
 from splitbrain.harness.contract.sessions import Answer, NonsenseError
+from splitbrain.harness.systems.metadata_declared import Declarations
 from splitbrain.harness.systems.metadata_errors import refused
-
-DECLARE_S: Final = 4.0
-"""For all queues of a session to be declared, and held: a workload has to be prepared within ten seconds."""
-
-PAUSE_S: Final = 0.2
 
 T = TypeVar("T")
 
@@ -38,23 +33,11 @@ class MetadataClassic:
         self._taken: dict[int, tuple[str, str]] = {}
         self._last_tag = 0
         self._known: set[str] = set()
-        self._declares_until: float | None = None
+        self._declarations = Declarations()
 
     async def declare(self, queue: str) -> Answer:
-        """Make a queue; tried for a while, since to declare it twice is to declare it once.
-
-        No error if it is not there by then: the first ops declare it again.
-        """
-        loop = asyncio.get_running_loop()
-        if self._declares_until is None:
-            self._declares_until = loop.time() + DECLARE_S
-        while loop.time() <= self._declares_until:
-            try:
-                await self._declare(queue)
-                break
-            except ClientError:
-                await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
-        return Answer()
+        """Make a queue, as `Declarations.tried`."""
+        return await self._declarations.tried(lambda: self._declare(queue))
 
     async def _declare(self, queue: str) -> None:
         """Make a queue, on a node that its name says: so each node holds some."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -13,6 +12,7 @@ from splitbrain.cluster.client import Client, ClientError, QueueNotFoundError, Q
 from splitbrain.cluster.queueclient import Consumer, Message, Publisher
 from splitbrain.harness.contract.brokers import Delivery
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, NonsenseError
+from splitbrain.harness.systems.metadata_declared import Declarations
 from splitbrain.harness.systems.metadata_errors import refused
 
 MEMBERS: Final = 99
@@ -20,12 +20,6 @@ MEMBERS: Final = 99
 
 UNLIMITED: Final = QueueOptions(initial_group_size=MEMBERS, delivery_limit=-1)
 """Without a delivery limit: what is given back often is not to be dropped."""
-
-DECLARE_S: Final = 4.0
-"""For the queues of a session to serve, all together: a cluster that has just begun does not know yet that all its
-nodes know transactions, and a workload has to be prepared within ten seconds."""
-
-PAUSE_S: Final = 0.2
 
 T = TypeVar("T")
 
@@ -58,7 +52,7 @@ class MetadataQueues:
         self._taken: dict[int, Message] = {}
         self._consumers: dict[str, Consumer] = {}
         self._last_tag = 0
-        self._declares_until: float | None = None
+        self._declarations = Declarations()
 
     async def declare_limited(self, queue: str, limit: int, dead_letters: str) -> Answer:
         """Make a queue with a delivery limit, whose dead letters go to another one at least once."""
@@ -88,21 +82,9 @@ class MetadataQueues:
         return await self._opened()
 
     async def _declare_in_time(self, queue: str, options: QueueOptions) -> Answer:
-        """Make a queue; tried for a while, since to declare a queue twice is to declare it once.
-
-        No error if it could not be made by then: the first operation that finds no queue makes it (`_with_queue`).
-        """
+        """Make a queue, as `Declarations.tried`; the first op that finds no queue makes it (`_with_queue`)."""
         self._options[queue] = options
-        loop = asyncio.get_running_loop()
-        if self._declares_until is None:
-            self._declares_until = loop.time() + DECLARE_S
-        while loop.time() <= self._declares_until:
-            try:
-                return await self._declare(queue)
-            except (ClientError, DefiniteError):
-                pass
-            await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
-        return Answer()
+        return await self._declarations.tried(lambda: self._declare(queue))
 
     async def publish(self, queue: str, value: int) -> Answer:
         """Publish, and wait for the confirm."""

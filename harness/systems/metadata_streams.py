@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from splitbrain.cluster.client import Client, ClientError, Streams, UnavailableError
 from splitbrain.cluster.streamclient import StreamPublisher
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, NonsenseError
+from splitbrain.harness.systems.metadata_declared import Declarations
+from splitbrain.harness.systems.metadata_errors import refused
 
 REPLICAS: Final = 99
 """Copies of a stream at most: each node has one, so that each fault meets a copy, and each node gives its own."""
-
-DECLARE_S: Final = 4.0
-"""For all streams of a session to be declared, and written: a workload has to be prepared within ten seconds."""
-
-PAUSE_S: Final = 0.2
 
 T = TypeVar("T")
 
@@ -38,24 +34,15 @@ class MetadataStreams:
         self._streams: Streams | None = None
         self._name: str | None = None
         self._publishers: dict[str, StreamPublisher] = {}
-        self._declares_until: float | None = None
+        self._declarations = Declarations()
         self._known: set[str] = set()
 
     async def declare(self, stream: str) -> Answer:
-        """Make a stream; tried for a while, since to declare it twice is to declare it once.
+        """Make a stream, as `Declarations.tried`."""
+        return await self._declarations.tried(lambda: self._declare(stream, self._timeout_ms))
 
-        No error if it is not there by then: the first ops declare it again.
-        """
-        loop = asyncio.get_running_loop()
-        if self._declares_until is None:
-            self._declares_until = loop.time() + DECLARE_S
-        while loop.time() <= self._declares_until:
-            try:
-                await (await self._opened()).declare(stream, replicas=REPLICAS, timeout_ms=self._timeout_ms)
-                break
-            except (ClientError, DefiniteError):
-                await asyncio.sleep(PAUSE_S)  # noqa: TID251 - of a client, which has no runtime: its loop's time
-        return Answer()
+    async def _declare(self, stream: str, timeout_ms: int) -> None:
+        await (await self._opened()).declare(stream, replicas=REPLICAS, timeout_ms=timeout_ms)
 
     async def publish(self, stream: str, value: int) -> Answer:
         """Publish, and wait for the confirm; its offset."""
@@ -78,7 +65,7 @@ class MetadataStreams:
         try:
             values = [int(body) for body in found.bodies]
         except ValueError as error:
-            raise IndefiniteError(f"a message in {stream} is no whole number: {error}") from error
+            raise NonsenseError(f"a message in {stream} is no whole number: {error}") from error
         return Answer({"values": values, "end": found.committed})
 
     async def _use(self, stream: str, call: Callable[[int], Awaitable[T]]) -> T:
@@ -90,7 +77,7 @@ class MetadataStreams:
             result = await call(half_ms)
         except UnavailableError:
             with suppress(ClientError):
-                await (await self._opened()).declare(stream, replicas=REPLICAS, timeout_ms=half_ms)
+                await self._declare(stream, half_ms)
             raise
         self._known.add(stream)
         return result
@@ -105,5 +92,5 @@ class MetadataStreams:
             try:
                 self._streams = await self._client.streams()
             except ClientError as error:
-                raise DefiniteError(str(error)) from error
+                raise refused(error) from error
         return self._streams

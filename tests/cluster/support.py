@@ -421,7 +421,7 @@ class _Network:
     async def connect(self, address: Address) -> Connection:
         await asyncio.sleep(0)
         if not self._world.serves(address[0]):
-            raise ConnectionRefusedError("nobody there")
+            raise ConnectionRefusedError("no process listens")
         if not self._world.reachable(self._node, address[0]):
             raise ConnectionError("no answer")
         return self._world.dial(self._node, address[0])

@@ -14,7 +14,7 @@ from splitbrain.cluster.registered import known
 from splitbrain.cluster.registered.mops import mixed
 from splitbrain.cluster.tree import NEWEST_VERSION, Aborted, Refused, Result, Transact, TransactRead, Tree, Value
 from splitbrain.harness.contract.sessions import DefiniteError
-from splitbrain.harness.systems.metadata import MetadataSession
+from splitbrain.harness.systems.metadata_session import MetadataSession
 from tests.cluster.support import World, in_cluster
 
 

@@ -62,9 +62,9 @@ def test_only_an_attempt_that_no_process_answered_is_refused(tmp_path: Path, dea
         world = RealWorld(tmp_path, "n1", ignore)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
-            nobody: Address = taken.getsockname()[:2]
+            unserved: Address = taken.getsockname()[:2]
             with pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1:\d+: "):
-                await world.runtime.network.connect(nobody)
+                await world.runtime.network.connect(unserved)
         await world.close()
 
     asyncio.run(check())

@@ -18,7 +18,8 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodePlace
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.metadata import ATTEMPT_TIMEOUT_MS, Metadata, MetadataSession
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.harness.systems.metadata_session import ATTEMPT_TIMEOUT_MS, MetadataSession
 from tests.cluster.support import World, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]

@@ -1,9 +1,9 @@
 """Many simulated migrations, each with a fault at one step: `python -m tests.simulation.migrations COUNT [FIRST]`.
 
 FIRST is the seed of the first run, 1 by default; each further run has the next seed. In each run clients of three nodes
-declare, delete and look at entities, and ask for the migration. One fault strikes, at a step of the migration or of the
-change of its feature flag: a node's process is killed, loses its power or is paused, or the node is cut off; or the
-disk of a node is full during the whole run. After the fault is healed, each client looks at all entities before a
+declare, delete and look at entities, and ask for the migration. One fault is injected at a step of the migration or of
+the change of its feature flag: a node is killed, loses its power, is paused, or is cut off. Or a node has a full disk
+during the whole run. After the fault is healed, each client looks at all entities before a
 client asks for the migration again: these looks show on which store the migration ended. Then the migration is carried
 out, and each client looks once more.
 
@@ -45,7 +45,7 @@ S: Final = 1_000_000_000
 
 
 class Case(NamedTuple):
-    """One run: its fault, the step at which the fault strikes, and the ops of the nemesis that do it."""
+    """One run: its fault, the step at which the fault is injected, and the ops of the nemesis."""
 
     seed: int
     way: str

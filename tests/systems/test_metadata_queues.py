@@ -10,7 +10,8 @@ import pytest
 
 from splitbrain.cluster.client import Client, QueueNotFoundError, QueueOptions, UnavailableError
 from splitbrain.harness.contract.sessions import DefiniteError
-from splitbrain.harness.systems.metadata_queues import DECLARE_S, MetadataQueues
+from splitbrain.harness.systems.metadata_declared import DECLARE_S
+from splitbrain.harness.systems.metadata_queues import MetadataQueues
 from tests.cluster.queuegroups.support import in_cluster, queues_on
 from tests.cluster.support import World, eventually, in_virtual_time
 

@@ -13,7 +13,8 @@ from splitbrain.cluster.tree import NEWEST_VERSION
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.running.simulate import simulate
-from splitbrain.harness.systems.metadata import Metadata, MetadataSession
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.harness.systems.metadata_session import MetadataSession
 from splitbrain.workloads.catalogue import build
 from splitbrain.workloads.counter import REST_S, CounterClient, TriggersClient
 from tests.cluster.support import World, in_cluster

@@ -10,7 +10,7 @@ from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.registered import known
 from splitbrain.cluster.tree import NEWEST_VERSION
 from splitbrain.harness.contract.sessions import DefiniteError
-from splitbrain.harness.systems.metadata import MetadataSession
+from splitbrain.harness.systems.metadata_session import MetadataSession
 from splitbrain.workloads.catalogue import build
 from splitbrain.workloads.topology import ROUTED_KEYS, names
 from tests.cluster.support import World, eventually, in_cluster

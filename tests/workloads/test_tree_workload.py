@@ -13,7 +13,7 @@ from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.tree import NEWEST_VERSION
 from splitbrain.harness.generators import Context
 from splitbrain.harness.systems import metadata_trees
-from splitbrain.harness.systems.metadata import MetadataSession
+from splitbrain.harness.systems.metadata_session import MetadataSession
 from splitbrain.workloads import tree as workload
 from tests.cluster.support import World, in_cluster
 

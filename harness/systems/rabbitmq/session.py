@@ -46,7 +46,7 @@ def _delivery(queue: str, found: Message | None) -> Answer:
     try:
         delivery = Delivery(value=int(body), tag=tag, redelivered=redelivered)
     except ValueError as error:
-        raise IndefiniteError(f"a message in {queue} is no whole number: {body[:40]!r}") from error
+        raise NonsenseError(f"a message in {queue} is no whole number: {body[:40]!r}") from error
     if reason is not None:
         delivery["reason"] = reason
     return Answer(delivery)

@@ -145,7 +145,7 @@ def test_m2k_5_a_node_that_has_just_started_migrates_again_what_was_rolled_back(
 
 
 def test_d5_the_tables_are_kept_while_the_change_of_the_flag_can_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is copied, and not decided: whatever time passes, each table is still there."""
+    """All is copied and nothing is decided: the tables do not expire, however much time passes."""
     monkeypatch.setattr(mover, "EXPIRY_LOOKS", 1)
     monkeypatch.setattr(expiry, "RETENTION_MS", 0)
 
