@@ -24,6 +24,7 @@ from splitbrain.cluster.classicqueues.records import PATH, ClassicRecord
 from splitbrain.cluster.errors import (
     ClientError,
     InvalidRequestError,
+    MisfitError,
     NodeNotFoundError,
     OutcomeUnknownError,
     UnavailableError,
@@ -209,4 +210,4 @@ def _path(name: str) -> str:
 
 def _unexpected(name: str, reply: frames.Reply) -> ClientError:
     kind = type(reply).__name__
-    return OutcomeUnknownError(f"the answer of classic queue {name} does not fit the request: {kind}.")
+    return MisfitError(f"the answer of classic queue {name} does not fit the request: {kind}.")

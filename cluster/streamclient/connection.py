@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from splitbrain.cluster.asking import error_of
 from splitbrain.cluster.channel import Channel
-from splitbrain.cluster.errors import ClientError, InvalidRequestError, OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.errors import (
+    ClientError,
+    InvalidRequestError,
+    MisfitError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.streams import commands, frames
 from splitbrain.cluster.streams.commands import Accepted, OfClients, StreamRefused
@@ -48,7 +54,7 @@ class StreamsConnection:
             case StreamRefused(_, detail):
                 raise UnavailableError(f"{detail}.", answer.term)
             case other:
-                raise OutcomeUnknownError(f"the coordinator's answer does not fit the command: {other!r}.", answer.term)
+                raise MisfitError(f"the coordinator's answer does not fit the command: {other!r}.", answer.term)
 
     async def state(self, timeout_ms: int) -> State:
         """All streams, as the coordinator's leader knows them, confirmed by a majority."""

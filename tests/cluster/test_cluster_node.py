@@ -7,13 +7,14 @@ import random
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from splitbrain.cluster import wire
-from splitbrain.cluster.bugs import Bugs
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.client import (
     Client,
     ClientError,
@@ -34,7 +35,17 @@ from splitbrain.cluster.raft.messages import Append
 from splitbrain.cluster.runtime import Connection
 from splitbrain.cluster.storage import open_storage
 from splitbrain.cluster.tree import Create, Done, Get, Put, encode_command
-from tests.cluster.support import Draws, World, connection_pair, entry, eventually, in_virtual_time, written
+from tests.cluster.support import (
+    Draws,
+    LoopClock,
+    LoopRng,
+    World,
+    connection_pair,
+    entry,
+    eventually,
+    in_virtual_time,
+    written,
+)
 
 T = TypeVar("T")
 
@@ -794,6 +805,43 @@ class TestConnections:
                 await world.kill("n2")
                 world.cut.clear()
                 await eventually(lambda: when(lambda: links.is_refused("n2")))
+
+        in_virtual_time(check())
+
+    def test_a_refusal_that_comes_late_says_nothing_about_the_process_that_is_there_now(self) -> None:
+        """The first attempt is given up, the second one finds a process, and then the first one is refused."""
+        attempts: list[asyncio.Future[Any]] = []
+
+        async def connect(_: object) -> Any:
+            attempts.append(asyncio.get_running_loop().create_future())
+            return await attempts[-1]
+
+        async def check() -> None:
+            tasks: list[asyncio.Future[None]] = []
+            runtime: Any = SimpleNamespace(
+                network=SimpleNamespace(connect=connect),
+                clock=LoopClock(),
+                rng=LoopRng("late"),
+                spawn=lambda awaitable, _: tasks.append(asyncio.ensure_future(awaitable)),
+                log=lambda _: None,
+            )
+            link = PeerLink(runtime, "n1", "n2", ("n2", 1), lambda: None, NO_BUGS)
+            running = asyncio.ensure_future(link.run())
+            await asyncio.sleep((DIAL_TIMEOUT_MS + BACK_OFF_MAX_MS) / 1000 + 0.05)
+            here, there = connection_pair()
+            attempts[1].set_result(here)
+            await asyncio.sleep(0.01)
+            assert link.is_up
+            attempts[0].set_exception(ConnectionRefusedError("late"))
+            await asyncio.sleep(0.01)
+            there.break_off()
+            await asyncio.sleep(0.001)
+            assert not link.is_up
+            assert not link.refused
+            link.close()
+            running.cancel()
+            for task in tasks:
+                task.cancel()
 
         in_virtual_time(check())
 
