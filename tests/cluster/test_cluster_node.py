@@ -818,12 +818,16 @@ class TestConnections:
 
         async def check() -> None:
             tasks: list[asyncio.Future[None]] = []
+
+            def spawn(coroutine: Coroutine[Any, Any, None], _: str) -> None:
+                tasks.append(asyncio.ensure_future(coroutine))
+
             runtime: Any = SimpleNamespace(
                 network=SimpleNamespace(connect=connect),
                 clock=LoopClock(),
                 rng=LoopRng("late"),
-                spawn=lambda awaitable, _: tasks.append(asyncio.ensure_future(awaitable)),
-                log=lambda _: None,
+                spawn=spawn,
+                log=print,
             )
             link = PeerLink(runtime, "n1", "n2", ("n2", 1), lambda: None, NO_BUGS)
             running = asyncio.ensure_future(link.run())
