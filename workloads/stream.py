@@ -2,13 +2,13 @@
 
 Clients read mostly what is new, and now and then something older, so that what was given once is asked for again. In
 the end one more message is published to each stream; it is behind all that was acknowledged. Then each node is asked
-until it has given everything up to there.
+until it has given everything up to that message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -114,24 +114,38 @@ _Pair = tuple[str, str]
 """A stream and a node."""
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """What a process was asked: for the last message of a stream, or, with a node, for what this has of it.
+
+    Attributes:
+        pair: the stream, and the node or "".
+        value: of the last message, or the offset to read from.
+    """
+
+    pair: _Pair
+    value: int
+
+
 class ReadAll(msgspec.Struct, frozen=True):
-    """Publishes a last message to each stream, then reads all streams through each node, and ends.
+    """Publishes a last message to each stream, then reads all streams through each node up to it, and ends.
+
+    The last message is known by its value, as not every system names offsets.
 
     Attributes:
         value: of the next last message.
-        targets: by stream, the offset behind the last message that is known of.
-        closed: streams whose last message was acknowledged.
+        last: by stream, the value of the last message, once it was acknowledged.
         read: by stream and node, the offset up to which that gave all.
+        whole: streams and nodes that gave the last message.
         later_ns: when to ask again what had no answer, or was not there yet.
-        asked: by process, what it was asked: a stream, and a node or "" for the last message.
+        asked: by process.
     """
 
     value: int = LAST
-    targets: Mapping[str, int] = {}
-    closed: frozenset[str] = frozenset()
+    last: Mapping[str, int] = {}
     read: Mapping[_Pair, int] = {}
+    whole: frozenset[_Pair] = frozenset()
     later_ns: Mapping[_Pair, int] = {}
-    asked: Mapping[int, _Pair] = {}
+    asked: Mapping[int, _Asked] = {}
 
     def op(self, ctx: Context) -> Result:
         """What has to be asked, by a free client of its node."""
@@ -139,7 +153,7 @@ class ReadAll(msgspec.Struct, frozen=True):
         left = [pair for name in NAMES for pair in self._left(name, nodes)]
         if not left:
             return None
-        under_way = set(self.asked.values())
+        under_way = {each.pair for each in self.asked.values()}
         due = {pair: self.later_ns.get(pair, 0) for pair in left if pair not in under_way}
         for thread in bits(ctx.free):
             for pair, from_ns in due.items():
@@ -149,38 +163,37 @@ class ReadAll(msgspec.Struct, frozen=True):
         return Pending(until), self
 
     def _left(self, name: str, nodes: Sequence[str]) -> list[_Pair]:
-        if name not in self.closed:
+        if name not in self.last:
             return [(name, "")]
-        return [(name, node) for node in nodes if self.read.get((name, node), 0) < self.targets.get(name, 0)]
+        return [(name, node) for node in nodes if (name, node) not in self.whole]
 
     def _ask(self, pair: _Pair, process: int) -> Result:
         name, node = pair
-        asked = {**self.asked, process: pair}
-        if node:
-            op = Op(process=process, type="invoke", f="fetch", key=name, value=self.read.get(pair, 0))
-            return op, msgspec.structs.replace(self, asked=asked)
-        op = Op(process=process, type="invoke", f="publish", key=name, value=self.value)
-        return op, msgspec.structs.replace(self, asked=asked, value=self.value + 1)
+        f, value = ("fetch", self.read.get(pair, 0)) if node else ("publish", self.value)
+        op = Op(process=process, type="invoke", f=f, key=name, value=value)
+        asked = {**self.asked, process: _Asked(pair, value)}
+        return op, msgspec.structs.replace(self, asked=asked, value=self.value + (f == "publish"))
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Note what was answered."""
         if event.type == "invoke" or event.process not in self.asked:
             return self
-        pair = self.asked[event.process]
-        name, node = pair
-        changes: dict[str, Any] = {"asked": {process: each for process, each in self.asked.items() if each != pair}}
+        asked = self.asked[event.process]
+        pair, name = asked.pair, asked.pair[0]
+        rest = {process: each for process, each in self.asked.items() if each is not asked}
         later = {**self.later_ns, pair: ctx.time_ns + round(RETRY_S * _SECOND_NS)}
+        waits = msgspec.structs.replace(self, asked=rest, later_ns=later)
         if event.type != "ok":
-            return msgspec.structs.replace(self, later_ns=later, **changes)
-        changes["targets"] = {**self.targets, name: max(self.targets.get(name, 0), end_by(event))}
-        if not node:
-            return msgspec.structs.replace(self, closed=self.closed | {name}, **changes)
+            return waits
+        if event.f == "publish":
+            return msgspec.structs.replace(self, asked=rest, last={**self.last, name: asked.value})
         match event.value:
-            case {"values": [_, *more]}:
-                read = {**self.read, pair: self.read.get(pair, 0) + 1 + len(more)}
-                return msgspec.structs.replace(self, read=read, **changes)
+            case {"values": [_, *_] as values}:
+                read = {**self.read, pair: self.read.get(pair, 0) + len(values)}
+                whole = self.whole | {pair} if self.last[name] in values else self.whole
+                return msgspec.structs.replace(self, asked=rest, read=read, whole=whole)
             case _:
-                return msgspec.structs.replace(self, later_ns=later, **changes)
+                return waits
 
 
 def stream(

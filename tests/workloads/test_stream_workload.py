@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from splitbrain.checkers.streams import StreamChecker
 from splitbrain.harness.contract.rng import Streams
@@ -24,10 +25,18 @@ class Logs:
 
     Attributes:
         part: the number of messages in one answer at most.
+        names_offsets: whether a confirm names the offset of the message.
         fails: how an op ends that is not answered; None: it is answered.
     """
 
-    def __init__(self, part: int = 200, fails: Callable[[Op, int], OpType | None] = lambda op, asked: None) -> None:
+    def __init__(
+        self,
+        part: int = 200,
+        fails: Callable[[Op, int], OpType | None] = lambda op, asked: None,
+        *,
+        names_offsets: bool = True,
+    ) -> None:
+        self.names_offsets = names_offsets
         self.logs: dict[str, list[int]] = {name: list(range(5)) for name in NAMES}
         self.part = part
         self.fails = fails
@@ -41,7 +50,7 @@ class Logs:
             return op.complete(failed, op.value)
         if op.f == "publish":
             log.append(op.value)
-            return op.complete("ok", len(log) - 1)
+            return op.complete("ok", len(log) - 1 if self.names_offsets else None)
         return op.complete("ok", {"values": log[op.value : op.value + self.part], "end": len(log)})
 
 
@@ -82,8 +91,11 @@ def test_values_are_published_once_and_fetches_begin_within_what_is_known() -> N
     assert {op.key for op in history} == set(NAMES)
 
 
-def test_the_end_publishes_a_last_message_to_each_stream_and_then_reads_all_of_it_through_each_node() -> None:
-    history = ended(Logs(part=2))
+@pytest.mark.parametrize("names_offsets", [True, False])
+def test_the_end_publishes_a_last_message_to_each_stream_and_then_reads_all_of_it_through_each_node(
+    names_offsets: bool,
+) -> None:
+    history = ended(Logs(part=2, names_offsets=names_offsets))
     published = invocations(history, "publish")
     assert [(op.key, op.value) for op in published] == [(NAMES[0], LAST), (NAMES[1], LAST + 1)]
     read = {(name, node): list[int]() for name in NAMES for node in THREE}
