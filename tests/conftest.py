@@ -6,6 +6,7 @@ A witness of an anomaly that does not prove it does, and in CI a skipped test.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -62,8 +63,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return (yield)
 
 
+gc.disable()  # until all tests are collected: nothing of them is garbage, and it is millions of objects
+
+
 def pytest_collection_finish() -> None:
-    """Look at all witnesses from now on."""
+    """Look at all witnesses from now on, and look for garbage, but not in what was collected."""
+    gc.freeze()
+    gc.enable()
     witnesses.watch()
 
 

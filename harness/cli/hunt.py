@@ -114,6 +114,12 @@ SEED_END = 2**62
 @click.option("--keep-going", is_flag=True, help="Do not stop at a violation; count each kind of violation.")
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Shrink the first violation.")
 @click.option(
+    "--shrink-budget",
+    type=float,
+    metavar="SECONDS",
+    help="Limit of CPU time of each worker process while shrinking.  [default: 120]",
+)
+@click.option(
     "--canary/--no-canary",
     default=None,
     help="First find a known bug.  [default: --canary, without --bug]",
@@ -129,6 +135,7 @@ def command(
     jobs: int | None,
     keep_going: bool,
     shrink: bool,
+    shrink_budget: float | None,
     canary: bool | None,
     store: str,
     as_json: bool,
@@ -158,7 +165,9 @@ def command(
     """
     from splitbrain.harness.campaigns.swarm import asked_for
 
-    _check(seed, budget, runs)
+    _check(seed, budget, runs, shrink_budget)
+    if shrink_budget is not None and not shrink:
+        raise UsageError("--shrink-budget has no effect with --no-shrink: remove one of them.")
     if keep_going and runs == 1:
         raise UsageError("--keep-going has no effect with --runs 1: remove one of them.")
     for name in ("interval", "overlap"):
@@ -181,7 +190,7 @@ def command(
     tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
     why = ending(tally, limits, interrupts)
     kept = findings.keep(tally, Path(store))
-    smaller = _smaller(kept, Path(store), processes, interrupts) if shrink else None
+    smaller = _smaller(kept, Path(store), processes, shrink_budget, interrupts) if shrink else None
     how = Hunted(asked, limits, why, wall_s)
     document = document_of(how, first, tally, kept, smaller, store)
     figures = findings.record(Path(store), document, first)
@@ -193,7 +202,7 @@ def command(
     ctx.exit(_exit_code(tally, kept))
 
 
-def _check(seed: int | None, budget: float, runs: int | None) -> None:
+def _check(seed: int | None, budget: float, runs: int | None, shrink_budget: float | None) -> None:
     """Refuse numbers that are out of bounds.
 
     Raises:
@@ -202,6 +211,8 @@ def _check(seed: int | None, budget: float, runs: int | None) -> None:
     from splitbrain.harness.contract.test import TIME_MAX_S, check_number
 
     check_number("budget", budget, TIME_MAX_S)
+    if shrink_budget is not None:
+        check_number("shrink budget", shrink_budget, TIME_MAX_S)
     if runs is not None and not 1 <= runs <= SEED_END:
         raise UsageError(f"--runs {runs}: give 1 to {SEED_END}.")
     if seed is not None and not 0 <= seed < SEED_END:
@@ -245,9 +256,11 @@ def _hunt(
         return tally, time.monotonic() - began
 
 
-def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts) -> Smaller | None:
+def _smaller(
+    kept: list[Finding], store: Path, jobs: int, budget_s: float | None, interrupts: Interrupts
+) -> Smaller | None:
     """The first violation, shrunk until the search ends or is interrupted."""
-    from splitbrain.harness.campaigns.hunting.smaller import shrink_first
+    from splitbrain.harness.campaigns.hunting.smaller import BUDGET_S, shrink_first
     from splitbrain.harness.cli.progress import Progress
     from splitbrain.harness.cli.shrink import shown_steps
 
@@ -255,6 +268,7 @@ def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts
         kept,
         store,
         jobs=jobs,
+        budget_s=BUDGET_S if budget_s is None else budget_s,
         go_on=lambda: not interrupts.seen,
         steps=lambda title: shown_steps(title, interrupts),
         displays=Progress,

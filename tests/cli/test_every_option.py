@@ -339,6 +339,10 @@ TABLE: dict[str, Told] = {
         "--jobs": [(["hunt", "--jobs", "257"], "--jobs 257: give 1 to 256 worker processes")],
         "--keep-going": [(["hunt", "--runs", "1", "--keep-going"], "--keep-going has no effect with --runs 1")],
         "--shrink": "on or off",
+        "--shrink-budget": [
+            (["hunt", "--shrink-budget", "0"], "shrink budget must be positive"),
+            (["hunt", "--no-shrink", "--shrink-budget", "9"], "--shrink-budget has no effect with --no-shrink"),
+        ],
         "--canary": "on or off",
         "--store": "figures and what was found go there; one that cannot take them is refused (test_refusals)",
         "--json": "the answer is another",

@@ -461,7 +461,9 @@ def test_a_hunt_without_bugs_passes_and_leaves_its_figures(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_people_are_told_the_seed_the_commands_and_less_that_still_fails(tmp_path: Path) -> None:
-    done = splitbrain("hunt", *FIND_M23, "--seed", "1", "--store", str(tmp_path), timeout_s=300)
+    done = splitbrain(
+        "hunt", *FIND_M23, "--seed", "1", "--shrink-budget", "10", "--store", str(tmp_path), timeout_s=300
+    )
     said = lines(done.stdout)
     assert done.returncode == 1, done.stderr
     assert said[0].startswith("VIOLATION")

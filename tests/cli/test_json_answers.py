@@ -137,13 +137,15 @@ def test_answers_about_runs(ask: Asking) -> None:
 
 
 @pytest.mark.slow
-def test_answers_about_violations(ask: Asking) -> None:
+def test_answers_about_violations(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitbrain.harness.campaigns.nightly.closer.SHRINK_S", 5.0)
     found = ask("hunt", "hunt", "--bug", "M96", "--workload", "counter", "--nemesis", "none", "--nodes", "3",
-                "--time-limit", "8", "--seed", "1", "--jobs", "1", "--budget", "60")  # fmt: skip
+                "--time-limit", "8", "--seed", "1", "--jobs", "1", "--shrink-budget", "9")  # fmt: skip
     assert found["findings"]
     assert found["smaller"]["plan"]
-    ask("shrink", "shrink", found["smaller"]["plan"], "--jobs", "1", "--budget", "20")
-    ask("hunt", "hunt", "--runs", "1", "--no-canary", "--seed", "1", "--workload", "register", "--jobs", "1")
+    ask("shrink", "shrink", found["smaller"]["plan"], "--jobs", "1", "--budget", "9")
+    ask("hunt", "hunt", "--runs", "1", "--no-canary", "--seed", "1", "--workload", "register", "--nemesis", "kill",
+        "--nodes", "3", "--time-limit", "5", "--jobs", "1")  # fmt: skip
     Path("night.toml").write_text(
         'format = 1\nbudget = "60s"\nruns = 1\nreplays = 1\n[axes]\nworkload = "counter"\nnemesis = "none"\n'
         'bug = ["none", "M96"]\n[options]\nnodes = 3\ntime-limit = 8\n[seeds]\nfixed = [1]\nfresh = false\n'

@@ -50,6 +50,7 @@ def shrink_first(
     store: Path,
     *,
     jobs: int,
+    budget_s: float = BUDGET_S,
     go_on: Callable[[], bool],
     steps: StepDisplays = silent_steps,
     displays: Displays = silent,
@@ -60,6 +61,7 @@ def shrink_first(
         findings: what the hunt kept.
         store: where they are, and where the smallest run goes.
         jobs: processes that try plans.
+        budget_s: the limit of the search, in CPU seconds of each process.
         go_on: called at intervals; False ends the search.
         steps: makes what shows the search.
         displays: makes what shows the run of the smallest plan.
@@ -72,7 +74,7 @@ def shrink_first(
     try:
         failure = failure_of(str(first.run.path), store)
         with steps(f"shrinking {failure.source}") as show:
-            found = smallest(failure, jobs=jobs, budget_s=BUDGET_S, go_on=go_on, show=show)
+            found = smallest(failure, jobs=jobs, budget_s=budget_s, go_on=go_on, show=show)
         with displays("running the smallest plan") as display:
             conclusion = store_run(found.after, store, display, failure.source)
     except SplitbrainError as error:

@@ -176,8 +176,8 @@ def test_levels_are_those_of_the_definition() -> None:
 
 @pytest.mark.slow
 def test_levels_are_those_of_the_definition_on_many_histories() -> None:
-    found = agrees(seed=2, count=6_000)
-    assert min(found.get(name, 0) for name in ("ttt", "ttf", "tff", "fff")) >= 6, found
+    found = agrees(seed=2, count=2_000)
+    assert min(found.get(name, 0) for name in ("ttt", "ttf", "tff", "fff")) >= 2, found
 
 
 def shown(transactions: Sequence[Txn], level: Level) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def test_after_any_faults_all_serve_and_agree_on_who_shares_tables(seed: int, st
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), strategy=st.sampled_from(sorted(STRATEGIES)))
 def test_after_any_faults_from_any_seed(seed: int, strategy: str) -> None:
     check(run(seed, strategy), strategy)

@@ -82,7 +82,7 @@ def test_with_kills_and_restarts_they_are_serializable_and_all_replicas_end_alik
 
 
 @pytest.mark.slow
-@settings(max_examples=130, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([2, 3, 4, 5]), st.sampled_from([0.05, 0.12, 0.3]))
 @example(23915293, 3, 0.3)  # kills so quick that the process which asks, or is asked about, is another one (MN-8)
 def test_the_same_with_many_more(seed: int, nodes: int, kills: float) -> None:
