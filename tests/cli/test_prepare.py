@@ -1,0 +1,35 @@
+"""`splitbrain prepare` compiles in processes of its own, and says which of them failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from click.testing import CliRunner
+
+from splitbrain.checkers.spark import session
+from splitbrain.harness.cli import prepare
+from splitbrain.results.errors import EngineError
+
+
+def prepared(monkeypatch: pytest.MonkeyPatch, kernels: Sequence[str]) -> str:
+    monkeypatch.setattr(prepare, "KERNELS", kernels)
+    monkeypatch.setattr(session, "prepare", lambda: "no archive")
+    return CliRunner().invoke(prepare.command, catch_exceptions=False).output
+
+
+def test_it_says_what_was_compiled_and_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, compiled, archive = prepared(monkeypatch, ["tests.cli.warming"]).splitlines()
+    assert begun.startswith("compiling the kernels")
+    assert compiled.startswith("kernels compiled in ")
+    assert archive == "no archive (0 s)"
+
+
+def test_a_process_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EngineError, match="the kernels of json were not compiled: their process ended with 1"):
+        prepared(monkeypatch, ["tests.cli.warming", "json"])
+
+
+def test_every_module_of_kernels_can_be_warmed_up() -> None:
+    for name in prepare.KERNELS:
+        assert callable(prepare.importlib.import_module(name).warm_up)
