@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 import pytest
@@ -22,7 +23,7 @@ def test_it_says_what_was_compiled_and_made(monkeypatch: pytest.MonkeyPatch) -> 
     begun, compiled, archive = prepared(monkeypatch, ["tests.cli.warming"]).splitlines()
     assert begun.startswith("compiling the kernels")
     assert compiled.startswith("kernels compiled in ")
-    assert archive == "no archive (0 s)"
+    assert archive.startswith("no archive (")
 
 
 def test_a_process_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,4 +33,4 @@ def test_a_process_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_module_of_kernels_can_be_warmed_up() -> None:
     for name in prepare.KERNELS:
-        assert callable(prepare.importlib.import_module(name).warm_up)
+        assert callable(importlib.import_module(name).warm_up)
