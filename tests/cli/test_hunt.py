@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -573,3 +573,20 @@ def test_a_hunt_gives_no_search_more_time_than_its_own_limit() -> None:
     limits = [spec.options.get("time_limit_s") for spec in hurried([model, quick, patient, other])]
     assert limits == [SEARCH_S, 1.0, SEARCH_S, None]
     assert model.options == {"model": "counter"}, "what a run is judged by stays as it is"
+
+
+@pytest.mark.parametrize(("given", "budget_s"), [((), 120.0), (("--shrink-budget", "7"), 7.0)])
+def test_the_shrink_of_a_hunt_gets_its_budget(
+    given: Sequence[str], budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def shrink_first(*_: Any, **named: Any) -> None:
+        asked.append(named["budget_s"])
+
+    monkeypatch.setattr("splitbrain.harness.campaigns.hunting.smaller.shrink_first", shrink_first)
+    short = ("--workload", "register", "--nemesis", "none", "--nodes", "3", "--time-limit", "1", "--runs", "1")
+    words = ["hunt", *short, "--no-canary", "--jobs", "1", "--seed", "1", "--store", str(tmp_path), *given]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert asked == [budget_s]
