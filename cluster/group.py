@@ -21,7 +21,7 @@ from splitbrain.cluster.dedup import Protected
 from splitbrain.cluster.errors import LaterVersionError
 from splitbrain.cluster.expiry import Expiry
 from splitbrain.cluster.groupeffects import Effects
-from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine, is_queue_group
+from splitbrain.cluster.groupnames import METADATA, group_address, has_own_machine
 from splitbrain.cluster.groupstore import GroupStore, Parts, member_list
 from splitbrain.cluster.inbox import FromTimer, Inbox, Item, LowTurn
 from splitbrain.cluster.machinery import Machinery
@@ -107,7 +107,7 @@ class Group:
         )
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
         self._storage = opened.storage
-        if is_queue_group(name):  # its nodes keep what they voted and wrote until the queue is deleted
+        if has_own_machine(name):  # nodes keep what they voted and wrote: those of a queue until it is deleted
             raft = structs.replace(raft, readmits=True)
         self._raft = Raft(
             config.member, founders, opened.recovered, config=raft, version=config.machine_version, bugs=config.bugs

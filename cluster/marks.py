@@ -123,6 +123,12 @@ MARKS: Final[Mapping[str, str]] = {
     "request passed on to the node that holds a classic queue": "a node passed a request on to the one that can do it",
     # streams
     "coordinator of streams begun": "a node began its member of the coordinator's group, as there is a stream",
+    "coordinator of streams begun on a node that came later": "a node that is no founder began its member of the group",
+    "coordinator of streams joined by a member": "the coordinator's group took in a node that joined the cluster",
+    "coordinator of streams left by a member": "the coordinator's group let a node go that left the cluster",
+    "coordinator of streams handed over by a node that is drained": "another node leads the coordinator's group since",
+    "copies of a stream changed by the leader": "the leader of the coordinator's group began a change by itself",
+    "copy of a stream given a vote": "a further copy of a stream had caught up, and is of the next epoch",
     "writer of a stream chosen": "enough members of a stream had said where their logs end, and the next epoch began",
     "log of a stream cut off": "a replica of a stream had what the writer does not have, and cut it off",
     "message of a stream came again": "the writer of a stream got a message that its publisher had sent before",

@@ -56,6 +56,7 @@ from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery
+from splitbrain.cluster.streamreplicas import StreamKeeper
 from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
 from splitbrain.cluster.streams.store import StreamStore
@@ -118,6 +119,11 @@ class Node:
             command=self._command_to_streams,
             has_group=lambda: STREAM_COORDINATOR in self._groups or STREAM_COORDINATOR in self._failed,
             begin=lambda founders: self.begin_queue(STREAM_COORDINATOR, founders),
+            bugs=config.bugs,
+        )
+        self._stream_replicas = StreamKeeper(
+            *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns),
+            state=lambda: self._streams.state,
             bugs=config.bugs,
         )
         self._classic = ClassicHost(config.member, config.node, life, runtime, links, config.bugs)
@@ -214,6 +220,7 @@ class Node:
     def _metadata_applied(self, store: Store) -> None:
         self._queues.applied(store)
         self._streams.metadata_applied(store)
+        self._stream_replicas.applied(store)
         self._classic.applied(store)
 
     def _command_to_streams(self, command: bytes) -> None:
@@ -264,6 +271,7 @@ class Node:
             await clock.sleep(POLL_MS * 1_000_000)
             self._queues.tick()
             self._streams.tick()
+            self._stream_replicas.tick()
             self._classic.tick()
             for node in detector.poll(clock.monotonic_ns()):
                 if detector.is_down(node):
@@ -345,6 +353,15 @@ class Node:
         if member is None or not is_queue_group(group) or self._queues.takes_part(group):
             return member
         return None
+
+    def query(self, group: str, body: wire.LeaderQuery, timeout_ms: int, answer: Answering) -> None:
+        """Ask a group of which the node has a member; `answer` is called once, now or later."""
+        self._groups[group].requests.from_client(body, timeout_ms, answer)
+
+    def leading(self, group: str) -> int | None:
+        """The term in which the node leads a group, None if it does not."""
+        member = self._groups.get(group)
+        return member.term if member is not None and member.leads else None
 
     def leads(self, group: str) -> bool:
         """Whether the node leads a group."""

@@ -48,6 +48,9 @@ class StreamStatus(msgspec.Struct, frozen=True):
         writer: of that epoch, None before the first one.
         is_running: whether it runs.
         members: the phase of each copy, by id of the member.
+        voters: the members of which a majority confirms; a further copy is none of them before it has caught up.
+        size: how many copies there are to be where nothing says a target.
+        target: how many live copies it was declared to have; None: that is left to policies and the configuration.
     """
 
     name: str
@@ -55,6 +58,9 @@ class StreamStatus(msgspec.Struct, frozen=True):
     writer: str | None
     is_running: bool
     members: dict[str, Phase]
+    voters: list[str]
+    size: int
+    target: int | None
 
 
 class ReadMessages(msgspec.Struct, frozen=True):
@@ -93,16 +99,19 @@ class Streams:
         *,
         replicas: int = REPLICAS,
         preferred: str | None = None,
+        target_group_size: int | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
         """Make a stream, if there is none of that name, and wait until it is written; whether this call made it.
 
-        The first one has the coordinator begin, on the members that the cluster has then.
+        The first one has the coordinator begin, on the members that the cluster has then; others join its group later.
 
         Args:
             name: of the stream.
-            replicas: copies, the writer's included; as many as the coordinator's group has members at most.
+            replicas: copies, the writer's included; where there are fewer nodes, more join as they come.
             preferred: the member that is to write where several copies are equally long; None: that of this node.
+            target_group_size: how many live copies it is to have at any time (S001); None: as a policy or the
+                configuration says.
             timeout_ms: after so long it is given up.
 
         Raises:
@@ -110,13 +119,13 @@ class Streams:
             OutcomeUnknownError: the stream may be there, or come to be; also if it is not written in time.
         """
         problem = name_problem(name)
-        if problem is not None or replicas < 1:
-            raise InvalidRequestError(f"{problem or 'a stream has at least one copy'}.")
+        if problem is not None or replicas < 1 or (target_group_size is not None and target_group_size < 1):
+            raise InvalidRequestError(f"{problem or 'a stream has at least one copy, and a target of at least one'}.")
         ends = Ends(timeout_ms)
         await self._create("/stream_coordinator", list(await self._connection.members(ends.left_ms)), ends.left_ms)
         members = await self._again(ends, lambda: self._hosts(self._attempt_ms(ends)))
         chosen = sorted(members, key=lambda member: (node_of(member) != self._node, member))[:replicas]
-        command = NewStream(name, tuple(chosen), preferred or chosen[0])
+        command = NewStream(name, tuple(chosen), preferred or chosen[0], replicas, target_group_size)
         accepted, term = await self._again(ends, lambda: self._connection.command(command, self._attempt_ms(ends)))
         try:
             await self._until_it_runs(name, ends)
@@ -221,4 +230,13 @@ class Streams:
 
 def _status(stream: Stream) -> StreamStatus:
     phases: dict[str, Phase] = {name: member.phase for name, member in stream.members.items()}
-    return StreamStatus(stream.name, stream.epoch, stream.writer, stream.is_running, phases)
+    return StreamStatus(
+        stream.name,
+        stream.epoch,
+        stream.writer,
+        stream.is_running,
+        phases,
+        list(stream.voters) if stream.epoch else [],
+        stream.size,
+        stream.target,
+    )

@@ -20,11 +20,15 @@ class NewStream(msgspec.Struct, frozen=True, array_like=True, tag="new_stream"):
         name: of the stream.
         members: ids of the members that have a copy.
         preferred: the member that is to write where several copies are equally long.
+        size: how many copies there are to be, 0: as many as members; there may be fewer nodes for now.
+        target: how many of them are to be live at any time (S001); None: that is left to policies.
     """
 
     name: str
     members: tuple[str, ...]
     preferred: str | None = None
+    size: int = 0
+    target: int | None = None
 
 
 class DeleteStream(msgspec.Struct, frozen=True, array_like=True, tag="delete_stream"):
@@ -34,17 +38,27 @@ class DeleteStream(msgspec.Struct, frozen=True, array_like=True, tag="delete_str
 
 
 class AddReplica(msgspec.Struct, frozen=True, array_like=True, tag="add_replica"):
-    """Have a further member copy a stream. Refused where a replica is behind for long."""
+    """Have a further member copy a stream. Refused where a replica is behind for long.
+
+    Attributes:
+        name: of the stream.
+        member: which one.
+        epoch: in which this was decided: in another one it is refused; None: in whatever one.
+        failed: members that are not waited for, as they were down for long.
+    """
 
     name: str
     member: str
+    epoch: int | None = None
+    failed: tuple[str, ...] = ()
 
 
 class DeleteReplica(msgspec.Struct, frozen=True, array_like=True, tag="delete_replica"):
-    """Have a member give up its copy of a stream."""
+    """Have a member give up its copy of a stream; `epoch` as above. Without one there are to be fewer from now on."""
 
     name: str
     member: str
+    epoch: int | None = None
 
 
 class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag="set_policy"):
@@ -114,7 +128,15 @@ class Established(msgspec.Struct, frozen=True, array_like=True, tag="established
     epoch: int
 
 
-OfMembers: TypeAlias = Stopped | Started | Failed | Gone | MemberDown | Established
+class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag="caught_up"):
+    """A member that has no vote yet had all that was committed in an epoch."""
+
+    stream: int
+    member: str
+    epoch: int
+
+
+OfMembers: TypeAlias = Stopped | Started | Failed | Gone | MemberDown | Established | CaughtUp
 
 StreamCommand: TypeAlias = OfClients | OfMembers
 Logged: TypeAlias = StreamCommand | Timeout | NodeDown | NodeUp | ClientDown

@@ -6,7 +6,8 @@ and the others follow it. A majority had every committed chunk, so one of those 
 further that lacks it (see `splitbrain.cluster.streams.member`).
 
 Members change by such a choice, too: those that are stopped are of the old set, the next epoch is of the new one. The
-next change waits until the beginning of that epoch is committed.
+next change waits until the beginning of that epoch is committed. A further member copies the stream first, without a
+vote: else nothing could be committed before it has what the others have, if one of those has failed.
 
 What a member is to do stands in the state. Each node does what its own copy of the state asks of its members, so that
 nothing is lost with a leader. Results name the entry that asked; what is about another one is ignored.
@@ -25,6 +26,7 @@ from splitbrain.cluster.streams.commands import (
     Accepted,
     AddReplica,
     Answered,
+    CaughtUp,
     DeleteReplica,
     DeleteStream,
     Established,
@@ -96,7 +98,7 @@ class Coordinator:
         match command:
             case NewStream() | DeleteStream() | AddReplica() | DeleteReplica() | SetPolicy():
                 return self._of_client(command)
-            case Stopped() | Started() | Failed() | Gone() | MemberDown() | Established():
+            case Stopped() | Started() | Failed() | Gone() | MemberDown() | Established() | CaughtUp():
                 stream = self.state.streams.get(command.stream)
                 return (Ignored(), ()) if stream is None else self._of_member(stream, command)
             case NodeDown(node):
@@ -133,10 +135,12 @@ class Coordinator:
             case SetPolicy(_, preferred):
                 stream.preferred = preferred
                 return Accepted(stream.id), ()
-            case AddReplica(_, member):
-                return self._add(stream, member)
-            case DeleteReplica(_, member):
-                return self._remove(stream, member)
+            case AddReplica(_, _, epoch) | DeleteReplica(_, _, epoch) if epoch is not None and epoch != stream.epoch:
+                return StreamRefused("not_now", f"epoch {epoch} is over: {stream.epoch} was chosen"), ()
+            case AddReplica(_, member, _, failed):
+                return self._add(stream, member, failed)
+            case DeleteReplica(_, member, epoch):
+                return self._remove(stream, member, by_operator=epoch is None)
 
     def _new(self, command: NewStream) -> Applied:
         if not command.members or len(set(command.members)) != len(command.members):
@@ -147,12 +151,13 @@ class Coordinator:
         known = {node for stream in self.state.streams.values() for node in stream.nodes}
         members = {member: Member(since_ms=self._now) for member in sorted(command.members)}
         stream = Stream(self._index, command.name, members, tuple(members), command.preferred)
+        stream.size, stream.target = max(command.size, len(members)), command.target
         self.state.streams[stream.id] = stream
         monitors = self._monitors(node for node in stream.nodes if node not in known)
         tick = [SetTimer(TICK, TICK_MS)] if first else []
         return Accepted(stream.id, is_new=True), [*monitors, *tick, *self._evaluate(stream)]
 
-    def _add(self, stream: Stream, member: str) -> Applied:
+    def _add(self, stream: Stream, member: str, failed: Collection[str]) -> Applied:
         if member in stream.members:
             leaves = stream.members[member].leaves
             return (
@@ -160,30 +165,33 @@ class Coordinator:
             ), ()
         refusal = self._change_refusal(stream)
         if refusal is None:
-            late = [name for name, each in stream.members.items() if self._is_stale(each)]
+            stale = (name for name, each in stream.members.items() if not each.leaves and self._is_stale(each))
+            late = [name for name in stale if name not in failed]
             if late:
                 refusal = StreamRefused("not_now", f"{', '.join(late)} must run first: it has not for 10 s")
         if refusal is not None:
             return refusal, ()
-        members = {**stream.members, member: Member(since_ms=self._now)}
+        members = {**stream.members, member: Member(since_ms=self._now, learns=True)}
         stream.members = dict(sorted(members.items()))
-        return Accepted(stream.id, is_new=True), [*self._monitors([node_of(member)]), *self._choose_anew(stream)]
+        return Accepted(stream.id, is_new=True), [*self._monitors([node_of(member)]), *self._evaluate(stream)]
 
-    def _remove(self, stream: Stream, member: str) -> Applied:
+    def _remove(self, stream: Stream, member: str, *, by_operator: bool) -> Applied:
         found = stream.members.get(member)
         if found is None or found.leaves:
             return Accepted(stream.id), ()
-        refusal = self._change_refusal(stream)
-        if refusal is None and len(stream.members) == 1:
+        refusal = None if found.learns else self._change_refusal(stream)
+        stay = sum(1 for each in stream.members.values() if not each.leaves) - 1
+        if refusal is None and not stay:
             refusal = StreamRefused("invalid", "a stream has at least one member: delete it instead")
         if refusal is not None:
             return refusal, ()
         found.leaves = True
-        return Accepted(stream.id), self._choose_anew(stream)
+        if by_operator:
+            stream.size = min(stream.size, stay)
+        return Accepted(stream.id), self._evaluate(stream) if found.learns else self._choose_anew(stream)
 
     def _change_refusal(self, stream: Stream) -> StreamRefused | None:
-        stay = {name for name, member in stream.members.items() if not member.leaves}
-        if stream.established and stream.is_running and stay == set(stream.voters):
+        if stream.is_settled and not stream.learners:
             return None
         return StreamRefused("not_now", _CHANGES_MEMBERS)
 
@@ -212,6 +220,8 @@ class Coordinator:
             return Ignored(), ()
         if isinstance(command, MemberDown):
             return self._member_down(stream, command, member)
+        if isinstance(command, CaughtUp):
+            return self._caught_up(stream, command, member)
         action = member.action
         if action is None or action.index != command.action or action.kind not in _RESULTS[type(command)]:
             return Ignored(), ()
@@ -244,6 +254,13 @@ class Coordinator:
         if command.member == stream.writer:
             return Accepted(stream.id), self._evaluate(stream)
         return Accepted(stream.id), [SetTimer(f"{RESTART} {stream.id}", RESTART_MS)]
+
+    def _caught_up(self, stream: Stream, command: CaughtUp, member: Member) -> Applied:
+        if not member.learns or member.leaves or command.epoch != stream.epoch or not stream.is_settled:
+            return Ignored(), ()  # it says so again
+        reached("copy of a stream given a vote")
+        member.learns = False
+        return Accepted(stream.id), self._choose_anew(stream)
 
     def _enter(self, member: Member, phase: Phase, epoch: int) -> None:
         member.phase, member.epoch, member.since_ms = phase, epoch, self._now
@@ -343,7 +360,7 @@ class Coordinator:
         chosen = max(sorted(stopped), key=rank)  # of equal ones that which comes first by name
         stream.epoch += 1
         stream.writer, stream.established = chosen, False
-        stream.voters = tuple(name for name, member in stream.members.items() if not member.leaves)
+        stream.voters = tuple(name for name, each in stream.members.items() if not each.leaves and not each.learns)
         for name in stream.voters:
             member = stream.members[name]
             self._enter(member, "ready", stream.epoch)

@@ -1,8 +1,10 @@
 """What a node does about streams: it carries out what the coordinator's log asks of its copies, and serves clients.
 
-The coordinator's group begins with the first stream: a tree node of the metadata names its founders. What a copy is to
-do stands in the state that this node has applied (`splitbrain.cluster.streams.coordinator`), and no frame asks for it.
-A node that starts may apply again what it applied before: each action has an index, and a copy that of its first one.
+The coordinator's group begins with the first stream: a tree node of the metadata names its founders. A node that joins
+the cluster later begins its member, too, and the leader of the group takes that in (`cluster.streamreplicas`). What a
+copy is to do stands in the state that this node has applied (`splitbrain.cluster.streams.coordinator`), and no frame
+asks for it. A node that starts may apply again what it applied before: each action has an index, and a copy that of its
+first one.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.streams.chunks import StreamMessage
 from splitbrain.cluster.streams.commands import (
+    CaughtUp,
     Established,
     Failed,
     Gone,
@@ -184,6 +187,11 @@ class StreamHost:
         self._index = 0
         self._seen = 0
 
+    @property
+    def state(self) -> State:
+        """All streams, as this node has applied them; only to be looked at."""
+        return self._state
+
     async def start(self) -> None:
         """Read the copies on disk; they take part in nothing until they are asked to.
 
@@ -205,9 +213,10 @@ class StreamHost:
         self._seen = seen
         if found is not None and isinstance(found.payload, bytes) and not self._has_group():
             founders = decode_value(found.payload)
-            if self._member in founders:
-                reached("coordinator of streams begun")
-                self._runtime.spawn(self._begin(founders), "group of the coordinator of streams")
+            reached("coordinator of streams begun")
+            if self._member not in founders:
+                reached("coordinator of streams begun on a node that came later")
+            self._runtime.spawn(self._begin(founders), "group of the coordinator of streams")
 
     def applied(self, store: Store) -> None:
         """The coordinator's state is at a later entry, or is another one."""
@@ -247,6 +256,8 @@ class StreamHost:
                     self._say(MemberDown(number, self._member, member.epoch))
                 if own is not None and own.is_established and own.epoch == stream.epoch and not stream.established:
                     self._say(Established(number, own.epoch))
+                if member.learns and own is not None and own.has_caught_up and own.epoch == stream.epoch:
+                    self._say(CaughtUp(number, self._member, own.epoch))
             if own is not None:
                 self._hand(copy, _Moment())
 

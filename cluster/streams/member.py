@@ -131,6 +131,7 @@ class StreamMember:
         writer: of the epoch, while it is a replica.
         committed: offset behind the last message that it knows to be committed.
         is_established: whether it writes, and the beginning of its epoch is committed.
+        has_caught_up: whether it is a replica that had all that was committed at some moment of its epoch.
     """
 
     def __init__(self, meta: Meta, chunks: Sequence[Chunk] = (), bugs: Bugs = NO_BUGS) -> None:
@@ -149,6 +150,7 @@ class StreamMember:
         self._waiting: list[tuple[int, int | None, Any]] = []  # offset to be committed, offset to be said, token
         self.is_established = False
         # as a replica
+        self.has_caught_up = False
         self._is_attached = False
         self._taken: Position | None = None  # with M99: how much of the writer's log it has gone through
         self._heard_ms = 0
@@ -189,7 +191,7 @@ class StreamMember:
             return None
         effects = self._leave()
         self.role, self.epoch, self.writer, self._is_attached = "replica", epoch, writer, False
-        self._taken = None
+        self._taken, self.has_caught_up = None, False
         return [*effects, *self._ask(now_ms)]
 
     def _leave(self) -> list[Effect]:
@@ -323,6 +325,8 @@ class StreamMember:
             self._taken = frame.chunks[-1].end if self._taken is not None else None
             effects = [AppendChunks(records), *self._ask(now_ms)]
         self.committed = max(self.committed, min(frame.committed, self.log.end.offset))
+        if self.log.end.epoch == self.epoch and frame.committed <= self.log.end.offset:
+            self.has_caught_up = True
         return effects
 
     @property

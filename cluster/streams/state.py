@@ -46,6 +46,7 @@ class Member(msgspec.Struct, array_like=True):
         tail: where its log ended when it was stopped.
         action: what it is to do, None for nothing.
         leaves: whether it is being removed.
+        learns: whether it copies what it lacks, and has no vote yet.
     """
 
     phase: Phase = "down"
@@ -54,6 +55,7 @@ class Member(msgspec.Struct, array_like=True):
     tail: Position | None = None
     action: Action | None = None
     leaves: bool = False
+    learns: bool = False
 
 
 class Stream(msgspec.Struct, array_like=True):
@@ -69,6 +71,8 @@ class Stream(msgspec.Struct, array_like=True):
         writer: of that epoch.
         established: whether its beginning is committed.
         is_deleted: whether it is being removed.
+        size: how many copies there are to be.
+        target: how many live ones, as it was declared; None: that is left to policies (CMR-1).
     """
 
     id: int
@@ -80,11 +84,24 @@ class Stream(msgspec.Struct, array_like=True):
     writer: str | None = None
     established: bool = False
     is_deleted: bool = False
+    size: int = 0
+    target: int | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether its writer runs."""
         return self.writer is not None and self.members[self.writer].phase == "running"
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The members that are to have a vote, and have none yet."""
+        return tuple(name for name, member in self.members.items() if member.learns and not member.leaves)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its epoch has begun, and is of all members that stay and have a vote."""
+        stay = {name for name, member in self.members.items() if not member.leaves and not member.learns}
+        return self.established and self.is_running and stay == set(self.voters)
 
     @property
     def nodes(self) -> list[str]:

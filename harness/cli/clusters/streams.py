@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @options.as_json
 @with_call
 def streams(call: Call, as_json: bool) -> None:
-    """Print the streams, with their writers, and what each member with a copy does.
+    """Print the streams, with their writers, their targets, and what each member with a copy does.
+
+    A target in brackets is none of the stream's own: without a policy or a setting there are to be so many copies.
 
     \b
     Examples:
@@ -40,8 +42,18 @@ def streams(call: Call, as_json: bool) -> None:
         return
     width = max(len(each.name) for each in found)
     for each in found:
-        copies = ", ".join(f"{member} {phase}" for member, phase in each.members.items())
-        click.echo(f"{each.name:{width}}  epoch {each.epoch}  writer {each.writer or '-'}  copies {copies}")
+        click.echo(f"{each.name:{width}}  {_words(each)}")
+
+
+def _words(stream: StreamStatus) -> str:
+    target = f"({stream.size})" if stream.target is None else str(stream.target)
+    copies = ", ".join(f"{member} {_phase(stream, member)}" for member in stream.members)
+    return f"epoch {stream.epoch}  writer {stream.writer or '-'}  target {target}  copies {copies}"
+
+
+def _phase(stream: StreamStatus, member: str) -> str:
+    phase = stream.members[member]
+    return phase if member in stream.voters or not stream.epoch else f"{phase} without a vote"
 
 
 async def _every(client: Client) -> list[StreamStatus]:
@@ -56,7 +68,7 @@ async def _every(client: Client) -> list[StreamStatus]:
 @options.as_json
 @with_call
 def add_replica(call: Call, stream: str, name: str, as_json: bool) -> None:
-    """Have node NAME get a copy of STREAM, which begins a new epoch.
+    """Have node NAME get a copy of STREAM, and a vote, which begins a new epoch, once it has caught up.
 
     Refused while a copy has not run for 10 s, or while another change has not begun its epoch. `streams` says when the
     copy runs.
@@ -76,7 +88,8 @@ def add_replica(call: Call, stream: str, name: str, as_json: bool) -> None:
 def delete_replica(call: Call, stream: str, name: str, as_json: bool) -> None:
     """Have node NAME give up its copy of STREAM, which begins a new epoch.
 
-    Refused for the last copy, and while another change has not begun its epoch.
+    Without a target the stream has one copy less from now on. With one, another node may get a copy instead: a node
+    that is to have none is drained first. Refused for the last copy, and while another change has not begun its epoch.
 
     \b
     Example:

@@ -11,6 +11,7 @@ from splitbrain.cluster.streams.chunks import Chunk, StreamMessage, chunks_in
 from splitbrain.cluster.streams.commands import (
     AddReplica,
     Answered,
+    CaughtUp,
     DeleteReplica,
     Established,
     Failed,
@@ -108,7 +109,8 @@ class Pure:
         elif kind == 18:
             self.say(Timeout(f"{RETRY} {self.stream.id}"))
         else:
-            self.say(self.draw.choice([AddReplica("s", name), DeleteReplica("s", name)]))
+            epoch = self.draw.choice([None, self.stream.epoch])
+            self.say(self.draw.choice([AddReplica("s", name, epoch, NODES), DeleteReplica("s", name, epoch)]))
 
     # --- copies ---------------------------------------------------------------------------------------------------
 
@@ -128,6 +130,8 @@ class Pure:
         if member.action is None and member.phase in ("running", "disconnected") and not takes_part:
             self.say(MemberDown(self.stream.id, name, member.epoch))
         if copy is not None:
+            if member.learns and copy.has_caught_up:
+                self.say(CaughtUp(self.stream.id, name, copy.epoch))
             self.carry_out(name, copy.tick(10**9))
 
     def carry_out_action(self, name: str, action: Action) -> None:

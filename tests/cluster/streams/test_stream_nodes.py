@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import pytest
 
 from splitbrain.cluster import queueoperators
 from splitbrain.cluster.client import Streams
-from splitbrain.cluster.errors import InvalidRequestError
+from splitbrain.cluster.errors import InvalidRequestError, UnavailableError
 from splitbrain.cluster.groupnames import STREAM_COORDINATOR
 from splitbrain.cluster.marks import counted
 from splitbrain.cluster.streamclient import StreamStatus
 from splitbrain.cluster.streams.commands import MemberDown, encode
 from splitbrain.cluster.wire import Failure, QueueOp, Request
 from tests.cluster.queuegroups.support import FIVE, THREE, in_cluster
-from tests.cluster.support import World, eventually, in_virtual_time
+from tests.cluster.support import World, eventually
 
 
 async def streams_on(world: World, name: str) -> Streams:
@@ -31,7 +32,7 @@ async def all_running(streams: Streams, members: int = 3) -> StreamStatus:
     async def look() -> StreamStatus | None:
         found = await status_of(streams)
         phases = list(found.members.values())
-        return found if phases == ["running"] * members else None
+        return found if phases == ["running"] * members and len(found.voters) == members else None
 
     return await eventually(look)
 
@@ -173,30 +174,6 @@ def test_what_clients_may_not_say_is_refused() -> None:
     in_cluster(check)
 
 
-def test_only_members_of_the_coordinators_group_are_given_copies() -> None:
-    async def check() -> None:
-        world = World([*THREE, "n4"])
-        world.founders = tuple(THREE)
-        await world.start()
-        client = await world.client("n1")
-        streams = await client.streams()
-        await eventually(lambda: streams.declare("first"))
-
-        async def joined() -> bool:
-            await client.add_member("n4")
-            return True
-
-        await eventually(joined)
-        await streams.declare("s", replicas=99)
-        assert set((await all_running(streams)).members) == set(THREE)
-        with pytest.raises(InvalidRequestError, match="n4 is no member of the coordinator's group"):
-            await streams.add_replica("s", "n4")
-        assert world.failures == []
-        await world.close()
-
-    in_virtual_time(check())
-
-
 def test_copies_are_added_and_removed_and_streams_deleted() -> None:
     async def check(world: World) -> None:
         streams = await streams_on(world, "n1")
@@ -205,9 +182,10 @@ def test_copies_are_added_and_removed_and_streams_deleted() -> None:
         await streams.publisher("s", "p").publish(b"x")
         outside = next(name for name in FIVE if name not in before.members)
 
-        async def changed(change: str, member: str) -> bool:
-            await getattr(streams, change)("s", member)
-            return True
+        async def changed(change: str, member: str) -> bool | None:
+            with suppress(UnavailableError):  # the epoch of the last change may not have begun
+                await getattr(streams, change)("s", member)
+                return True
 
         await eventually(lambda: changed("add_replica", outside))
         assert outside in (await all_running(streams, 4)).members
