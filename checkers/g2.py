@@ -128,8 +128,8 @@ def _two(table: pa.Table, key: str | None, done: Sequence[Shown], reads: Sequenc
     if shown is not None and late is not None:
         yield Finding(
             "two-inserted",
-            f"Inserted again: of the pair {key} {by_key.answer(table, shown.complete)} answered {list(shown.rows)}, and "
-            f"{by_key.answer(table, late.complete)} inserted {list(late.rows)}, although it was asked for later.",
+            f"Inserted again: of the pair {key} {by_key.answer(table, shown.complete)} answered {list(shown.rows)}, "
+            f"and {by_key.answer(table, late.complete)} inserted {list(late.rows)}, although it was asked for later.",
             (shown.complete, late.complete),
         )
 

@@ -187,8 +187,8 @@ class _Judge:
                 ((first, says), (second, too)) = distinct[one], distinct[other]
                 yield Finding(
                     "not-at-once",
-                    f"Not at once: of {self._key} {says}, and {too}; each increment writes a number above all others to "
-                    "one register, so there is no order of both.",
+                    f"Not at once: of {self._key} {says}, and {too}; each increment writes a number above all others "
+                    "to one register, so there is no order of both.",
                     (first.complete, second.complete),
                 )
                 return
@@ -242,8 +242,8 @@ class _Judge:
             possible = bisect_left(begun, each.complete)
             if place >= possible:
                 sentence = (
-                    f"Impossible: of {self._key} {self._says(each)}; by then {place + 1} numbers had been written{where} "
-                    f"that no acknowledged increment wrote, and {possible} of unknown outcome had begun that can have."
+                    f"Impossible: of {self._key} {self._says(each)}; by then {place + 1} numbers had been written{where}"
+                    f" that no acknowledged increment wrote, and {possible} of unknown outcome had begun that can have."
                 )
                 yield Finding("impossible", sentence, (each.complete,))
                 return

@@ -65,7 +65,7 @@ def increments_explained(order: Sequence[Call]) -> bool:
 
 
 def rows_explained(order: Sequence[Call]) -> bool:
-    """Whether this order inserts where there was no row, and reads what there was. An acknowledged insertion inserts."""
+    """Whether this order inserts only where there was no row, and reads what there was."""
     pair: list[Any] = [None, None]
     for call in order:
         if call.f == "insert":
