@@ -242,7 +242,7 @@ class _Judge:
             possible = bisect_left(begun, each.complete)
             if place >= possible:
                 sentence = (
-                    f"Impossible: of {self._key} {self._says(each)}; by then {place + 1} numbers had been written{where}"
+                    f"Impossible: of {self._key} {self._says(each)}; by then {place + 1} numbers were written{where}"
                     f" that no acknowledged increment wrote, and {possible} of unknown outcome had begun that can have."
                 )
                 yield Finding("impossible", sentence, (each.complete,))
