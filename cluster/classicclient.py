@@ -1,7 +1,7 @@
 """Classic queues, through one connection to one node.
 
     queues = await client.classic_queues()
-    await queues.declare("jobs", delivery_limit=5)
+    await queues.declare("jobs", delivery_limit=5, dead_letter_to="dead")
     await queues.put("jobs", b"...")                     # returns once it is durable at the node that holds the queue
     message = await queues.take("jobs")                  # None if nothing is ready
     await queues.settle("jobs", message)                 # or how="requeue", or how="discard"
@@ -61,6 +61,7 @@ class ClassicQueues:
         *,
         node: str | None = None,
         delivery_limit: int | None = None,
+        dead_letter_to: str | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
         """Make a queue, if there is none of that name, and wait until its node holds it; whether this call made it.
@@ -68,21 +69,25 @@ class ClassicQueues:
         Args:
             name: of the queue.
             node: that holds it; None: the one that is asked.
-            delivery_limit: how often a message may be delivered again before it is dropped; None: as often as need be.
+            delivery_limit: how often a message may be delivered again before it is a dead letter; the lowest of this
+                and of what policies say counts. None, or below 0: as often as policies say.
+            dead_letter_to: name of the queue that gets dead letters, a classic or a quorum queue, which need not be
+                there yet; None: as policies say (`dead-letter-to`), else they are dropped.
             timeout_ms: after so long it is given up.
 
         Raises:
-            InvalidRequestError: the name makes no sense, or the cluster has no such node.
+            InvalidRequestError: a name makes no sense, or the cluster has no such node.
             OutcomeUnknownError: the queue may be there, or come to be; also if its node does not hold it in time.
         """
-        problem = name_problem(name)
+        problem = name_problem(name) or (None if dead_letter_to is None else name_problem(dead_letter_to))
         if problem is not None:
             raise InvalidRequestError(f"{problem}.")
         ends = Ends(timeout_ms)
         holder = await self._member(node or self._address.node, ends.left_ms)
         self._declared += 1
         distinct = msgspec.msgpack.encode((self._address, self._declared, name))
-        record = ClassicRecord(blake2b(distinct, digest_size=8).hexdigest(), holder, delivery_limit)
+        new_id = blake2b(distinct, digest_size=8).hexdigest()
+        record = ClassicRecord(new_id, holder, delivery_limit, dead_letter_to=dead_letter_to)
         is_new = True
         try:
             await self._tree.create(_path(name), msgspec.to_builtins(record), timeout_ms=ends.left_ms)
@@ -136,7 +141,9 @@ class ClassicQueues:
     async def settle(
         self, name: str, message: frames.Taken, how: Settlement = "ack", *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> None:
-        """Be done with a message, give it back, or have it discarded; returns once that is durable.
+        """Be done with a message, give it back, or discard it; returns once that is durable.
+
+        One that is discarded is a dead letter; it is dropped where no queue gets those.
 
         Raises:
             UnavailableError: it went back before, since that took long, or its node began anew.

@@ -6,16 +6,25 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from splitbrain.cluster.queuegroups.notes import LAST_REASON
+from splitbrain.cluster.queues.commands import Annotations
 from splitbrain.cluster.streams.frames import NotDone
 
 Settlement: TypeAlias = Literal["ack", "requeue", "discard"]
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True, tag="put"):
-    """Put a message into a queue; answered by `Stored` once it is durable."""
+    """Put a message into a queue; answered by `Stored` once it is durable.
+
+    Attributes:
+        queue: its name.
+        body: of the message.
+        annotations: what is said of it besides its body: of a dead letter, why it is one.
+    """
 
     queue: str
     body: bytes
+    annotations: Annotations = {}
 
 
 class Take(msgspec.Struct, frozen=True, array_like=True, tag="take"):
@@ -25,7 +34,7 @@ class Take(msgspec.Struct, frozen=True, array_like=True, tag="take"):
 
 
 class Settle(msgspec.Struct, frozen=True, array_like=True, tag="settle"):
-    """Be done with a message, give it back, or have it discarded; answered by `Settled` once that is durable."""
+    """Be done with a message, give it back, or discard it, which makes it a dead letter; answered by `Settled`."""
 
     queue: str
     tag: str
@@ -63,12 +72,19 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
         body: of the message.
         redelivered: whether the queue knows that it was delivered before.
         redeliveries: how often it was delivered again, as the queue knows.
+        annotations: what was said of it besides its body.
     """
 
     tag: str
     body: bytes
     redelivered: bool
     redeliveries: int
+    annotations: Annotations = {}
+
+    @property
+    def dead_because(self) -> str | None:
+        """Why it is a dead letter, None if it is none: "expired" or "rejected", or a reason of a quorum queue."""
+        return self.annotations.get(LAST_REASON)
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag="settled"):
@@ -89,14 +105,20 @@ class Seen(msgspec.Struct, frozen=True, array_like=True, tag="seen"):
     Attributes:
         ready: how many messages wait.
         taken: how many are taken and not settled.
-        dropped: how many were dropped by the delivery limit since the node began.
+        dropped: how many were found above the delivery limit since the node began.
         versions: of its files, by name.
+        dead: how many dead letters wait for the queue that is to get them.
+        limit: how often a message may be delivered again, by declaration and policies; None for any number of times.
+        dead_letter_to: the queue that gets dead letters, by declaration or policy; None: they are dropped.
     """
 
     ready: int
     taken: int
     dropped: int
     versions: dict[str, int]
+    dead: int = 0
+    limit: int | None = None
+    dead_letter_to: str | None = None
 
 
 Reply: TypeAlias = Stored | Nothing | Taken | Settled | Purged | Seen | NotDone

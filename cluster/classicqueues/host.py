@@ -9,10 +9,10 @@ Files of classic queues are read with numpy, which is loaded with the first queu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -22,8 +22,11 @@ from splitbrain.cluster.classicqueues.frames import (
     Ask,
     Look,
     OfQueue,
+    Put,
     Reply,
+    Stored,
     decode_frame,
+    decode_reply,
     decode_wanted,
     encode,
 )
@@ -31,12 +34,15 @@ from splitbrain.cluster.classicqueues.part import Part
 from splitbrain.cluster.classicqueues.records import ClassicRecord, Seen, records_in, seen_in
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.queues import encode_command
+from splitbrain.cluster.queues.commands import Annotations, Enqueue
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.streams.frames import NotDone
 from splitbrain.cluster.streams.requests import StreamRequests
-from splitbrain.cluster.wire import ABOUT_CLASSIC, Failure
+from splitbrain.cluster.tree import Tree, Value
+from splitbrain.cluster.wire import ABOUT_CLASSIC, Failure, Outcome
 
 if TYPE_CHECKING:
     from splitbrain.cluster.classicqueues.held import HeldQueue
@@ -47,7 +53,13 @@ _NO_NUMPY: Final = (
 )
 _PAUSE_NS: Final = 5_000_000
 
+HAND_OVER_MS: Final = 1000
+"""After so long it is not known whether another queue has a dead letter."""
+
 Token: TypeAlias = Callable[[Reply], None]
+
+Publish: TypeAlias = Callable[[str, bytes, Callable[[bool], None]], None]
+"""Has a quorum queue carry out a command, and says once, now or later, whether it confirmed that."""
 
 
 class Links(Protocol):
@@ -58,12 +70,25 @@ class Links(Protocol):
         ...
 
 
+class Policies(Protocol):
+    """What policies say of queues."""
+
+    def look(self, tree: Tree) -> bool:
+        """See what they say now; whether that changed."""
+        ...
+
+    def of_queue(self, name: str) -> Mapping[str, Any]:
+        """The settings that count for a queue."""
+        ...
+
+
 @dataclass(eq=False)
 class _Place:
     """A queue that this node holds.
 
     Attributes:
         record: as it was applied last.
+        policy: the settings that policies have for it.
         queue: None until it is open, and from its end on.
         closed: what a request is answered meanwhile.
         under_way: requests that are being carried out.
@@ -72,6 +97,7 @@ class _Place:
     """
 
     record: ClassicRecord
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     queue: HeldQueue | None = None
     closed: NotDone = _NOT_HERE
     under_way: int = 0
@@ -88,14 +114,29 @@ class ClassicHost:
         life: distinguishes this process from the node's earlier ones.
         runtime: of the node.
         links: to the other nodes.
+        policies: of queues.
+        publish: to a quorum queue.
         bugs: those that are switched on.
     """
 
-    def __init__(self, member: NodeId, node: str, life: int, runtime: Runtime, links: Links, bugs: Bugs) -> None:
+    def __init__(
+        self,
+        member: NodeId,
+        node: str,
+        life: int,
+        runtime: Runtime,
+        links: Links,
+        *,
+        policies: Policies,
+        publish: Publish,
+        bugs: Bugs,
+    ) -> None:
         self._member = member
         self._life = life
         self._runtime = runtime
         self._links = links
+        self._policies = policies
+        self._publish = publish
         self._bugs = bugs
         self._requests = StreamRequests(node, runtime.clock, "the node that holds the queue")
         self._records: dict[str, ClassicRecord] = {}
@@ -107,21 +148,27 @@ class ClassicHost:
     def applied(self, store: Store) -> None:
         """The metadata store of this node is at a later entry, or is another one."""
         seen = seen_in(store.tree)
-        if seen == self._seen:
+        has_news = seen != self._seen
+        if seen is not None:
+            has_news |= self._policies.look(store.tree)
+        if not has_news:
             return
         self._seen = seen
         self._records = dict(records_in(store.tree))
-        ours = {record.id: record for record in self._records.values() if record.member == self._member}
-        for each, record in ours.items():
-            place = self._places.get(each)
-            if place is None:
-                place = self._places[each] = _Place(record)
-                self._runtime.spawn(self._open(place), f"classic queue {each}")
-            elif record != place.record:
-                place.record = record
-                self._runtime.spawn(self._convert(place), f"conversion of classic queue {each}")
+        ours = {record.id: name for name, record in self._records.items() if record.member == self._member}
+        for each, name in ours.items():
+            self._applied_of_queue(each, self._records[name], self._policies.of_queue(name))
         for each in [each for each in self._places if each not in ours]:
             self._runtime.spawn(self._remove(self._places.pop(each)), f"end of classic queue {each}")
+
+    def _applied_of_queue(self, each: str, record: ClassicRecord, policy: Mapping[str, Any]) -> None:
+        place = self._places.get(each)
+        if place is None:
+            place = self._places[each] = _Place(record, policy)
+            self._runtime.spawn(self._open(place), f"classic queue {each}")
+        elif (record, policy) != (place.record, place.policy):
+            place.record, place.policy = record, policy
+            self._runtime.spawn(self._adjust(place), f"settings of classic queue {each}")
 
     async def _open(self, place: _Place) -> None:
         try:
@@ -130,19 +177,26 @@ class ClassicHost:
             place.closed = NotDone("unavailable", True, _NO_NUMPY)
             return
         async with place.turn:
-            disk, clock = self._part(place), self._runtime.clock
-            place.queue = await hold(place.record, disk, self._bugs, self._life, clock)
-        await self._convert(place)
+            disk, hand_over = self._part(place), self._hand_over
+            place.queue = await hold(place.record, place.policy, disk, self._bugs, self._life, self._runtime, hand_over)
+        await self._adjust(place)
 
-    async def _convert(self, place: _Place) -> None:
+    async def _adjust(self, place: _Place) -> None:
+        """Have a queue as record and policies say."""
+        from splitbrain.cluster.classicqueues.held import settings_of
+
         async with place.turn:
+            if place.queue is not None:
+                await place.queue.set(settings_of(place.record, place.policy))
             if place.queue is not None and place.record.version == 2:
                 await place.queue.convert()
 
     async def _remove(self, place: _Place) -> None:
         async with place.turn:
             queue, place.queue = place.queue, None
-            while place.under_way or place.gives_back:
+            if queue is not None:
+                queue.end()
+            while place.under_way or place.gives_back or (queue is not None and queue.is_dropping):
                 await self._runtime.clock.sleep(_PAUSE_NS)
             if queue is not None:
                 queue.close()
@@ -180,6 +234,9 @@ class ClassicHost:
         if timeout_ms < 1:
             answer(0, Failure("invalid_request", True, "the timeout must be 1 ms or more"), 0)
             return
+        self._serve(wanted, timeout_ms, answer)
+
+    def _serve(self, wanted: OfQueue, timeout_ms: int, answer: Answering) -> None:
         record = self._records.get(wanted.queue)
         if record is None:
             answer(0, Failure("unavailable", True, f"this node knows no classic queue {wanted.queue!r} (yet)"), 0)
@@ -225,3 +282,22 @@ class ClassicHost:
             token(await queue.carry_out(wanted))
         finally:
             place.under_way -= 1
+
+    # --- dead letters ---------------------------------------------------------------------------------------------
+
+    async def _hand_over(self, to: str, body: bytes, annotations: Annotations) -> bool:
+        """Have another queue take a dead letter: a classic one, or else a quorum queue of the name; whether it has."""
+        has_it: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def answered(is_there: bool) -> None:
+            if not has_it.done():
+                has_it.set_result(is_there)
+
+        def heard(_term: int, outcome: Outcome, _index: int) -> None:
+            answered(isinstance(outcome, Value) and isinstance(decode_reply(outcome.data), Stored))
+
+        if to in self._records:
+            self._serve(Put(to, body, annotations), HAND_OVER_MS, heard)
+        else:
+            self._publish(to, encode_command(Enqueue(None, None, body, annotations=annotations)), answered)
+        return await has_it
