@@ -13,6 +13,7 @@ Errors say whether what was wanted may have happened (`ClientError.definite`).
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 
@@ -27,15 +28,20 @@ from splitbrain.cluster.errors import (
     MisfitError,
     NodeNotFoundError,
     OutcomeUnknownError,
+    QueueConversionRefusedError,
+    RefusedError,
     UnavailableError,
 )
 from splitbrain.cluster.members import node_of
+from splitbrain.cluster.permits import AlarmName
 from splitbrain.cluster.queueclient.connection import Ends, pause
 from splitbrain.cluster.queuegroups.records import name_problem
 from splitbrain.cluster.tree import Value
 from splitbrain.cluster.tree.paths import format_path
 from splitbrain.cluster.tree_client import TreeClient
 from splitbrain.cluster.wire import ClassicOp, ClientAddress, MemberList, MembersQuery, Request
+
+T = TypeVar("T")
 
 ATTEMPT_MS = 500
 
@@ -99,10 +105,12 @@ class ClassicQueues:
     async def convert(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> bool:
         """Have all files of a queue converted to records of version 2; whether that was to be done.
 
-        Its node begins once it has applied that; `look` says when it is done.
+        Its node is asked first. It begins once it has applied that; `look` says when it is done. If an alarm is set
+        meanwhile, it begins when that is cleared.
 
         Raises:
-            UnavailableError: there is no such queue, or its record was changed meanwhile.
+            QueueConversionRefusedError: its node may not convert them now; nothing was changed.
+            UnavailableError: its node cannot be asked, there is no such queue, or its record was changed meanwhile.
         """
         ends = Ends(timeout_ms)
         try:
@@ -112,6 +120,7 @@ class ClassicQueues:
         record = msgspec.convert(found.value, ClassicRecord)
         if record.version == 2:
             return False
+        self._require(await self._ask(frames.MayConvert(name), ends.left_ms), frames.Permitted, name)
         wanted = msgspec.to_builtins(msgspec.structs.replace(record, version=2))
         try:
             await self._tree.compare_and_swap(_path(name), found.value, wanted, timeout_ms=ends.left_ms)
@@ -177,6 +186,57 @@ class ClassicQueues:
             raise _unexpected(name, reply)
         return reply
 
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    async def look_at_node(self, node: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> frames.NodeSeen:
+        """What a node may convert: its alarms, and the transformations that it has begun."""
+        return await self._ask_node(node, frames.LookAtNode(), Ends(timeout_ms))
+
+    async def set_alarm(
+        self, node: str, alarm: AlarmName, *, is_active: bool = True, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> frames.NodeSeen:
+        """Set or clear an alarm of a node, which converts nothing meanwhile; what it may convert then.
+
+        A node that begins anew has no alarms.
+
+        Raises:
+            InvalidRequestError: the cluster has no such node.
+        """
+        return await self._ask_node(node, frames.SetAlarm(alarm, is_active), Ends(timeout_ms))
+
+    async def enable(self, transformation: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> bool:
+        """Begin a transformation on all members, or on none; whether any had not begun it.
+
+        All are asked whether it is permitted before the first one begins (CQ-7).
+
+        Raises:
+            QueueConversionRefusedError: one refused; none began it.
+            UnavailableError: one cannot be asked, or has no numpy; none began it.
+            OutcomeUnknownError: some may have begun it; ask again.
+        """
+        ends = Ends(timeout_ms)
+        nodes = [node_of(member) for member in await self.members(ends.left_ms)]
+        ask, begin = frames.Enable(transformation, True), frames.Enable(transformation, False)
+        before = [(await self._ask_node(node, ask, ends)).transformations for node in nodes]
+        try:
+            after = [(await self._ask_node(node, begin, ends)).transformations for node in nodes]
+        except RefusedError as error:
+            raise OutcomeUnknownError(
+                f"not all nodes began {transformation}: {error} Ask again.", error.term
+            ) from error
+        return after != before
+
+    async def _ask_node(self, node: str, wanted: frames.OfNode, ends: Ends) -> frames.NodeSeen:
+        member = await self._member(node, ends.left_ms)
+        return self._require(await self._ask(frames.AtNode(member, wanted), ends.left_ms), frames.NodeSeen, node)
+
+    def _require(self, reply: frames.Reply, kind: type[T], name: str) -> T:
+        if isinstance(reply, frames.Refused):
+            raise QueueConversionRefusedError(f"conversion_refused: {name}: {reply.detail}", None, reply.reason)
+        if not isinstance(reply, kind):
+            raise _unexpected(name, reply)
+        return reply
+
     async def members(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
         """Ids of the members of the cluster, sorted."""
         answer = await self._channel.ask(Request(0, timeout_ms, MembersQuery()))
@@ -204,7 +264,7 @@ class ClassicQueues:
                     raise OutcomeUnknownError(detail, error.term) from error
             await pause()
 
-    async def _ask(self, wanted: frames.OfQueue, timeout_ms: int) -> frames.Reply:
+    async def _ask(self, wanted: frames.OfClient, timeout_ms: int) -> frames.Reply:
         answer = await self._channel.ask(Request(0, timeout_ms, ClassicOp(frames.encode(wanted))))
         if isinstance(answer.outcome, Value):
             return frames.decode_reply(answer.outcome.data)

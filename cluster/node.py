@@ -125,6 +125,7 @@ class Node:
             *(config.member, config.node, life, runtime, links),
             policies=ClassicPolicies(),
             publish=self._queues.publish_confirmed,
+            thresholds=config.conversions,
             bugs=config.bugs,
         )
         self._groups: dict[str, Group] = {}
@@ -189,6 +190,14 @@ class Node:
             None if self._stores is None else self._stores.mover,
             config.bugs,
         )
+
+    async def stop_queues(self) -> None:
+        """Have the classic queues write down what is in memory only; `stopped` is to follow.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        await self._classic.stop()
 
     def stopped(self) -> None:
         """Write last checkpoints (RA-41), and note in the telemetry that the node stops in good order."""

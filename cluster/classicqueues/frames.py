@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from splitbrain.cluster.permits import AlarmName
 from splitbrain.cluster.queuegroups.notes import LAST_REASON
 from splitbrain.cluster.queues.commands import Annotations
 from splitbrain.cluster.streams.frames import NotDone
@@ -53,7 +54,49 @@ class Look(msgspec.Struct, frozen=True, array_like=True, tag="look"):
     queue: str
 
 
-OfQueue: TypeAlias = Put | Take | Settle | Purge | Look
+class MayConvert(msgspec.Struct, frozen=True, array_like=True, tag="may_convert"):
+    """Ask whether the files of a queue may be converted now; answered by `Permitted`, or `Refused`."""
+
+    queue: str
+
+
+OfQueue: TypeAlias = Put | Take | Settle | Purge | Look | MayConvert
+
+
+class SetAlarm(msgspec.Struct, frozen=True, array_like=True, tag="set_alarm"):
+    """Set or clear an alarm of the node; answered by `NodeSeen`."""
+
+    alarm: AlarmName
+    is_active: bool
+
+
+class LookAtNode(msgspec.Struct, frozen=True, array_like=True, tag="look_at_node"):
+    """Say what the node may convert; answered by `NodeSeen`."""
+
+
+class Enable(msgspec.Struct, frozen=True, array_like=True, tag="enable"):
+    """Begin a transformation on the node, or only ask whether it may; answered by `NodeSeen` or `Refused`."""
+
+    transformation: str
+    only_asks: bool
+
+
+OfNode: TypeAlias = SetAlarm | LookAtNode | Enable
+
+
+class AtNode(msgspec.Struct, frozen=True, array_like=True, tag="at_node"):
+    """What a client wants of a node, which is passed on to it.
+
+    Attributes:
+        member: its id.
+        wanted: by the client.
+    """
+
+    member: str
+    wanted: OfNode
+
+
+OfClient: TypeAlias = OfQueue | AtNode
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
@@ -121,7 +164,35 @@ class Seen(msgspec.Struct, frozen=True, array_like=True, tag="seen"):
     dead_letter_to: str | None = None
 
 
-Reply: TypeAlias = Stored | Nothing | Taken | Settled | Purged | Seen | NotDone
+class Permitted(msgspec.Struct, frozen=True, array_like=True, tag="permitted"):
+    """The files of the queue may be converted now, and its node has begun that transformation."""
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """Nothing may be converted now, and nothing was.
+
+    Attributes:
+        reason: as of `splitbrain.cluster.errors.ConversionRefusedError`.
+        detail: in words.
+    """
+
+    reason: str
+    detail: str
+
+
+class NodeSeen(msgspec.Struct, frozen=True, array_like=True, tag="node_seen"):
+    """What a node may convert.
+
+    Attributes:
+        alarms: that are active, in the order in which they were set.
+        transformations: that were begun, with their versions; None where the node has no numpy.
+    """
+
+    alarms: tuple[str, ...]
+    transformations: dict[str, int] | None
+
+
+Reply: TypeAlias = Stored | Nothing | Taken | Settled | Purged | Seen | Permitted | Refused | NodeSeen | NotDone
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
@@ -140,8 +211,16 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     wanted: OfQueue
 
 
+class AskNode(msgspec.Struct, frozen=True, array_like=True, tag="ask_node"):
+    """The same for a request that is about the node itself."""
+
+    life: int
+    ref: int
+    wanted: OfNode
+
+
 class Answered(msgspec.Struct, frozen=True, array_like=True, tag="answered"):
-    """The answer to `Ask`."""
+    """The answer to `Ask` and `AskNode`."""
 
     life: int
     ref: int
@@ -149,17 +228,17 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag="answered"):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_frame: msgspec.msgpack.Decoder[Ask | Answered] = msgspec.msgpack.Decoder(Ask | Answered)
-_wanted: msgspec.msgpack.Decoder[OfQueue] = msgspec.msgpack.Decoder(OfQueue)
+_frame: msgspec.msgpack.Decoder[Ask | AskNode | Answered] = msgspec.msgpack.Decoder(Ask | AskNode | Answered)
+_wanted: msgspec.msgpack.Decoder[OfClient] = msgspec.msgpack.Decoder(OfClient)
 _reply: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
-def encode(message: Ask | Answered | OfQueue) -> bytes:
+def encode(message: Ask | AskNode | Answered | OfClient) -> bytes:
     """As bytes."""
     return _encoder.encode(message)
 
 
-def decode_frame(data: bytes) -> Ask | Answered:
+def decode_frame(data: bytes) -> Ask | AskNode | Answered:
     """What another node sent.
 
     Raises:
@@ -168,7 +247,7 @@ def decode_frame(data: bytes) -> Ask | Answered:
     return _frame.decode(data)
 
 
-def decode_wanted(data: bytes) -> OfQueue:
+def decode_wanted(data: bytes) -> OfClient:
     """What a client wants.
 
     Raises:

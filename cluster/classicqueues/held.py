@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.bugs import Bugs
@@ -10,17 +11,17 @@ from splitbrain.cluster.classic import (
     ClassicQueue,
     DeadLetter,
     Index,
-    IndexOptions,
+    Transformations,
     delivery_limit,
     open_index,
     open_queue,
 )
+from splitbrain.cluster.classic.index import MAX_JOURNAL_ENTRIES
 from splitbrain.cluster.classic.limits import ARGUMENT
 from splitbrain.cluster.classicqueues.deadletters import HandOver, Letters
 from splitbrain.cluster.classicqueues.frames import (
     Look,
     Nothing,
-    OfQueue,
     Purge,
     Purged,
     Put,
@@ -90,14 +91,16 @@ class HeldQueue:
         self._last_tag = self._last_id = 0
         self._dropped = 0
 
-    async def begin(self, settings: Settings) -> None:
+    async def begin(self, record: ClassicRecord, policy: Mapping[str, Any]) -> None:
         """Read what is there."""
+        settings = settings_of(record, policy)
         wall_ns = self._clock.wall_ns
         self._letters.to = settings.dead_letter_to
         self._queue = await open_queue(self._index, self._bury, lambda: wall_ns() // 1000, limit=settings.limit)
 
-    async def set(self, settings: Settings) -> None:
-        """Work by other settings from now on, also for messages that are there; nothing, if they are the same."""
+    async def set(self, record: ClassicRecord, policy: Mapping[str, Any]) -> None:
+        """Work by these settings from now on, also for messages that are there; nothing, if they are the same."""
+        settings = settings_of(record, policy)
         if settings == self._settings:
             return
         reached("settings of a classic queue changed")
@@ -124,13 +127,22 @@ class HeldQueue:
         await self._queue.drop(seq)
         await self._queue.confirm()
 
-    async def convert(self) -> None:
-        """Have all files of version 2; publishers wait meanwhile (CQ-4)."""
-        if 1 in self._index.versions.values():
-            reached("classic queue converted")
-            await self._index.convert()
+    @property
+    def unconverted(self) -> int:
+        """How many messages `convert` converts."""
+        return self._index.unconverted
 
-    async def carry_out(self, wanted: OfQueue) -> Reply:
+    async def convert(self) -> None:
+        """Have all files of version 2; publishers wait meanwhile (CQ-4).
+
+        Raises:
+            ConversionRefusedError: it is not permitted; no file was converted.
+        """
+        if 1 in self._index.versions.values():
+            await self._index.convert()
+            reached("classic queue converted")
+
+    async def carry_out(self, wanted: Put | Take | Settle | Purge | Look) -> Reply:
         """Do what a client wants; durable when this returns, except that a message was taken."""
         match wanted:
             case Put(_, body, annotations):
@@ -213,6 +225,10 @@ class HeldQueue:
         """Hand over no more dead letters."""
         self._letters.end()
 
+    async def stop(self) -> None:
+        """Stop in good order: counts of redeliveries are written down, where files may hold them, and files closed."""
+        await self._queue.close()
+
     def close(self) -> None:
         """Close the files."""
         self._index.close()
@@ -222,6 +238,7 @@ async def hold(
     queue: ClassicRecord,
     policy: Mapping[str, Any],
     disk: Part,
+    table: Transformations,
     bugs: Bugs,
     life: int,
     runtime: Runtime,
@@ -233,6 +250,7 @@ async def hold(
         queue: as it was declared.
         policy: the settings that policies have for it.
         disk: its files.
+        table: of the node's transformations, which is asked before files are converted.
         bugs: those that are switched on.
         life: distinguishes this process from the node's earlier ones.
         runtime: of the node.
@@ -242,7 +260,8 @@ async def hold(
         CorruptStorageError: something that had been made durable is damaged or gone.
         OSError: the disk failed.
     """
-    options = IndexOptions(version=queue.version, bugs=bugs)
+    # A queue's record says of which version its new files are; the table only what may be converted.
+    options = replace(table.index_options(MAX_JOURNAL_ENTRIES), version=queue.version, bugs=bugs)
     held = HeldQueue(life, await open_index(disk, options), runtime, hand_over)
-    await held.begin(settings_of(queue, policy))
+    await held.begin(queue, policy)
     return held

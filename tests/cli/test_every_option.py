@@ -84,6 +84,9 @@ GIVEN: dict[str, list[str]] = {
     **{f"cluster ctl {each}": ["events", "n1"] for each in ("add_replica", "delete_replica")},
     **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
     "cluster ctl set_target": ["3"],
+    **{f"cluster ctl {each}": ["jobs"] for each in ("convert_queue", "purge_queue")},
+    **{f"cluster ctl {each}": ["n1", "disk"] for each in ("set_alarm", "clear_alarm")},
+    "cluster ctl enable_transformation": ["message_properties"],
     "images build": ["node"],
 }
 """What a command needs beside the option in question, where it needs anything."""
@@ -650,6 +653,21 @@ TABLE: dict[str, Told] = {
         "target": [([*_ctl("set_target")[:-1], "0"], "0 is not in the range")],
         "--pattern": "the cluster says what is no expression",
     },
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("classic_queues", "alarms")},
+    **{
+        f"cluster ctl {each}": {**_of_ctl(each), **_JSON, "queue": "one that is not there is refused"}
+        for each in ("convert_queue", "purge_queue")
+    },
+    **{
+        f"cluster ctl {each}": {
+            **_of_ctl(each),
+            **_NAME,
+            **_JSON,
+            "alarm": [([*_ctl(each)[:-1], "noise"], "'noise' is not one of")],
+        }
+        for each in ("set_alarm", "clear_alarm")
+    },
+    "cluster ctl enable_transformation": {**_of_ctl("enable_transformation"), **_NAME, **_JSON},
     **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),

@@ -14,6 +14,7 @@ from splitbrain.cluster.bugs import NO_BUGS
 from splitbrain.cluster.classicqueues.frames import Take
 from splitbrain.cluster.classicqueues.host import ClassicHost, _Place  # pyright: ignore[reportPrivateUsage]
 from splitbrain.cluster.classicqueues.records import ClassicRecord
+from splitbrain.cluster.permits import Thresholds
 from splitbrain.cluster.streams.frames import NotDone
 
 WITHOUT = """
@@ -30,9 +31,11 @@ def test_a_node_and_a_client_are_there_without_numpy() -> None:
 
 def test_a_queue_on_a_node_without_numpy_answers_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "splitbrain.cluster.classicqueues.held", None)
-    runtime, links = cast(Any, SimpleNamespace(clock=None)), cast(Any, None)
+    runtime, links = cast(Any, SimpleNamespace(clock=None, disk=None)), cast(Any, None)
     nothing = cast(Any, None)
-    host = ClassicHost("m1", "n1", 1, runtime, links, policies=nothing, publish=nothing, bugs=NO_BUGS)
+    host = ClassicHost(
+        "m1", "n1", 1, runtime, links, policies=nothing, publish=nothing, thresholds=Thresholds(), bugs=NO_BUGS
+    )
     record = ClassicRecord("0" * 16, "m1")
     place = _Place(record)
     asyncio.run(host._open(place))  # pyright: ignore[reportPrivateUsage]
