@@ -13,13 +13,11 @@ import pytest
 from splitbrain.cluster.client import Client
 from splitbrain.harness.cli.clusters.asking import with_client
 from splitbrain.harness.cli.clusters.layout import running
-from tests.cli.test_cluster_ctl import (
-    Call,
-    _call,  # pyright: ignore[reportPrivateUsage, reportUnusedImport]  # noqa: F401
-    answer,
-    five_free_ports,
-    pytestmark,  # pyright: ignore[reportUnusedImport]  # noqa: F401
-)
+from tests.cli.test_cluster_ctl import Call, answer, five_free_ports
+from tests.cli.test_cluster_ctl import _call as _fixture  # pyright: ignore[reportPrivateUsage]
+
+assert _fixture
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 
 
 def used(use: Callable[[Any], Awaitable[None]]) -> None:
