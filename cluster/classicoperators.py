@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from splitbrain.cluster.classicqueues.frames import NodeSeen, Seen
-from splitbrain.cluster.classicqueues.records import ClassicRecord
+from splitbrain.cluster.classicqueues.records import DEAD_LETTER_TO, ClassicRecord
 from splitbrain.cluster.client import Client, ClientError
+from splitbrain.cluster.entities import policies, vhosts
+from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.members import node_of
+from splitbrain.cluster.queuereplicas.facts import VHOST
 
-AT_ONCE = 32
+POLICY: Final = "delivery-limit"
+"""The name of the operator's policy that `set_limit` sets."""
+
+AT_ONCE: Final = 32
 """Queues that are asked at the same time."""
 
 
@@ -98,6 +105,25 @@ def _seen(name: str, record: ClassicRecord, seen: Seen) -> SeenClassicQueue:
 
 def _unseen(name: str, record: ClassicRecord, problem: str) -> SeenClassicQueue:
     return SeenClassicQueue(name, node_of(record.member), None, None, None, None, None, None, None, problem)
+
+
+async def set_limit(client: Client, limit: int, pattern: str, dead_letter_to: str | None, timeout_ms: int) -> None:
+    """Set the operator's policy of classic queues whose names match; it counts beside those of users.
+
+    Args:
+        client: of any node.
+        limit: how often a message may be delivered again at most, -1 for any number of times.
+        pattern: a regular expression, found in the names of the queues.
+        dead_letter_to: the queue that gets dead letters, before what users' policies say; None to leave that to them.
+        timeout_ms: after so long it is given up.
+
+    Raises:
+        InvalidRequestError: the expression is not in order.
+    """
+    store = ClientStore(client, timeout_ms)
+    await vhosts.declare(store, VHOST)
+    definition = {"delivery-limit": limit} | ({} if dead_letter_to is None else {DEAD_LETTER_TO: dead_letter_to})
+    await policies.put(store, VHOST, POLICY, pattern, definition, apply_to="queues", operator=True)
 
 
 async def conversions(client: Client, timeout_ms: int) -> list[SeenConversions]:

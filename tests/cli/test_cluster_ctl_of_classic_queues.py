@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,15 @@ def test_an_operators_way_with_classic_queues(call: Call) -> None:
 
     used(redeliver)
     assert "ready 1  taken 0  dropped 1  dead 1  limit 3  dead letters to dead" in call("ctl", "classic_queues").stdout
+    call("ctl", "set_delivery_limit", "2", "--pattern", "^other")
+    limited = call("ctl", "set_delivery_limit", "1", "--pattern", "^jobs", "--dead-letter-to", "others", "--json")
+    assert answer(limited) == {"limit": 1, "pattern": "^jobs", "dead_letter_to": "others"}
+    assert "invalid_expression" in call("ctl", "set_delivery_limit", "2", "--pattern", "(", code=1).stderr
+    deadline = time.monotonic() + 20
+    while answer(call("ctl", "classic_queues", "--json"))[0]["limit"] != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert answer(call("ctl", "classic_queues", "--json"))[0]["dead_letter_to"] == "dead"  # as it was declared
     assert call("ctl", "purge_queue", "jobs").stdout == "jobs: 1 messages removed\n"
     assert answer(call("ctl", "convert_queue", "jobs", "--json")) == {"queue": "jobs", "converts": True}
     assert "nothing to change" in call("ctl", "convert_queue", "jobs").stdout

@@ -84,6 +84,7 @@ ANSWERS: Final = (
     Answer("cluster ctl classic_queues", list[SeenClassicQueue]),
     Answer("cluster ctl convert_queue", clusters.ConvertAnswer),
     Answer("cluster ctl purge_queue", clusters.PurgeAnswer),
+    Answer("cluster ctl set_delivery_limit", clusters.LimitAnswer),
     Answer("cluster ctl alarms", list[SeenConversions]),
     Answer("cluster ctl set_alarm", SeenConversions),
     Answer("cluster ctl clear_alarm", SeenConversions),

@@ -159,6 +159,20 @@ class PurgeAnswer(TypedDict):
     purged: int
 
 
+class LimitAnswer(TypedDict):
+    """The operator's policy that was set.
+
+    Attributes:
+        limit: how often a message may be delivered again at most.
+        pattern: a regular expression that is found in the names of the classic queues it is for.
+        dead_letter_to: the queue that gets their dead letters; None to leave that to their declarations and users.
+    """
+
+    limit: int
+    pattern: str
+    dead_letter_to: str | None
+
+
 class EnableAnswer(TypedDict):
     """A transformation that all nodes have begun.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from splitbrain.cluster.classicclient import ClassicQueues
     from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
     from splitbrain.cluster.client import Client
-    from splitbrain.harness.cli.answers.clusters import ConvertAnswer, EnableAnswer, PurgeAnswer
+    from splitbrain.harness.cli.answers.clusters import ConvertAnswer, EnableAnswer, LimitAnswer, PurgeAnswer
 
 T = TypeVar("T")
 
@@ -100,6 +100,36 @@ def purge_queue(call: Call, queue: str, as_json: bool) -> None:
         click.echo(as_document(answer))
     else:
         click.echo(f"{queue}: {purged} messages removed")
+
+
+@click.command("set_delivery_limit", cls=parsing.Command)
+@click.argument("limit", type=click.IntRange(min=0))
+@click.option("--pattern", default=".*", help="A regular expression, found in the names of the queues it is for.")
+@click.option("--dead-letter-to", callback=parsing.named, help="The queue that gets their dead letters.")
+@options.as_json
+@with_call
+def set_delivery_limit(call: Call, limit: int, pattern: str, dead_letter_to: str | None, as_json: bool) -> None:
+    """Have messages of classic queues delivered again LIMIT times at most, by the operator's policy.
+
+    A lower limit of a queue's declaration, or of a user's policy, counts instead. There is one such policy: the last.
+
+    
+    Examples:
+      splitbrain cluster ctl set_delivery_limit 20
+      splitbrain cluster ctl set_delivery_limit 5 --pattern '^jobs' --dead-letter-to dead
+    """
+
+    async def ask(client: Client) -> None:
+        from splitbrain.cluster import classicoperators
+
+        await classicoperators.set_limit(client, limit, pattern, dead_letter_to, call.timeout_ms)
+
+    call.ask(ask, call.node())
+    if as_json:
+        answer: LimitAnswer = {"limit": limit, "pattern": pattern, "dead_letter_to": dead_letter_to}
+        click.echo(as_document(answer))
+    else:
+        click.echo(f"Classic queues that match {pattern} deliver a message again {limit} times at most.")
 
 
 @click.command("alarms", cls=parsing.Command)
@@ -214,6 +244,7 @@ COMMANDS: Final = (
     classic_queues,
     convert_queue,
     purge_queue,
+    set_delivery_limit,
     alarms,
     set_alarm,
     clear_alarm,
