@@ -1,6 +1,6 @@
 """G2: of each pair of rows at most one is inserted, since each insertion has seen that there is none. Exact, O(n).
 
-two-inserted    two insertions of one pair were acknowledged, or a read found both rows: write skew (G2-item)
+two-inserted    two rows of one pair were inserted, as acknowledgements and reads show: write skew (G2-item)
 vanished        a row that was acknowledged, or read, is not found by a read that began later
 wrong-row       a read answered what no client can have inserted
 """
@@ -109,6 +109,29 @@ def _two(table: pa.Table, key: str | None, done: Sequence[Shown], reads: Sequenc
     if both is not None:
         said = f"{by_key.answer(table, both.complete)} read {list(both.rows)}"
         yield Finding("two-inserted", f"Write skew: of the pair {key} both rows exist: {said}.", (both.complete,))
+        return
+    states: dict[str, Shown] = {}
+    for each in sorted((each for each in (*done, *reads) if each.present), key=lambda each: each.complete):
+        states.setdefault(canonical_json(each.rows), each)
+    if len(states) > 1:
+        first, second = list(states.values())[:2]
+        yield Finding(
+            "two-inserted",
+            f"Write skew: of the pair {key} {by_key.answer(table, first.complete)} answered {list(first.rows)}, and "
+            f"{by_key.answer(table, second.complete)} answered {list(second.rows)}: two rows were inserted, and one of "
+            "them is gone.",
+            (first.complete, second.complete),
+        )
+        return
+    [shown] = states.values() or [None]
+    late = next((each for each in done if shown is not None and each.invoke > shown.complete), None)
+    if shown is not None and late is not None:
+        yield Finding(
+            "two-inserted",
+            f"Inserted again: of the pair {key} {by_key.answer(table, shown.complete)} answered {list(shown.rows)}, "
+            f"and {by_key.answer(table, late.complete)} inserted {list(late.rows)}, although it was asked for later.",
+            (shown.complete, late.complete),
+        )
 
 
 def _others(

@@ -1,13 +1,16 @@
 """Monotonic: increments of the maximum of some registers are in one order, and no answer goes back in it. O(n log n).
 
     duplicate       two increments found the same maximum, so that both wrote the number that follows it
-    not-at-once     two answers have no order: each has a higher number than the other in some register
+    not-at-once     two states of the registers have no order: from one to the other a register got a number that was
+                    taken by then, or lost one. A state is an answer, or what an increment left: its answer with its
+                    number in its register
     went-back       an op answered less than another one that had ended before it began; with `sessions`, of its process
-    impossible      a number is higher than the number of increments that had begun
+    impossible      a number is higher than the number of increments that had begun, or no increment can have written
+                    it, to that register or at all
 
 An increment answers what it read, so that it wrote one more than the maximum of that. Every increment reads all that it
-depends on: if these rules hold, sorting by the numbers gives an order of all acknowledged ops that explains them, but
-for increments of unknown outcome.
+depends on: if these rules hold, sorting by the numbers gives an order of all acknowledged ops that explains them.
+Increments of unknown outcome wrote the numbers that are missing in it.
 """
 
 from __future__ import annotations
@@ -39,11 +42,27 @@ class Found(msgspec.Struct, frozen=True):
     process: int
     registers: tuple[int, ...]
     increments: bool
+    target: int | None = None
+    """The register that the increment wrote."""
 
     @property
     def most(self) -> int:
         """The highest number."""
         return max(self.registers, default=0)
+
+    @property
+    def left(self) -> tuple[int, ...] | None:
+        """The registers as the increment left them; None for a read."""
+        if self.target is None:
+            return None
+        return *self.registers[: self.target], self.most + 1, *self.registers[self.target + 1 :]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """An increment of unknown outcome: the row of its invocation, and the register that it may have written."""
+
+    invoke: int
+    target: int | None
 
 
 class Monotonic:
@@ -74,7 +93,15 @@ class Monotonic:
         found.sort(key=lambda each: each.complete)
         judge = _Judge(history, key, found)
         begun = np.sort(calls.invoke[increments & ~calls.ended("fail")]).tolist()
-        findings = [*judge.duplicates(), *judge.apart(), *judge.backwards(sessions), *judge.impossible(begun)]
+        unknown = [
+            Written(row, _target(history, row)) for row in calls.invoke[increments & calls.ended("info")].tolist()
+        ]
+        findings = [
+            *judge.duplicates(),
+            *judge.apart(),
+            *judge.backwards(sessions),
+            *(list(judge.impossible(begun)) or judge.unwritten(unknown)),
+        ]
         done = sum(each.increments for each in found)
         raced = _raced([each for each in found if each.increments])
         figures = {"keys": 1, "increments": done, "reads": len(found) - done, "raced": raced}
@@ -101,7 +128,16 @@ def _found(calls: Calls, chosen: Bools, *, increments: bool) -> Iterator[Found]:
         numbers: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [None]
         if not all(type(number) is int for number in numbers):
             raise UsageError(f"checker monotonic: an answer must be a list of whole numbers, not {value!r:.80}.")
-        yield Found(invoke, complete, cell(calls.table, "process", invoke), tuple(numbers), increments)
+        target = _target(calls.table, invoke, len(numbers)) if increments else None
+        yield Found(invoke, complete, cell(calls.table, "process", invoke), tuple(numbers), increments, target)
+
+
+def _target(table: pa.Table, invoke: int, registers: int | None = None) -> int | None:
+    """The register that an increment was asked to write; None where its value is not the number of one."""
+    value = cell(table, "value", invoke)
+    if type(value) is not int or value < 0 or (registers is not None and value >= registers):
+        return None
+    return value
 
 
 def _raced(increments: Sequence[Found]) -> int:
@@ -133,17 +169,27 @@ class _Judge:
                 )
 
     def apart(self) -> Iterator[Finding]:
-        """Two answers that have no order: registers only grow, so one of two states holds the other."""
-        distinct: dict[tuple[int, ...], Found] = {}
+        """Two states that have no order: each increment writes one register, a number above all that were there."""
+        distinct: dict[tuple[int, ...], tuple[Found, str]] = {}
         for each in self._found:
-            distinct.setdefault(each.registers, each)
-        for one, other in pairwise(sorted(distinct.values(), key=lambda each: (sum(each.registers), each.registers))):
-            if any(mine > yours for mine, yours in zip(one.registers, other.registers, strict=False)):
+            distinct.setdefault(each.registers, (each, self._says(each)))
+            if each.left is not None:
+                distinct.setdefault(each.left, (each, f"{self._says(each)} and left {list(each.left)}"))
+        for registers, (each, said) in distinct.items():
+            if min(registers, default=0) < 0 or len(set(filter(None, registers))) < len([*filter(None, registers)]):
+                sentence = (
+                    f"Not at once: of {self._key} {said}; no increment writes a number a second time, or below 1."
+                )
+                yield Finding("not-at-once", sentence, (each.complete,))
+                return
+        for one, other in pairwise(sorted(distinct, key=lambda registers: (max(registers, default=0), registers))):
+            if not _leads_to(one, other):
+                ((first, says), (second, too)) = distinct[one], distinct[other]
                 yield Finding(
                     "not-at-once",
-                    f"Not at once: of {self._key} {self._says(one)}, and {self._says(other)}; numbers only grow, so "
-                    "there is no order of both.",
-                    (one.complete, other.complete),
+                    f"Not at once: of {self._key} {says}, and {too}; each increment writes a number above all others "
+                    "to one register, so there is no order of both.",
+                    (first.complete, second.complete),
                 )
                 return
 
@@ -170,9 +216,47 @@ class _Judge:
                 sentence = f"Impossible: of {self._key} {self._says(each)}, but {possible} others had begun by then."
                 yield Finding("impossible", sentence, (each.complete,))
 
+    def unwritten(self, unknown: Sequence[Written]) -> Iterator[Finding]:
+        """Numbers that neither acknowledged increments wrote nor, each by another one, those of unknown outcome."""
+        known = {each.most + 1 for each in self._found if each.increments}
+        shown: dict[tuple[int, int], Found] = {}  # by number and register the first answer that has it
+        for each in self._found:
+            for register, number in enumerate(each.registers):
+                shown.setdefault((number, register), each)
+        for register in sorted({register for _, register in shown}):
+            needs = [
+                each for (number, at), each in shown.items() if at == register and number > 0 and number not in known
+            ]
+            begun = [each.invoke for each in unknown if each.target in (None, register)]
+            yield from self._too_many(needs, begun, f" to register {register}")
+        reached, needs = 0, list[Found]()
+        for each in self._found:
+            needs.extend(each for number in range(reached + 1, each.most + 1) if number not in known)
+            reached = max(reached, each.most)
+        yield from self._too_many(needs, [each.invoke for each in unknown], "")
+
+    def _too_many(self, needs: Sequence[Found], begun: Sequence[int], where: str) -> Iterator[Finding]:
+        """The first answer, if any, by which more numbers were shown than increments `begun` can have written."""
+        begun = sorted(begun)
+        for place, each in enumerate(sorted(needs, key=lambda each: each.complete)):
+            possible = bisect_left(begun, each.complete)
+            if place >= possible:
+                sentence = (
+                    f"Impossible: of {self._key} {self._says(each)}; by then {place + 1} numbers were written{where}"
+                    f" that no acknowledged increment wrote, and {possible} of unknown outcome had begun that can have."
+                )
+                yield Finding("impossible", sentence, (each.complete,))
+                return
+
     def _says(self, each: Found) -> str:
         what = "an increment found" if each.increments else "a read found"
         return f"{by_key.answer(self._table, each.complete)}, {what} {list(each.registers)}"
+
+
+def _leads_to(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether increments can have made the second state from the first, whose highest number is not above its own."""
+    taken = max(one, default=0)
+    return all(mine == yours or yours > taken for mine, yours in zip(one, other, strict=False))
 
 
 def _left(each: Found) -> int:

@@ -71,6 +71,7 @@ async def _of_founders(config: NodeConfig, _: Options | None, runtime: Runtime, 
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
     await stop
+    await node.stop_queues()
     node.stopped()
 
 

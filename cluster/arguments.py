@@ -9,6 +9,7 @@ from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.nodeconfig import APPLY_SLICE, NodeConfig
+from splitbrain.cluster.permits import Thresholds
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.registered import known
 from splitbrain.cluster.replicas.placement import placement_named
@@ -35,6 +36,7 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                          [--target-group-size N] [--auto-remove 0|1] [--replica-check-ms N]
                          [--replica-trigger-ms N] [--replica-recovery-ms N]
                          [--zones NAME=ZONE[,NAME=ZONE]...] [--placement NAME|MODULE:ATTRIBUTE]
+                         [--convert-messages N] [--convert-queues N]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -91,6 +93,10 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                   how long a node must be down before its replicas count as failed (default 60000)
   --zones         availability zones of nodes, over which replicas are spread; the same on all nodes
   --placement     which function chooses where a replica goes: spread (the default), least-loaded, or one of your own
+  --convert-messages
+                  messages of classic queues that the node converts at once at most (default 0: any number)
+  --convert-queues
+                  the same of queues, when a transformation is enabled (default 0)
 """
 
 _REPEATABLE: Final = "--peer"
@@ -130,6 +136,8 @@ _OPTIONS: Final = (
     "--replica-recovery-ms",
     "--zones",
     "--placement",
+    "--convert-messages",
+    "--convert-queues",
 )
 
 
@@ -174,6 +182,10 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         preferred=tuple(name for name in options.get("--preferred", "").split(",") if name),
         net_tick_ms=_number_of(options, "--net-tick-ms", TICK_MS),
         replicas=_replica_settings(options),
+        conversions=Thresholds(
+            _number_of(options, "--convert-messages", 0) or None,
+            _number_of(options, "--convert-queues", 0) or None,
+        ),
     )
     return config, options["--data"]
 

@@ -21,6 +21,7 @@
         │   ├── TransactionAbortedError
         │   ├── StoreRefusedError
         │   ├── MigrationRefusedError
+        │   ├── QueueConversionRefusedError
     │   ├── InvalidRequestError
         │   ├── ChangeRefusedError
         │   └── UnavailableError
@@ -204,6 +205,18 @@ class FlagNotEnabledError(RefusedError):
 
 class MigrationRefusedError(RefusedError):
     """Entities are not moved to the tree, or not back to the tables. The message says why, and what to do."""
+
+
+class QueueConversionRefusedError(RefusedError):
+    """A node may not convert files of classic queues now; none was changed.
+
+    Attributes:
+        reason: as of `ConversionRefusedError`.
+    """
+
+    def __init__(self, message: str, term: int | None, reason: str) -> None:
+        super().__init__(message, term)
+        self.reason = reason
 
 
 class InvalidRequestError(RefusedError):

@@ -117,9 +117,13 @@ MARKS: Final[Mapping[str, str]] = {
     "dead letter not confirmed": "the queue for dead letters did not confirm one, which is published again",
     "dead letter without a queue": "a dead letter was dropped: there is no such queue",
     # classic queues
-    "classic queue converted": "a node began to convert the files of a classic queue to records of version 2",
+    "classic queue converted": "a node converted the files of a classic queue to records of version 2",
     "message of a classic queue went back": "what was taken from a classic queue was not settled in time",
     "message of a classic queue dropped": "a message of a classic queue was delivered as often as it may be",
+    "dead letter of a classic queue handed over": "a classic queue gave a dead letter to another queue, which has it",
+    "dead letter of a classic queue not handed over": "the queue for a dead letter of a classic queue did not take it",
+    "conversion of a classic queue refused": "a node had an alarm, or too much to convert: it tries again each second",
+    "settings of a classic queue changed": "a policy or its record gave a classic queue other settings",
     "request passed on to the node that holds a classic queue": "a node passed a request on to the one that can do it",
     # streams
     "coordinator of streams begun": "a node began its member of the coordinator's group, as there is a stream",

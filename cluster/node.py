@@ -19,6 +19,7 @@ from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
 from splitbrain.cluster.callers import Caller, Callers, bounded
+from splitbrain.cluster.classicpolicies import ClassicPolicies
 from splitbrain.cluster.classicqueues.host import ClassicHost
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
 from splitbrain.cluster.errors import StorageError
@@ -126,7 +127,13 @@ class Node:
             state=lambda: self._streams.state,
             bugs=config.bugs,
         )
-        self._classic = ClassicHost(config.member, config.node, life, runtime, links, config.bugs)
+        self._classic = ClassicHost(
+            *(config.member, config.node, life, runtime, links),
+            policies=ClassicPolicies(),
+            publish=self._queues.publish_confirmed,
+            thresholds=config.conversions,
+            bugs=config.bugs,
+        )
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
         self._changing: dict[str, None] = {}
@@ -189,6 +196,14 @@ class Node:
             None if self._stores is None else self._stores.mover,
             config.bugs,
         )
+
+    async def stop_queues(self) -> None:
+        """Have the classic queues write down what is in memory only; `stopped` is to follow.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        await self._classic.stop()
 
     def stopped(self) -> None:
         """Write last checkpoints (RA-41), and note in the telemetry that the node stops in good order."""

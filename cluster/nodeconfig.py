@@ -12,6 +12,7 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.flags.registry import MAX_PROBES
 from splitbrain.cluster.groupnames import METADATA, named_problem
 from splitbrain.cluster.members import SEPARATOR, member_id
+from splitbrain.cluster.permits import ANY_AMOUNT, Thresholds
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.raft.messages import OLDEST, NodeId
 from splitbrain.cluster.registered import BUILT_IN
@@ -59,6 +60,7 @@ class NodeConfig:
         store: where entities are at first: "tree", or "tables": then the node has both stores.
         partition_strategy: what the tables do about partitions, by name; the same on all nodes.
         preferred: the nodes that `pause-if-all-down` lists.
+        conversions: how much of classic queues may be converted at once.
         net_tick_ms: the tick time of the tables; the same on all nodes.
         functions: those that transactions, procedures and projections may name; the same on all members.
         replicas: how those of queues are maintained; the same on all members.
@@ -90,6 +92,7 @@ class NodeConfig:
     partition_strategy: str = "ignore"
     preferred: tuple[str, ...] = ()
     net_tick_ms: int = TICK_MS
+    conversions: Thresholds = ANY_AMOUNT
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""

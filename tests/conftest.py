@@ -73,13 +73,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return (yield)
 
 
-gc.disable()  # until all tests are collected: nothing of them is garbage, and it is millions of objects
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage once all tests are collected: nothing of them is any, and it is millions of objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
-    """Look at all witnesses from now on, and look for garbage, but not in what was collected."""
-    gc.freeze()
-    gc.enable()
+    """Look at all witnesses from now on."""
     witnesses.watch()
 
 

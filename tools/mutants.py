@@ -10,7 +10,7 @@ a checker names a violation or the budget of CPU seconds is used up (--budget, 2
 hunted but the unseen ones: these must be asked for with --only, also by name. docs/mutants.json keeps what was found
 under a label, such as before and after; a later hunt of the same mutant under that label replaces its entry, and
 --missing leaves out those that have one. --idea hunts with one idea of the draw alone, or with none (tools/ideas.py).
---jobs hunts run at a time (2), each on one core.
+--jobs hunts run at a time (2), each on one core. What was found is shrunk for --shrink-budget CPU seconds (120).
 """
 
 from __future__ import annotations
@@ -206,7 +206,8 @@ def main(words: Sequence[str]) -> None:
         return
     of_label = found.setdefault(given.label, {})
     wanted = [name for name in chosen(given.only, given.names) if not (given.missing and name in of_label)]
-    options = ["--budget", f"{given.budget:g}", *(() if given.shrink else ("--no-shrink",))]
+    shrinking = ["--shrink-budget", f"{given.shrink_budget:g}"] if given.shrink else ["--no-shrink"]
+    options = ["--budget", f"{given.budget:g}", *shrinking]
     at = revision()
     try:
         mutants = [patches.read(name) for name in wanted]
@@ -232,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", choices=SETS, default="seen")
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--idea")
+    parser.add_argument("--shrink-budget", type=float, default=120.0)
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
     parser.add_argument("--write", action="store_true")
     return parser

@@ -5,9 +5,10 @@ See docs/queues.md, "Classic queues".
 
 from splitbrain.cluster.classic.index import Index, IndexOptions, Stored, open_index
 from splitbrain.cluster.classic.limits import delivery_limit
-from splitbrain.cluster.classic.queue import ClassicQueue, DeadLetter, Delivered, open_queue
+from splitbrain.cluster.classic.queue import ClassicQueue, DeadLetter, Delivered, Reason, open_queue
 from splitbrain.cluster.classic.records import Record, record
-from splitbrain.cluster.classic.transformations import Alarms, Load, Thresholds, Transformations, open_transformations
+from splitbrain.cluster.classic.transformations import Load, Transformations, open_transformations
+from splitbrain.cluster.permits import Alarms, Thresholds
 
 __all__ = [
     "Alarms",
@@ -17,6 +18,7 @@ __all__ = [
     "Index",
     "IndexOptions",
     "Load",
+    "Reason",
     "Record",
     "Stored",
     "Thresholds",

@@ -250,7 +250,7 @@ class Index:
             OSError: it is not known what is durable.
         """
         async with self._busy:
-            old = [held for held in self._state.segments.values() if held.row is None or held.row.version == 1]
+            old = self._unconverted()
             if old:
                 self._options.permit(sum(held.unacked for held in old))
             if self._entries:
@@ -259,6 +259,15 @@ class Index:
                 row = self._state.segments[number].row
                 if row is not None and row.version == 1:
                     await self._rewrite(number, 2)
+
+    def _unconverted(self) -> list[Held]:
+        """The segments that are not of version 2."""
+        return [held for held in self._state.segments.values() if held.row is None or held.row.version == 1]
+
+    @property
+    def unconverted(self) -> int:
+        """How many messages there are that `convert` converts."""
+        return sum(held.unacked for held in self._unconverted()) if 1 in self.versions.values() else 0
 
     async def _flush(self, version: Version = 1) -> None:
         """Write segments, sync them, and only then let the journal go, for one of at least that version."""

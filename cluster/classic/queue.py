@@ -11,7 +11,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from splitbrain.cluster.classic.index import Index, Stored
 from splitbrain.cluster.classic.records import Record
@@ -29,12 +29,16 @@ class Delivered(NamedTuple):
     redelivered: bool
 
 
+Reason: TypeAlias = Literal["expired", "rejected"]
+"""Why a message is a dead letter: `expired` for both its age and the delivery limit (D8)."""
+
+
 class DeadLetter(NamedTuple):
-    """A message that the queue dropped. The reason is `expired` for both its age and the delivery limit (D8)."""
+    """A message that the queue drops."""
 
     seq: int
     record: Record
-    reason: Literal["expired"] = "expired"
+    reason: Reason = "expired"
 
 
 @dataclass(slots=True)
@@ -61,7 +65,7 @@ class ClassicQueue:
         self,
         index: Index,
         limit: int | None,
-        dead_letter: Callable[[DeadLetter], None],
+        dead_letter: Callable[[DeadLetter], bool | None],
         now_us: Callable[[], int],
         max_in_memory: int,
     ) -> None:
@@ -75,6 +79,7 @@ class ClassicQueue:
         self._held: dict[int, _Held] = {}
         self._ready: list[int] = []
         self._unsettled: dict[int, None] = {}
+        self._dead: dict[int, None] = {}
         self._delta, self._former = index.bounds
         """From which sequence id on ready messages are on disk only; below which they are of an earlier life."""
 
@@ -173,6 +178,18 @@ class ClassicQueue:
                 heapq.heappush(self._ready, seq)
                 await self._make_room()
 
+    async def reject(self, seq: int) -> None:
+        """Settle a message that was delivered: it is a dead letter.
+
+        Raises:
+            UnknownMessageError: no consumer has it.
+            OSError: it is not known what is durable; open the queue again.
+        """
+        async with self._busy:
+            self._require_unsettled(seq)
+            await self._drop(seq, "rejected")
+            del self._unsettled[seq]
+
     def _require_unsettled(self, seq: int) -> None:
         if seq not in self._unsettled:
             raise UnknownMessageError(f"message {seq} is with no consumer: it was settled before, or never delivered.")
@@ -208,7 +225,7 @@ class ClassicQueue:
                 for seq in gone:
                     await self._drop(seq)
             finally:
-                self._ready = [seq for seq in self._ready if seq in self._held]
+                self._ready = [seq for seq in self._ready if seq in self._held and seq not in self._dead]
                 heapq.heapify(self._ready)
             return len(gone)
 
@@ -228,11 +245,26 @@ class ClassicQueue:
                 heapq.heappush(self._ready, seq)
             raise
 
-    async def _drop(self, seq: int) -> None:
+    async def _drop(self, seq: int, reason: Reason = "expired") -> None:
         # The dead letter comes first: a crash between the two may repeat it, and loses nothing.
-        self._dead_letter(DeadLetter(seq, self._held[seq].record))
+        if self._dead_letter(DeadLetter(seq, self._held[seq].record, reason)):
+            self._dead[seq] = None
+            return
         await self._index.ack([seq])
         del self._held[seq]
+
+    async def drop(self, seq: int) -> None:
+        """A dead letter that was to be handed over later has been: its message goes.
+
+        Raises:
+            UnknownMessageError: it is no dead letter that waits for that.
+            OSError: it is not known what is durable; open the queue again.
+        """
+        async with self._busy:
+            if seq not in self._dead:
+                raise UnknownMessageError(f"message {seq} is no dead letter that waits to be handed over.")
+            await self._index.ack([seq])
+            del self._dead[seq], self._held[seq]
 
     # --- memory and disk ----------------------------------------------------------------------------------------------
 
@@ -284,7 +316,12 @@ class ClassicQueue:
     @property
     def ready(self) -> int:
         """How many messages wait for a consumer, with transient ones of an earlier life that were not met yet."""
-        return len(self._index) - len(self._unsettled)
+        return len(self._index) - len(self._unsettled) - len(self._dead)
+
+    @property
+    def dead(self) -> int:
+        """How many dead letters wait to be handed over."""
+        return len(self._dead)
 
     async def close(self) -> None:
         """Stop in good order: write down all counts, and make all durable. What consumers have is there again.
@@ -305,7 +342,7 @@ def _unless_below_0(limit: int | None) -> int | None:
 
 async def open_queue(
     index: Index,
-    dead_letter: Callable[[DeadLetter], None],
+    dead_letter: Callable[[DeadLetter], bool | None],
     now_us: Callable[[], int],
     *,
     limit: int | None = None,
@@ -316,7 +353,7 @@ async def open_queue(
     Args:
         index: that holds its messages.
         dead_letter: takes each message that the queue drops, before it is gone. What it raises reaches the caller, and
-            the message stays.
+            the message stays. With True it stays, too, for no consumer, until `drop`: when it was handed over.
         now_us: microseconds since the Unix epoch.
         limit: how often a message may be delivered again (`splitbrain.cluster.classic.limits`).
         max_in_memory: how many ready messages are held in memory.

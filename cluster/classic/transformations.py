@@ -16,6 +16,7 @@ import msgspec
 from splitbrain.cluster.classic.index import IndexOptions
 from splitbrain.cluster.errors import ConversionRefusedError
 from splitbrain.cluster.log.whole import Form
+from splitbrain.cluster.permits import ANY_AMOUNT, Alarms, Thresholds
 from splitbrain.cluster.runtime import Disk
 
 NAME: Final = "transformations"
@@ -30,40 +31,12 @@ class _Table(msgspec.Struct):
     versions: dict[str, int]
 
 
-class Alarms:
-    """The alarms that are active on a node, e.g. "memory" or "disk"."""
-
-    def __init__(self) -> None:
-        self._active: dict[str, None] = {}
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """In the order in which they were set."""
-        return tuple(self._active)
-
-    def set(self, alarm: str) -> None:
-        """Activate one; no harm if it is active."""
-        self._active[alarm] = None
-
-    def clear(self, alarm: str) -> None:
-        """End one; no harm if it is not active."""
-        self._active.pop(alarm, None)
-
-
 @dataclass(frozen=True)
 class Load:
     """What a conversion has to do, on one node."""
 
     messages: int = 0
     queues: int = 1
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """How much may be converted at once; None for any amount."""
-
-    messages: int | None = None
-    queues: int | None = None
 
 
 @dataclass
@@ -78,7 +51,7 @@ class Transformations:
 
     disk: Disk
     alarms: Alarms = field(default_factory=Alarms)
-    thresholds: Thresholds = Thresholds()
+    thresholds: Thresholds = ANY_AMOUNT
     versions: dict[str, int] = field(default_factory=dict[str, int])
 
     def require(self, name: str, load: Load | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ Version: TypeAlias = Literal[1, 2]
 """Of records, as `splitbrain.cluster.classic` has them: only nodes that hold a queue load that, and numpy with it."""
 
 PATH: Final[Path] = ("classic_queues",)
+
+DEAD_LETTER_TO: Final = "dead-letter-to"
+"""The setting of policies that names the queue for dead letters; a queue's own declaration counts before it."""
 
 MAX_QUEUES: Final = 1000
 """They are looked at with each batch of entries of the metadata."""
@@ -35,12 +38,14 @@ class ClassicRecord(msgspec.Struct, frozen=True):
         member: id of the member that holds it.
         delivery_limit: how often a message may be delivered again, None for any number of times.
         version: of the records of its files: with 2 all that are of version 1 are converted.
+        dead_letter_to: name of the queue that gets dead letters, None to leave that to policies.
     """
 
     id: str
     member: str
     delivery_limit: int | None = None
     version: Version = 1
+    dead_letter_to: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse an id that cannot be part of the name of a file."""
@@ -48,30 +53,39 @@ class ClassicRecord(msgspec.Struct, frozen=True):
             raise ValueError(f"a classic queue has an id of 16 hexadecimal digits, not {self.id!r}")
 
 
+T = TypeVar("T")
+
 Seen = tuple[int, tuple[tuple[str, int], ...]]
 """By what it is known whether any record changed."""
 
 
-def seen_in(tree: Tree) -> Seen | None:
-    """What differs whenever a record was made, changed or removed; None without any."""
-    above = tree.properties(PATH)
+def seen_in(tree: Tree, path: Path = PATH) -> Seen | None:
+    """What differs whenever a record below a path was made, changed or removed; None without any."""
+    above = tree.properties(path)
     if above is None:
         return None
-    versions = [(name, found.payload_version) for name in _names(tree) if (found := tree.properties((*PATH, name)))]
+    versions = [
+        (name, found.payload_version) for name in _names(tree, path) if (found := tree.properties((*path, name)))
+    ]
     return above.child_list_version, tuple(versions)
 
 
 def records_in(tree: Tree) -> Iterator[tuple[str, ClassicRecord]]:
     """All queues by name; what makes no sense as a record is none, as clients may write anything there."""
-    for name in _names(tree):
-        found = tree.properties((*PATH, name))
+    return converted_in(tree, PATH, ClassicRecord)
+
+
+def converted_in(tree: Tree, path: Path, kind: type[T]) -> Iterator[tuple[str, T]]:
+    """What is below a path, by name; what makes no sense as such a record is left out."""
+    for name in _names(tree, path):
+        found = tree.properties((*path, name))
         if found is not None and isinstance(found.payload, bytes):
             try:
-                yield name, msgspec.convert(decode_value(found.payload), ClassicRecord)
+                yield name, msgspec.convert(decode_value(found.payload), kind)
             except msgspec.ValidationError:
                 continue
 
 
-def _names(tree: Tree) -> tuple[str, ...]:
-    found = tree.query(Children(PATH))
+def _names(tree: Tree, path: Path) -> tuple[str, ...]:
+    found = tree.query(Children(path))
     return tuple(found.names)[:MAX_QUEUES] if isinstance(found, Names) else ()

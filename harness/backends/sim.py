@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ class SimDeployment:
         await process.run(self._simulation.embed(command, world), "start")
         if not process.alive():
             reason = host.status().evidence.get("exit", "it was killed")
-            raise NodeStartError(f"{node} does not start: {reason}")
+            raise NodeStartError(f"{node} does not start: {reason}{_raised(process.failure)}")
         return host.status()
 
     async def kill(self, node: NodeId) -> NodeStatus:
@@ -310,3 +311,9 @@ class SimDeployment:
 
 def _address(node: NodeId) -> Address:
     return (node, PORT)
+
+
+def _raised(failure: BaseException | None) -> str:
+    """Where the program failed, for a reader who has no traceback."""
+    frames = list(traceback.extract_tb(None if failure is None else failure.__traceback__))
+    return f" (raised in {frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -5,28 +5,33 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 
 @contextmanager
-def on_interrupt(note: Callable[[], object]) -> Generator[None]:
+def on_interrupt(
+    note: Callable[[], object], around: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> Generator[None]:
     """Call `note` at every SIGINT and SIGTERM while the context lasts, and at the first SIGHUP.
 
     A SIGHUP that is ignored (nohup) stays ignored. After the first SIGHUP others are ignored, also after the context: a
-    closed terminal may send several. Output for a closed terminal is discarded.
+    closed terminal may send several. Output for a closed terminal is discarded. What is done at a signal is done inside
+    `around`.
     """
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     hung_up = False
 
     def ask(_: int, __: object) -> None:
-        note()
+        with around():
+            note()
 
     def hang_up(_: int, __: object) -> None:
         nonlocal hung_up
         hung_up = True
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _let_go(terminals)
-        note()
+        with around():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            _let_go(terminals)
+            note()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -49,7 +54,7 @@ def _let_go(terminals: list[int]) -> None:
         os.close(nowhere)
 
 
-def _write_line(line: str) -> None:
+def write_line(line: str) -> None:
     """Write a line to standard error from a signal handler: past Python's buffer, which may be in use just then."""
     start = "\r\x1b[2K" if os.isatty(2) else ""
     with suppress(OSError):
@@ -75,7 +80,7 @@ class Interrupts:
                 raise KeyboardInterrupt
             self.seen = True
             if answer:
-                _write_line(answer)
+                write_line(answer)
 
         with on_interrupt(note):
             yield

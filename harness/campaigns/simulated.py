@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
 from splitbrain.harness.campaigns.documents import document_of, telemetry_of
-from splitbrain.harness.campaigns.interrupts import on_interrupt
+from splitbrain.harness.campaigns.interrupts import on_interrupt, write_line
 from splitbrain.harness.campaigns.rejudging import with_advice
 from splitbrain.harness.campaigns.runlog import RunLog
-from splitbrain.harness.running.runner import RunSummary, Stop
+from splitbrain.harness.running.runner import END_NOW, RunSummary, Stop
 from splitbrain.harness.running.simulate import Simulated, log_line, simulate, with_true_time
 from splitbrain.harness.simulation.clock import EPOCH_NS
+from splitbrain.harness.simulation.guard import outside
 from splitbrain.results.errors import HarnessError, RunEndedError
 from splitbrain.results.history import HARNESS, Op
 from splitbrain.results.rundir import RunDir
@@ -27,6 +29,12 @@ from splitbrain.results.store import Store
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.display import Display
     from splitbrain.harness.contract.test import Test
+
+
+_STUCK: Final = (
+    "splitbrain: ended. The simulation was stuck in one event, since a node computes and awaits nothing: is there a "
+    "loop in the program? What was recorded is kept:  splitbrain analyze"
+)
 
 
 def record_simulated(
@@ -127,14 +135,24 @@ class _NodeFiles:
 
 
 @contextlib.contextmanager
-def _interruptible(stop: Stop) -> Generator[None]:
-    """Who asks for an end gets it early, between two events."""
+def _interruptible(stop: Stop, end: Callable[[int], object] = os._exit) -> Generator[None]:
+    """Who asks for an end gets it early, between two events.
+
+    A node that computes for ever lets no other event come. The third request ends the process then, as a kill does:
+    what was recorded is kept, and is judged by `analyze`.
+    """
+    asked = 0
 
     def note() -> None:
+        nonlocal asked
+        asked += 1
+        if asked >= END_NOW and not stop.requests:
+            write_line(_STUCK)
+            end(255)  # not os._exit: while a node computes, that is the end of the node
         try:
             asyncio.get_running_loop().call_soon(stop.request)
         except RuntimeError:
             stop.request()
 
-    with on_interrupt(note):
+    with on_interrupt(note, outside):
         yield

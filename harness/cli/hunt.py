@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SEED_END = 2**62
 """The first seed is below this limit, so that the seeds that follow are valid too."""
 
+SHRINK_BUDGET_S = 120.0
+"""`splitbrain shrink` can continue from what a hunt came to in this time."""
+
 
 @click.command("hunt", cls=parsing.Command)
 @click.option(
@@ -117,7 +120,7 @@ SEED_END = 2**62
     "--shrink-budget",
     type=float,
     metavar="SECONDS",
-    help="Limit of CPU time of each worker process while shrinking.  [default: 120]",
+    help=f"Limit of CPU time of each worker process while shrinking.  [default: {SHRINK_BUDGET_S:g}]",
 )
 @click.option(
     "--canary/--no-canary",
@@ -260,7 +263,7 @@ def _smaller(
     kept: list[Finding], store: Path, jobs: int, budget_s: float | None, interrupts: Interrupts
 ) -> Smaller | None:
     """The first violation, shrunk until the search ends or is interrupted."""
-    from splitbrain.harness.campaigns.hunting.smaller import BUDGET_S, shrink_first
+    from splitbrain.harness.campaigns.hunting.smaller import shrink_first
     from splitbrain.harness.cli.progress import Progress
     from splitbrain.harness.cli.shrink import shown_steps
 
@@ -268,7 +271,7 @@ def _smaller(
         kept,
         store,
         jobs=jobs,
-        budget_s=BUDGET_S if budget_s is None else budget_s,
+        budget_s=SHRINK_BUDGET_S if budget_s is None else budget_s,
         go_on=lambda: not interrupts.seen,
         steps=lambda title: shown_steps(title, interrupts),
         displays=Progress,

@@ -34,6 +34,7 @@ def command() -> None:
 
     click.echo("compiling the kernels of the checkers, and making Spark's class archive: one or two minutes")
     started = time.monotonic()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # or its processes would go on without it
     # The compiler holds the interpreter's lock: it has processes of its own, beside which Spark starts.
     compiling = [_SPAWNED.Process(target=compile_kernels, args=(name,), daemon=True) for name in KERNELS]
     for each in compiling:
@@ -45,6 +46,7 @@ def command() -> None:
     finally:
         for each in compiling:
             each.terminate()
+        signal.signal(signal.SIGTERM, before)
     for name, each in zip(KERNELS, compiling, strict=True):
         if each.exitcode != 0:
             raise EngineError(f"the kernels of {name} were not compiled: their process ended with {each.exitcode}.")
@@ -54,6 +56,7 @@ def command() -> None:
 
 def compile_kernels(module: str) -> None:
     """Compile what this module warms up, in a process of its own; Numba keeps it on disk."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for this one ends it
     logging.getLogger("splitbrain.checkers.kernel_cache").setLevel(logging.ERROR)  # it advises to do what is done here
     importlib.import_module(module).warm_up()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from weakref import ref
 
 from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.garbage import collected_by_hand
 from splitbrain.harness.simulation.handles import Later, Ready, SimTimer
 from splitbrain.harness.simulation.places import caller, name_of, waits_at
 from splitbrain.harness.simulation.refusals import Unreal
@@ -211,26 +212,17 @@ class SimLoop(Unreal):
     def _in_charge(self) -> Generator[None]:
         """Be this thread's loop, and let garbage be collected only when virtual time says so."""
         hooks = sys.get_asyncgen_hooks()
-        collecting = gc.isenabled()
-        # Existing objects are not of the simulation: garbage collections need not look through them.
-        freezing = gc.get_freeze_count() == 0
-        gc.disable()
-        if freezing:
-            gc.freeze()
-        sys.set_asyncgen_hooks(firstiter=self._generator_begun, finalizer=self._generator_dropped)
-        asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage] - what every loop does
-        self._thread = get_ident()
-        self._running = True
-        try:
-            yield
-        finally:
-            self._running = False
-            asyncio._set_running_loop(None)  # pyright: ignore[reportPrivateUsage]
-            sys.set_asyncgen_hooks(*hooks)
-            if freezing:
-                gc.unfreeze()
-            if collecting:
-                gc.enable()
+        with collected_by_hand():
+            sys.set_asyncgen_hooks(firstiter=self._generator_begun, finalizer=self._generator_dropped)
+            asyncio._set_running_loop(self)  # pyright: ignore[reportPrivateUsage] - what every loop does
+            self._thread = get_ident()
+            self._running = True
+            try:
+                yield
+            finally:
+                self._running = False
+                asyncio._set_running_loop(None)  # pyright: ignore[reportPrivateUsage]
+                sys.set_asyncgen_hooks(*hooks)
 
     def _drive(self, main: asyncio.Future[Any], limit_ns: int | None) -> None:
         """Take events and callbacks until `main` is done."""

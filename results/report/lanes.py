@@ -19,6 +19,20 @@ class Stretch(NamedTuple):
     what: Any
 
 
+class Leadership(NamedTuple):
+    """A stretch of time, in seconds, in which a node believed to lead a group; where there is one only, it has no name.
+
+    Of several groups `row` is the place of this one among them, from 0 on.
+    """
+
+    node: str
+    begin_s: float
+    end_s: float
+    term: int
+    group: str | None = None
+    row: int = 0
+
+
 def node_states(view: RunView) -> list[Stretch]:
     """When each node was down, paused, or without two-way links to a majority, by the reports of nemesis ops."""
     nodes = view.nodes
@@ -45,7 +59,7 @@ def _cut_off(nodes: Sequence[str], cut: Sequence[Link]) -> list[str]:
     return [node for node in nodes if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
 
 
-def leaderships(view: RunView) -> list[Stretch]:
+def leaderships(view: RunView) -> list[Leadership]:
     """When each node believed to be the leader of a group, and of which term, by its telemetry.
 
     A node that is killed reports nothing more: its leadership ends where it went down.
@@ -56,8 +70,10 @@ def leaderships(view: RunView) -> list[Stretch]:
         if row["role"] is not None and row["node"] in view.nodes:
             by_member.setdefault((row["node"], row["group"]), []).append(row)
     downs = [stretch for stretch in node_states(view) if stretch.what == "down"]
-    found: list[Stretch] = []
+    found: list[Leadership] = []
+    groups = sorted({group or "" for _, group in by_member})
     for node, group in sorted(by_member, key=lambda member: (view.nodes.index(member[0]), member[1] or "")):
+        of = (group if len(groups) > 1 else None, groups.index(group or ""))
         begun: dict[str, Any] | None = None
         for row in by_member[node, group]:
             same = begun is not None and (row["role"], row["term"], row["life"]) == (
@@ -66,16 +82,23 @@ def leaderships(view: RunView) -> list[Stretch]:
                 begun["life"],
             )
             if begun is not None and not same:
-                found.append(_leadership_of(node, begun, row["time"] / 1e9, downs))
+                found.append(_leadership_of(node, begun, row["time"] / 1e9, downs, *of))
                 begun = None
             if row["role"] == "leader" and begun is None:
                 begun = row
         if begun is not None:
-            found.append(_leadership_of(node, begun, view.events.end_ns / 1e9, downs))
+            found.append(_leadership_of(node, begun, view.events.end_ns / 1e9, downs, *of))
     return found
 
 
-def _leadership_of(node: str, row: dict[str, Any], end_s: float, downs: Sequence[Stretch]) -> Stretch:
+def groups_led(leading: Sequence[Leadership]) -> list[str]:
+    """The groups of which there are several, in the order of their rows; none if there is one only."""
+    return sorted({each.group for each in leading if each.group is not None})
+
+
+def _leadership_of(
+    node: str, row: dict[str, Any], end_s: float, downs: Sequence[Stretch], group: str | None, place: int
+) -> Leadership:
     begin_s = row["time"] / 1e9
     died = min((down.begin_s for down in downs if down.node == node and begin_s <= down.begin_s), default=end_s)
-    return Stretch(node, begin_s, min(end_s, died), row["term"])
+    return Leadership(node, begin_s, min(end_s, died), row["term"] or 0, group, place)

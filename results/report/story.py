@@ -50,7 +50,8 @@ def _nodes(view: RunView, shown: Shown) -> Iterator[Event]:
         words = STATES.get(state.what, str(state.what))
         yield Event(state.begin_s, clip(state.node, 60), f"{words}, until {state.end_s:.3f} s")
     for leading in leaderships(view):
-        words = f"led in term {leading.what}, until {leading.end_s:.3f} s"
+        which = "" if leading.group is None else f"{clip(leading.group, 60)} "
+        words = f"led {which}in term {leading.term}, until {leading.end_s:.3f} s"
         yield Event(leading.begin_s, clip(leading.node, 60), words)
     for change in member_changes(view):
         yield Event(change.time_s, clip(change.node, 60), change.words)

@@ -13,7 +13,7 @@ from splitbrain.results.faults import Window
 from splitbrain.results.findings import Finding
 from splitbrain.results.quantities import counted
 from splitbrain.results.report.densities import Lanes, is_dense, op_marks
-from splitbrain.results.report.lanes import Stretch, leaderships, node_states
+from splitbrain.results.report.lanes import Leadership, Stretch, leaderships, node_states
 from splitbrain.results.report.letters import cut, width_of
 from splitbrain.results.report.memberships import member_changes
 from splitbrain.results.report.quorum import Figures, unserved
@@ -77,7 +77,7 @@ def timeline(view: RunView, shown: Shown) -> Markup:
     label = (
         f"Timeline of {axis.end_s:.1f} seconds: {counted(len(view.events.windows), 'fault window')}, "
         f"{counted(len(view.nodes), 'node')}, "
-        f"{counted(len({stretch.what for stretch in leading}), 'term')} with a leader, "
+        f"{counted(len({each.term for each in leading}), 'term')} with a leader, "
         f"{counted(len(view.calls.invoke), 'client op')}, "
         f"{counted(len(shown.findings), 'finding')}. The tables say the same in words."
     )
@@ -268,27 +268,31 @@ def stretches(view: RunView, figures: Figures | None) -> list[Stretch]:
     return [*unserved(figures, view.nodes), *(state for state in states if state.what != "cut off")]
 
 
-def _leadership(leading: Sequence[Stretch], tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
+def _leadership(leading: Sequence[Leadership], tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
+    """Bands on top of the lanes; those of several groups one above the other, as a node may lead more than one."""
     parts: list[Markup] = []
-    for stretch in leading:
-        term = stretch.what if stretch.what is not None else 0
-        x, end = axis.x(stretch.begin_s), axis.x(stretch.end_s)
-        words = f"{clip(stretch.node, 60)} leads in term {term} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"
-        y = tops[stretch.node]
+    height = _BAND / (1 + max((each.row for each in leading), default=0))
+    for each in leading:
+        x, end = axis.x(each.begin_s), axis.x(each.end_s)
+        which = "" if each.group is None else f"{clip(each.group, 60)} "
+        span = f"({each.begin_s:.3f} s to {each.end_s:.3f} s)"
+        words = f"{clip(each.node, 60)} leads {which}in term {each.term} {span}"
+        y = tops[each.node]
         parts.append(
             tag(
                 "rect",
                 tag("title", words),
-                class_=f"term term-{term % TERM_COLOURS}",
+                class_=f"term term-{each.term % TERM_COLOURS}",
                 x=x,
-                y=y + 2,
+                y=y + 2 + each.row * height,
                 width=max(end - x, 1.5),
-                height=_BAND,
-                rx=2,
+                height=height,
+                rx=2 if each.group is None else 0,
             )
         )
-        if end - x > 14 + width_of(f"t{term}", _TERM_FONT, bold=True):  # where it begins, a mark of evidence may stand
-            parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 10, y=y + 10.4))
+        # Where it begins, a mark of evidence may stand.
+        if each.group is None and end - x > 14 + width_of(f"t{each.term}", _TERM_FONT, bold=True):
+            parts.append(tag("text", f"t{each.term}", class_="on term-name", x=x + 10, y=y + 10.4))
     return parts
 
 

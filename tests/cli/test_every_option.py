@@ -84,6 +84,10 @@ GIVEN: dict[str, list[str]] = {
     **{f"cluster ctl {each}": ["events", "n1"] for each in ("add_replica", "delete_replica")},
     **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
     "cluster ctl set_target": ["3"],
+    **{f"cluster ctl {each}": ["jobs"] for each in ("convert_queue", "purge_queue")},
+    **{f"cluster ctl {each}": ["n1", "disk"] for each in ("set_alarm", "clear_alarm")},
+    "cluster ctl enable_transformation": ["message_properties"],
+    "cluster ctl set_delivery_limit": ["3"],
     "images build": ["node"],
 }
 """What a command needs beside the option in question, where it needs anything."""
@@ -650,6 +654,28 @@ TABLE: dict[str, Told] = {
         "target": [([*_ctl("set_target")[:-1], "0"], "0 is not in the range")],
         "--pattern": "the cluster says what is no expression",
     },
+    **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("classic_queues", "alarms")},
+    **{
+        f"cluster ctl {each}": {**_of_ctl(each), **_JSON, "queue": "one that is not there is refused"}
+        for each in ("convert_queue", "purge_queue")
+    },
+    **{
+        f"cluster ctl {each}": {
+            **_of_ctl(each),
+            **_NAME,
+            **_JSON,
+            "alarm": [([*_ctl(each)[:-1], "noise"], "'noise' is not one of")],
+        }
+        for each in ("set_alarm", "clear_alarm")
+    },
+    "cluster ctl set_delivery_limit": {
+        **_of_ctl("set_delivery_limit"),
+        **_JSON,
+        "limit": [([*_ctl("set_delivery_limit")[:-1], "many"], "'many' is not a valid integer")],
+        "--pattern": "the cluster says what is no expression",
+        "--dead-letter-to": "the policy names that queue (test_cluster_ctl_of_classic_queues)",
+    },
+    "cluster ctl enable_transformation": {**_of_ctl("enable_transformation"), **_NAME, **_JSON},
     **_of_the_store(),
     "cluster ctl force-shrink": {
         **_of_ctl("force-shrink"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
+import signal
 from collections.abc import Sequence
 
 import pytest
@@ -29,6 +31,21 @@ def test_it_says_what_was_compiled_and_made(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_process_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineError, match="the kernels of json were not compiled: their process ended with 1"):
         prepared(monkeypatch, ["tests.cli.warming", "json"])
+
+
+def test_a_signal_to_end_ends_the_compilers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends() -> str:
+        signal.raise_signal(signal.SIGTERM)
+        return "an archive that is not reached"
+
+    monkeypatch.setattr(prepare, "KERNELS", ["tests.cli.waiting"])
+    monkeypatch.setattr(session, "prepare", ends)
+    before = signal.getsignal(signal.SIGTERM)
+    assert CliRunner().invoke(prepare.command).exit_code != 0
+    for child in multiprocessing.active_children():
+        child.join(60)
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_every_module_of_kernels_can_be_warmed_up() -> None:

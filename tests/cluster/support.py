@@ -14,6 +14,7 @@ import pytest
 from splitbrain.cluster.bugs import NO_BUGS, Bug, Bugs
 from splitbrain.cluster.client import Client, connect
 from splitbrain.cluster.node import Node, NodeConfig
+from splitbrain.cluster.permits import ANY_AMOUNT
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.registered import BUILT_IN
@@ -259,6 +260,7 @@ class World:
         machine_versions: of nodes that do not support the newest version of the state machine, that which they do.
         flag_probes: of nodes that have feature flags for tests, how many.
         replicas: how those of queues are maintained.
+        conversions: how much of classic queues a node may convert at once.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -280,6 +282,7 @@ class World:
         self.machine_versions: dict[str, int] = {}
         self.flag_probes: dict[str, int] = {}
         self.replicas = ReplicaSettings()
+        self.conversions = ANY_AMOUNT
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -313,6 +316,7 @@ class World:
                 functions=self.functions_of.get(name, self.functions),
                 flag_probes=self.flag_probes.get(name, 0),
                 replicas=self.replicas,
+                conversions=self.conversions,
             )
             node = Node(config, self.runtime(name), self.store)
             await node.start()

@@ -163,9 +163,9 @@ def test_a_simulated_run_with_a_leader_that_does_not_ask_shows_who_answered_what
         assert f'<a href="#finding-{number}">' in page
         assert f'<a href="#op-{finding["ops"][0]["index"]}">' in page
     leading = leaderships(load(run.path))
-    assert len({stretch.what for stretch in leading}) > 1
-    for stretch in leading:
-        assert f"{stretch.node} leads in term {stretch.what} (" in page
+    assert len({each.term for each in leading}) > 1
+    for each in leading:
+        assert f"{each.node} leads in term {each.term} (" in page
     lines = (run.path / "nodes" / "n1" / "log").read_text().splitlines()
     assert "leader in term" in page
     assert all(line.strip()[0].isdigit() for line in lines)

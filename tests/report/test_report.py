@@ -17,7 +17,7 @@ from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, Stor
 from splitbrain.results.findings import op_indexes
 from splitbrain.results.history import NEMESIS, Op, OpType
 from splitbrain.results.report import write_report
-from splitbrain.results.report.lanes import leaderships, node_states
+from splitbrain.results.report.lanes import Leadership, leaderships, node_states
 from splitbrain.results.report.run_view import load
 from splitbrain.results.store import Store
 from tests.report.sample import START_WALL_NS, State, sample_run
@@ -298,11 +298,27 @@ def test_leadership_ends_where_the_leader_was_killed_or_told_otherwise(tmp_path:
         {"time": 5_000_000_000, "node": "n3", "life": 1, "event": "role", "term": 6, "role": "follower"},
     ]
     run.write_telemetry(pa.Table.from_pylist(rows, schema=run.telemetry().schema))
-    assert [tuple(stretch) for stretch in leaderships(load(run.path))] == [
-        ("n2", 1.0, 16.06, 3),
-        ("n3", 3.0, 4.0, 4),
-        ("n3", 4.0, 5.0, 6),
+    assert leaderships(load(run.path)) == [
+        Leadership("n2", 1.0, 16.06, 3),
+        Leadership("n3", 3.0, 4.0, 4),
+        Leadership("n3", 4.0, 5.0, 6),
     ]
+
+
+@pytest.mark.slow
+def test_leaders_of_several_groups_are_told_apart(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    rows: list[dict[str, Any]] = [
+        {"time": 1_000_000_000, "node": "n2", "life": 1, "event": "role", "term": 1, "role": "leader", "group": group}
+        for group in ("queue.1", "metadata")
+    ]
+    run.write_telemetry(pa.Table.from_pylist(rows, schema=run.telemetry().schema))
+    leading = leaderships(load(run.path))
+    assert [(each.group, each.row) for each in leading] == [("metadata", 0), ("queue.1", 1)]
+    page = write_report(run.path).read_text()
+    assert "n2 leads queue.1 in term 1 (" in page
+    assert "led metadata in term 1, until" in page
+    assert "of each of 2 groups, one above the other: metadata, queue.1;" in page
 
 
 def test_states_of_nodes_follow_from_what_the_nemesis_did(tmp_path: Path) -> None:

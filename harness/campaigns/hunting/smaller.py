@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,10 +16,6 @@ from splitbrain.harness.campaigns.judging import Conclusion
 from splitbrain.harness.campaigns.shrinking import Smallest, difference, failure_of, smallest, store_run
 from splitbrain.nemesis.shrink import Step
 from splitbrain.results.errors import SplitbrainError
-
-BUDGET_S: Final = 120.0
-"""The limit of shrinking in a hunt, in CPU seconds of each worker; `splitbrain shrink` can continue from there."""
-
 
 StepDisplays: TypeAlias = Callable[[str], AbstractContextManager[Callable[[Step], None]]]
 """From a title to what shows each step of a search, for the length of a block."""
@@ -50,7 +46,7 @@ def shrink_first(
     store: Path,
     *,
     jobs: int,
-    budget_s: float = BUDGET_S,
+    budget_s: float,
     go_on: Callable[[], bool],
     steps: StepDisplays = silent_steps,
     displays: Displays = silent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
 from splitbrain.cluster.queueoperators import SeenQueue
 from splitbrain.cluster.streamclient import StreamStatus
@@ -80,6 +81,14 @@ ANSWERS: Final = (
     Answer("cluster ctl streams", list[StreamStatus]),
     Answer("cluster ctl add_replica", clusters.CopiesOfStreamAnswer),
     Answer("cluster ctl delete_replica", clusters.CopiesOfStreamAnswer),
+    Answer("cluster ctl classic_queues", list[SeenClassicQueue]),
+    Answer("cluster ctl convert_queue", clusters.ConvertAnswer),
+    Answer("cluster ctl purge_queue", clusters.PurgeAnswer),
+    Answer("cluster ctl set_delivery_limit", clusters.LimitAnswer),
+    Answer("cluster ctl alarms", list[SeenConversions]),
+    Answer("cluster ctl set_alarm", SeenConversions),
+    Answer("cluster ctl clear_alarm", SeenConversions),
+    Answer("cluster ctl enable_transformation", clusters.EnableAnswer),
     Answer("cluster ctl drain", clusters.DrainAnswer),
     Answer("cluster ctl revive", clusters.DrainAnswer),
     Answer("cluster ctl set_target", clusters.TargetAnswer),

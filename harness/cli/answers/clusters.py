@@ -135,6 +135,56 @@ class TargetAnswer(TypedDict):
     pattern: str
 
 
+class ConvertAnswer(TypedDict):
+    """What comes of the files of a classic queue.
+
+    Attributes:
+        queue: its name.
+        converts: whether its node converts them now; if not, that had been asked for before.
+    """
+
+    queue: str
+    converts: bool
+
+
+class PurgeAnswer(TypedDict):
+    """What was removed from a classic queue.
+
+    Attributes:
+        queue: its name.
+        purged: how many messages.
+    """
+
+    queue: str
+    purged: int
+
+
+class LimitAnswer(TypedDict):
+    """The operator's policy that was set.
+
+    Attributes:
+        limit: how often a message may be delivered again at most.
+        pattern: a regular expression that is found in the names of the classic queues it is for.
+        dead_letter_to: the queue that gets their dead letters; None to leave that to their declarations and users.
+    """
+
+    limit: int
+    pattern: str
+    dead_letter_to: str | None
+
+
+class EnableAnswer(TypedDict):
+    """A transformation that all nodes have begun.
+
+    Attributes:
+        enabled: its name.
+        is_new: whether any had not begun it before.
+    """
+
+    enabled: str
+    is_new: bool
+
+
 class ClusterStatusAnswer(TypedDict):
     """The two stores of entities, as one node knows them.
 

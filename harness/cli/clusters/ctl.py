@@ -6,6 +6,7 @@ import click
 
 from splitbrain.harness.cli import parsing
 from splitbrain.harness.cli.clusters import (
+    classic,
     flags,
     membership,
     patterns,
@@ -46,6 +47,7 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
       splitbrain cluster ctl queues
       splitbrain cluster ctl drain n2
       splitbrain cluster ctl streams
+      splitbrain cluster ctl classic_queues
     """
     ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
@@ -54,5 +56,5 @@ _OF_THE_TREE = (*tree.COMMANDS, *patterns.COMMANDS, *registered.COMMANDS)
 
 _OF_NODES = (*membership.COMMANDS, status_of_one, *written.COMMANDS, *flags.COMMANDS, *stores.COMMANDS)
 
-for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS, *streams.COMMANDS):
+for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS, *streams.COMMANDS, *classic.COMMANDS):
     ctl.add_command(each)

@@ -194,6 +194,49 @@ def test_cq_5_a_message_whose_dead_letter_is_not_taken_stays(way: str) -> None:
     assert sorted([*rest, *(letter.seq for letter in world.dropped)]) == [0, 1, 2]
 
 
+def test_cq_5_a_message_that_is_rejected_is_a_dead_letter_with_that_reason() -> None:
+    world = World()
+    world.publish(2)
+    world.taken()
+    done(world.queue.reject(0))
+    assert [(letter.seq, letter.reason) for letter in world.dropped] == [(0, "rejected")]
+    assert (world.queue.ready, world.taken()) == (1, (1, False, 0))
+    with pytest.raises(UnknownMessageError):
+        done(world.queue.reject(0))
+
+
+@pytest.mark.parametrize("way", ["requeue", "expire", "reject"])
+def test_cq_5_a_dead_letter_that_is_handed_over_later_stays_for_no_consumer_until_it_was(way: str) -> None:
+    world = World(limit=None if way == "expire" else 0)
+    letters: list[DeadLetter] = []
+
+    def later(letter: DeadLetter) -> bool:
+        letters.append(letter)
+        return True
+
+    world.queue._dead_letter = later  # pyright: ignore[reportPrivateUsage]
+    world.publish(1)
+    world.taken()
+    done(world.queue.reject(0) if way == "reject" else world.queue.requeue(0))
+    if way == "expire":
+        assert done(world.queue.set_limit(0)) == 1
+    assert [letter.seq for letter in letters] == [0]
+    assert (world.queue.ready, world.queue.dead, world.taken(), done(world.queue.expire())) == (0, 1, None, 0)
+    for call in (world.queue.ack, world.queue.requeue):
+        with pytest.raises(UnknownMessageError):
+            done(call(0))
+    world.restart(clean=False)  # a kill: it was not handed over, and is there
+    assert world.queue.ready == 1
+    world.queue._dead_letter = later  # pyright: ignore[reportPrivateUsage]
+    done(world.queue.set_limit(0))
+    assert (world.taken(), world.queue.dead) == (None, 1)
+    done(world.queue.drop(0))
+    assert (world.queue.ready, world.queue.dead) == (0, 0)
+    with pytest.raises(UnknownMessageError):
+        done(world.queue.drop(0))
+    assert world.restart(clean=False).ready == 0
+
+
 @pytest.mark.parametrize(("clean", "count"), [(True, 2), (False, 0)])
 def test_cq_5_counts_survive_an_orderly_stop_and_a_kill_forgets_them_but_no_message(clean: bool, count: int) -> None:
     world = World(limit=5)

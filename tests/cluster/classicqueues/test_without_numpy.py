@@ -11,9 +11,11 @@ from typing import Any, cast
 import pytest
 
 from splitbrain.cluster.bugs import NO_BUGS
-from splitbrain.cluster.classicqueues.frames import Take
+from splitbrain.cluster.classicqueues.conversions import Conversions
+from splitbrain.cluster.classicqueues.frames import Enable, LookAtNode, NodeSeen, SetAlarm, Take
 from splitbrain.cluster.classicqueues.host import ClassicHost, _Place  # pyright: ignore[reportPrivateUsage]
 from splitbrain.cluster.classicqueues.records import ClassicRecord
+from splitbrain.cluster.permits import Thresholds
 from splitbrain.cluster.streams.frames import NotDone
 
 WITHOUT = """
@@ -30,8 +32,11 @@ def test_a_node_and_a_client_are_there_without_numpy() -> None:
 
 def test_a_queue_on_a_node_without_numpy_answers_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "splitbrain.cluster.classicqueues.held", None)
-    runtime, links = cast(Any, SimpleNamespace(clock=None)), cast(Any, None)
-    host = ClassicHost("m1", "n1", 1, runtime, links, NO_BUGS)
+    runtime, links = cast(Any, SimpleNamespace(clock=None, disk=None)), cast(Any, None)
+    nothing = cast(Any, None)
+    host = ClassicHost(
+        "m1", "n1", 1, runtime, links, policies=nothing, publish=nothing, thresholds=Thresholds(), bugs=NO_BUGS
+    )
     record = ClassicRecord("0" * 16, "m1")
     place = _Place(record)
     asyncio.run(host._open(place))  # pyright: ignore[reportPrivateUsage]
@@ -41,3 +46,35 @@ def test_a_queue_on_a_node_without_numpy_answers_what_to_install(monkeypatch: py
     [answer] = answers
     assert isinstance(answer, NotDone)
     assert "python3-numpy" in answer.detail
+
+
+def test_a_node_without_numpy_has_alarms_and_says_that_it_begins_no_transformation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "splitbrain.cluster.classic.transformations", None)
+
+    async def check() -> None:
+        found = Conversions(cast(Any, None), Thresholds())
+        assert await found.carry_out(SetAlarm("disk", True), []) == NodeSeen(("disk",), None)
+        assert await found.carry_out(LookAtNode(), []) == NodeSeen(("disk",), None)
+        answer = await found.carry_out(Enable("message_properties", only_asks=True), [])
+        assert isinstance(answer, NotDone)
+        assert "python3-numpy" in answer.detail
+
+    asyncio.run(check())
+
+
+def test_other_settings_of_a_queue_that_is_not_open_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "splitbrain.cluster.classicqueues.held", None)
+    runtime, links, nothing = cast(Any, SimpleNamespace(clock=None, disk=None)), cast(Any, None), cast(Any, None)
+    host = ClassicHost(
+        "m1", "n1", 1, runtime, links, policies=nothing, publish=nothing, thresholds=Thresholds(), bugs=NO_BUGS
+    )
+    place = _Place(ClassicRecord("0" * 16, "m1", version=2), {"delivery-limit": 1})
+
+    async def check() -> None:
+        await host._open(place)  # pyright: ignore[reportPrivateUsage]
+        await host._adjust(place)  # pyright: ignore[reportPrivateUsage]
+
+    asyncio.run(check())
+    assert place.queue is None

@@ -218,6 +218,18 @@ def test_qq_3_a_delivery_limit_of_less_than_zero_is_none() -> None:
     assert log.delivered() == [("a", 50, 1)]
 
 
+def test_qq_3_a_consumer_that_waits_keeps_its_place_until_it_is_served_also_with_another_priority() -> None:
+    """As in RabbitMQ 4.0.5, whose queue of consumers has each key once."""
+    log = Log(QueueConfig())
+    log.attach("b", 1)
+    log.attach("a", 2, priority=1)
+    log.attach("a", 2, priority=-1)
+    log.enqueue()
+    assert [tag for tag, _, _ in log.delivered()] == ["a"]
+    log.enqueue()
+    assert [tag for tag, _, _ in log.delivered()] == ["b"]
+
+
 def test_qq_4_a_quiescing_consumer_that_gives_its_last_message_back_is_succeeded_at_once() -> None:
     """RabbitMQ 4.0.5 leaves the queue without an active consumer until the next one comes or goes."""
     log = Log(QueueConfig(single_active_consumer=True))

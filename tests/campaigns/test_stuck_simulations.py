@@ -1,0 +1,69 @@
+"""Programs that never give the simulation its turn can be ended, and those that do not start say where they failed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from splitbrain.harness.backends.sim import _raised  # pyright: ignore[reportPrivateUsage]
+from splitbrain.harness.campaigns import simulated
+from splitbrain.harness.running import lifecycle
+from splitbrain.harness.running.runner import Stop
+
+
+class EndedError(Exception):
+    """Stands for the end of the process."""
+
+
+def _end(code: int) -> None:
+    raise EndedError(code)
+
+
+def _ask(times: int, *, stuck: bool) -> Stop:
+    stop = Stop()
+
+    async def run() -> None:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+            if not stuck:
+                await asyncio.sleep(0)
+
+    with simulated._interruptible(stop, _end):  # pyright: ignore[reportPrivateUsage]
+        asyncio.run(run())
+    return stop
+
+
+def test_the_third_request_ends_a_process_whose_simulation_is_stuck(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(EndedError, match="255"):
+        _ask(3, stuck=True)
+    assert "a node computes and awaits nothing" in capfd.readouterr().err
+
+
+def test_two_requests_wait_for_the_end_of_the_event() -> None:
+    assert _ask(2, stuck=True).requests >= 0
+    assert _ask(3, stuck=False).requests == 3
+
+
+def test_a_node_that_does_not_start_says_where_its_program_failed() -> None:
+    with pytest.raises(ValueError, match="boom") as caught:
+        raise ValueError("boom")
+    assert _raised(caught.value).startswith(f" (raised in {Path(__file__)}, line ")
+    assert _raised(None) == ""
+    assert _raised(ValueError("made, not raised")) == ""
+
+
+@pytest.mark.parametrize(
+    ("problem", "ours"),
+    [
+        ("KeyError: 'oops'", True),
+        ("ProtocolError: system 'bad': view of n1 returned 'n1', not a NodeView of n1, or None.", True),
+        ("does not list the members: TypeError: no", True),
+        ("knows no leader", False),
+        ("ConnectionRefusedError: refused", False),
+    ],
+)
+def test_a_system_is_not_blamed_for_a_view_that_is_wrong(problem: str, ours: bool) -> None:
+    assert lifecycle._of_our_side(problem) is ours  # pyright: ignore[reportPrivateUsage]
