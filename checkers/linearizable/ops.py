@@ -39,6 +39,10 @@ _ANSWER_NULL: Final = frozenset({"read", "get", "dequeue", "pop"})
 """Functions for which null is an answer: there is nothing."""
 
 
+_WRITES: Final = frozenset({"w", "write"})
+"""Functions whose argument may stand at the completion alone."""
+
+
 class Transition(msgspec.Struct, frozen=True, gc=False):
     """A distinct (function, argument, result): all that a model may look at."""
 
@@ -179,7 +183,7 @@ def _ops(
     crashed = calls.ended != OK
     ops = Ops(table, calls.invoked, calls.completed, crashed, np.zeros(0, np.int32), [], others)
     _refuse_unknown(ops, model, calls.f, f_names)
-    arguments = calls.value
+    arguments = _arguments(calls, f_names, texts)
     if getattr(model, "owned", False):
         arguments, texts = _owners(calls.process, arguments, texts)
     transition, transitions = _transitions(
@@ -230,6 +234,14 @@ def _refuse_unknown(ops: Ops, model: Model, fs: Codes, f_names: list[Any]) -> No
                 f"model {model.name!r} does not know {f_names[code]!r} (op {index}); it knows "
                 f"{', '.join(sorted(model.fs))}. Choose the model of this workload."
             )
+
+
+def _arguments(calls: Calls, f_names: list[Any], texts: list[Any]) -> Codes:
+    """What ops were called with: what a write wrote, its completion says where the invocation does not (Knossos)."""
+    nothing = texts.index(None) if None in texts else OPEN
+    writes = np.array([name in _WRITES for name in f_names], np.bool_)[calls.f]
+    said_late = writes & (calls.value == nothing) & (calls.ended == OK)
+    return np.where(said_late, calls.result, calls.value).astype(calls.value.dtype) if said_late.any() else calls.value
 
 
 def _owners(processes: Codes, arguments: Codes, texts: list[Any]) -> tuple[I32, list[Any]]:
