@@ -211,14 +211,20 @@ def test_a_node_that_waits_for_a_slow_disk_can_be_killed(row: Row) -> None:
 
 @real
 def test_the_evidence_of_a_loss_of_power_has_how_much_was_lost(row: Row) -> None:
-    async def measure(nodes: Nodes) -> None:
+    async def is_lost(nodes: Nodes) -> bool:
         size = await stores(nodes)
         await nodes.ask("n1", "append")
         status = await nodes.deployment.power_off("n1")
         assert (status.state, status.evidence["exit"]) == ("stopped", "SIGKILL")
-        assert (status.evidence["bytes_lost"], status.evidence["names_lost"]) == (100, 0)
         await nodes.deployment.start("n1")
-        assert (await nodes.ask("n1", "read"))["size"] == size
+        left = (await nodes.ask("n1", "read"))["size"]
+        # Of other files, and of what an earlier fault kept from the disk, something may be gone, too.
+        assert status.evidence["bytes_lost"] >= size + 100 - left
+        assert status.evidence["names_lost"] == 0
+        return left == size  # what the node did not sync, the machine may have
+
+    async def measure(nodes: Nodes) -> None:
+        await until("a loss of what was not synced", lambda: is_lost(nodes))
 
     row.needs("power")
     row.measure(measure)
