@@ -59,8 +59,8 @@ HEAD: Final = """# Mutants, and what finds them
 Written by `tools/mutants.py`: do not edit it. Each mutant is a bug of the metadata cluster, or of its client, that is
 not a switch: a patch in `tests/mutants`, which says where it comes from and what it shows. Each was hunted with the
 default draw, from seed 1 until a checker named a violation or its budget of CPU seconds was used up. CPU seconds are
-those of one busy machine: compare them with each other only. To run a finding again, apply the patch (`git apply`), run
-the command, and take the patch back (`git apply -R`).
+those of one busy machine, which may be slow: compare them with each other only. To run a finding again, apply the patch
+(`git apply`), run the command, and take the patch back (`git apply -R`).
 """
 
 Results: TypeAlias = dict[str, dict[str, Hunt]]
