@@ -43,7 +43,7 @@ class AddReplica(msgspec.Struct, frozen=True, array_like=True, tag="add_replica"
     Attributes:
         name: of the stream.
         member: which one.
-        epoch: in which this was decided: in another one it is refused; None: in whatever one.
+        epoch: in which this was decided; it is refused in another one. None: it holds in any epoch.
         failed: members that are not waited for, as they were down for long.
     """
 

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,7 +19,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.harness.running.deadlines import together
 from splitbrain.harness.running.journal import Recorder
-from splitbrain.harness.running.recovery import until_usable
+from splitbrain.harness.running.recovery import OwnProblem, until_usable
 from splitbrain.harness.running.runner import (
     END_NOW,
     RunSummary,
@@ -127,7 +127,8 @@ async def run(
         deployment = await backend.deploy(test, run_folder.path, runtime)
         try:
             problems = await _bring_up(test, deployment, runtime, stop)
-            if problems and (not blames_system or any(map(_of_our_side, problems.values()))):
+            is_ours = not blames_system or any(isinstance(each, OwnProblem) for each in problems.values())
+            if problems and is_ours:
                 raise _not_usable(problems, _start_limit_s(test))
             if problems:
                 summary = note_no_start(problems, _start_limit_s(test), runtime, history, observe=observe, began=began)
@@ -185,15 +186,6 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: 
 
 def _start_limit_s(test: Test) -> float:
     return min(START_LIMIT_S, test.system.capabilities.start_s)
-
-
-_OWN_ERRORS: Final = ("AssertionError", "AttributeError", "KeyError", "NameError", "ProtocolError", "TypeError")
-"""Errors that say that the code which asked a node is wrong, and nothing of the node."""
-
-
-def _of_our_side(problem: str) -> bool:
-    """Whether a problem with a node is the view's own: a system must not be blamed for it."""
-    return any(f"{error}:" in problem for error in _OWN_ERRORS)
 
 
 def _not_usable(problems: Mapping[NodeId, str], limit_s: float) -> NodeStartError:

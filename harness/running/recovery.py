@@ -32,6 +32,16 @@ PROBE_KEY = "splitbrain-probe"
 """The key (or collection) that is read to see whether a node answers; no client writes it."""
 
 
+class OwnProblem(str):
+    """What is wrong with a node, in words, where the code that asked failed: it says nothing of the node."""
+
+    __slots__ = ()
+
+
+_OWN_ERRORS = (AssertionError, AttributeError, KeyError, NameError, ProtocolError, TypeError)
+"""Errors of the code that asks a node."""
+
+
 class Usable(msgspec.Struct, frozen=True):
     """Attributes: seconds until the system was usable, None if it was not in time; else what was wrong, by node."""
 
@@ -84,10 +94,15 @@ async def _look(test: Test, deployment: Deployment, clock: Clock, nodes: Sequenc
             raise read
     leaders = {view.leader for view in views if isinstance(view, NodeView)}
     return {
-        node: f"does not answer a read: {describe(read)}"
+        node: _words("does not answer a read: ", read)
         for node, read in zip(nodes, reads, strict=True)
         if isinstance(read, Exception) and not _may_refuse(test, node, leaders, read)
     }
+
+
+def _words(before: str, error: Exception) -> str:
+    words = before + describe(error)
+    return OwnProblem(words) if isinstance(error, _OWN_ERRORS) else words
 
 
 def _may_refuse(test: Test, node: NodeId, leaders: set[NodeId | None], refusal: Exception) -> bool:
@@ -117,7 +132,7 @@ def _disagreement(nodes: Sequence[NodeId], views: list[NodeView | str | Exceptio
         if isinstance(view, NodeView):
             answered.append(view)
         else:
-            problems[node] = view if isinstance(view, str) else describe(view)
+            problems[node] = view if isinstance(view, str) else _words("", view)
     newest = max(answered, key=lambda view: view.term, default=None)
     for view in answered:
         if view.leader is None:
@@ -137,7 +152,7 @@ async def _lists(test: Test, deployment: Deployment, clock: Clock, nodes: Sequen
     listed: dict[NodeId, tuple[str, ...]] = {}
     for node, found in zip(nodes, await together(asked), strict=True):
         if isinstance(found, Exception):
-            problems[node] = f"does not list the members: {describe(found)}"
+            problems[node] = _words("does not list the members: ", found)
             continue
         listed[node] = tuple(sorted(found))
         if sorted(found.values()) != sorted(test.nodes):

@@ -1,13 +1,13 @@
 """Collections of cyclic garbage while a simulation runs: when it says so, and through what it made itself.
 
-Python would collect when enough was allocated, by whatever code, and run finalizers then. And it would look through all
-that the process holds, of which a simulation needs nothing: so that is frozen when a simulation begins.
+Python collects when enough was allocated, by any code, and runs finalizers then. It also looks through all that the
+process holds, of which a simulation needs nothing: so that is frozen when a simulation begins.
 
 Where nothing was frozen before, all of it is given back at the end, and the process is as it was. Where something was
 (by a suite of tests once it is collected, by a command), nothing can be given back apart from the rest: what exists is
-frozen too, and stays so. Else each run would look through all that was made since, which took 75 times the time of a
-short run in a process of a million objects. What is frozen is freed as ever once nothing refers to it, but garbage in
-a circle is not: once as much was added as had been there, all is looked through again.
+frozen too, and stays so. Else each run would look through all that was made since: a million objects made a short run
+take 75 times as long. What is frozen is freed as ever once nothing refers to it, but garbage in a circle is not: once
+as much was added as had been there, all is looked through again.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+from splitbrain.results.arrow import compute
+from splitbrain.results.columns import text as literal
 from splitbrain.results.nemesisop import Link
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.telemetry import of_lasting_groups
@@ -64,16 +68,17 @@ def leaderships(view: RunView) -> list[Leadership]:
 
     A node that is killed reports nothing more: its leadership ends where it went down.
     """
-    rows = of_lasting_groups(view.telemetry).select(["time", "node", "group", "life", "term", "role"]).to_pylist()
+    table = of_lasting_groups(view.telemetry)
+    rows = table.select(["time", "node", "group", "life", "term", "role"]).to_pylist()
+    groups = _led(table)
     by_member: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
     for row in rows:
         if row["role"] is not None and row["node"] in view.nodes:
             by_member.setdefault((row["node"], row["group"]), []).append(row)
     downs = [stretch for stretch in node_states(view) if stretch.what == "down"]
     found: list[Leadership] = []
-    groups = sorted({group or "" for _, group in by_member})
     for node, group in sorted(by_member, key=lambda member: (view.nodes.index(member[0]), member[1] or "")):
-        of = (group if len(groups) > 1 else None, groups.index(group or ""))
+        of = (group, groups.index(group or "")) if len(groups) > 1 and (group or "") in groups else (None, 0)
         begun: dict[str, Any] | None = None
         for row in by_member[node, group]:
             same = begun is not None and (row["role"], row["term"], row["life"]) == (
@@ -91,9 +96,15 @@ def leaderships(view: RunView) -> list[Leadership]:
     return found
 
 
-def groups_led(leading: Sequence[Leadership]) -> list[str]:
-    """The groups of which there are several, in the order of their rows; none if there is one only."""
-    return sorted({each.group for each in leading if each.group is not None})
+def groups_led(view: RunView) -> list[str]:
+    """The groups that had a leader, in the order of their rows; none if there is one only."""
+    groups = _led(of_lasting_groups(view.telemetry))
+    return groups if len(groups) > 1 else []
+
+
+def _led(telemetry: pa.Table) -> list[str]:
+    leads = telemetry.filter(compute.equal(telemetry["role"], literal("leader")))
+    return sorted(group or "" for group in compute.unique(leads["group"]).to_pylist())
 
 
 def _leadership_of(

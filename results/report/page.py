@@ -31,7 +31,7 @@ from splitbrain.results.report.fault_rows import fault_rows
 from splitbrain.results.report.guarantees import guarantees_of
 from splitbrain.results.report.hostclocks import words_of
 from splitbrain.results.report.inspector import packed
-from splitbrain.results.report.lanes import groups_led, leaderships
+from splitbrain.results.report.lanes import groups_led
 from splitbrain.results.report.load_plots import QUANTILE_WORDS, load_plots
 from splitbrain.results.report.memberships import member_changes
 from splitbrain.results.report.nodelogs import NodeLog, excerpt, node_logs
@@ -137,7 +137,7 @@ def render(view: RunView, past: Past | None = None) -> Page:
         counts=run_counts(view.calls, view.events),
         ends=ENDS,
         dense=bands(view),
-        groups_led=groups_led(leaderships(view)),
+        groups_led=groups_led(view),
         more_plots=_MORE_PLOTS,
         harness_ops=_harness_ops(view),
         marks=view.marks,

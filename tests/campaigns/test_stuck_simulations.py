@@ -10,7 +10,6 @@ import pytest
 
 from splitbrain.harness.backends.sim import _raised  # pyright: ignore[reportPrivateUsage]
 from splitbrain.harness.campaigns import simulated
-from splitbrain.harness.running import lifecycle
 from splitbrain.harness.running.runner import Stop
 
 
@@ -53,17 +52,3 @@ def test_a_node_that_does_not_start_says_where_its_program_failed() -> None:
     assert _raised(caught.value).startswith(f" (raised in {Path(__file__)}, line ")
     assert _raised(None) == ""
     assert _raised(ValueError("made, not raised")) == ""
-
-
-@pytest.mark.parametrize(
-    ("problem", "ours"),
-    [
-        ("KeyError: 'oops'", True),
-        ("ProtocolError: system 'bad': view of n1 returned 'n1', not a NodeView of n1, or None.", True),
-        ("does not list the members: TypeError: no", True),
-        ("knows no leader", False),
-        ("ConnectionRefusedError: refused", False),
-    ],
-)
-def test_a_system_is_not_blamed_for_a_view_that_is_wrong(problem: str, ours: bool) -> None:
-    assert lifecycle._of_our_side(problem) is ours  # pyright: ignore[reportPrivateUsage]

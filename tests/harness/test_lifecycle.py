@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
+from worlds import (
+    FakeClient,
+    FakeNemesis,
+    MemoryBackend,
+    MemoryDeployment,
+    MemoryRecorder,
+    MemorySession,
+    MemorySystem,
+    make_test,
+)
 
 from splitbrain import Stop, real_runtime, run
 from splitbrain.harness.contract.deployments import Deployment
@@ -248,6 +257,30 @@ def test_a_third_request_while_the_nodes_are_being_stopped_lets_them_be_stopped(
     with pytest.raises(RunEndedError, match="ended at once"):
         go(make_test(FakeClient(), time_limit_s=0.1), MemoryBackend(Slow()), Folder(tmp_path), stop=stop)
     assert stopped == ["all"]
+
+
+@pytest.mark.parametrize("call", ["view", "read"])
+@pytest.mark.parametrize(
+    ("error", "is_ours"),
+    [(KeyError("role"), True), (TypeError("no"), True), (ValueError("KeyError: of the system"), False)],
+)
+def test_no_system_is_blamed_where_the_code_that_asks_it_fails(
+    call: str, error: Exception, is_ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "START_LIMIT_S", 0.3)
+
+    async def fails(*_: object) -> None:
+        raise error
+
+    system = MemorySystem()
+    monkeypatch.setattr(*((system, "view") if call == "view" else (MemorySession, "read")), fails)
+    test = make_test(FakeClient(), system=system)
+    if is_ours:
+        with pytest.raises(NodeStartError, match=type(error).__name__):
+            go(test, MemoryBackend(MemoryDeployment()), Folder(tmp_path), blames_system=True)
+    else:
+        summary = go(test, MemoryBackend(MemoryDeployment()), Folder(tmp_path), blames_system=True)
+        assert (summary.failure, summary.ops) == (None, 0)
 
 
 def test_where_only_the_system_can_be_at_fault_nodes_that_never_agree_are_a_finding_and_no_error(
