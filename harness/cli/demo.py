@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 BUG = "M23"
 
+SEED = 1
+"""A drawn seed may kill all nodes for half of the run, which is inconclusive: no first look at what this is."""
+
 
 @click.command("demo", cls=parsing.Command)
 @options.store
@@ -29,9 +32,16 @@ BUG = "M23"
     metavar="SECONDS",
     help="How long each of the two runs has faults.",
 )
-@click.option("--seed", type=int, default=None, help="Root of all randomness.  [default: drawn, and printed]")
+@click.option(
+    "--seed",
+    type=int,
+    default=SEED,
+    show_default=True,
+    metavar="N",
+    help="Root of all randomness. The default has faults that leave a majority most of the time.",
+)
 @click.pass_context
-def command(ctx: click.Context, store: str, time_limit: float, seed: int | None) -> None:
+def command(ctx: click.Context, store: str, time_limit: float, seed: int) -> None:
     """Run five nodes under partitions and kills twice: without and with a bug switched on; judge both with Spark.
 
     The first run must pass. In the second a leader answers reads without asking a majority, and the checker must find
