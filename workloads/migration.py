@@ -103,9 +103,6 @@ def _store(term: int | None) -> str:
     return FIRST_STORE if term == 0 else SECOND_STORE
 
 
-_KINDS: Final = (*("queue",) * 5, *("binding",) * 2, "exchange", "user", "permission", "policy", "vhost")
-
-
 def _entity(ctx: Context) -> Entity:
     rng = ctx.rng
     kind = rng.choice(

@@ -244,7 +244,7 @@ class Database:
                 if run == self._run and self.phase == "waiting":
                     self._no_donor(now_ms)
             case Copy():
-                self._copied(peer, message)
+                self._copied(peer, message, now_ms)
             case _:
                 self._of_transactions(peer, message)
         self._deliver_to_self()
@@ -391,14 +391,21 @@ class Database:
 
         tids.append(self._coordinator.begin(steps, now_ms + JOIN_MS, end, (peer, run)))
 
-    def _copied(self, donor: str, copy: Copy) -> None:
+    def _has_heard_of(self, replicas: Collection[str]) -> bool:
+        return all(name == self._node or self._peers.get(name) is not None for name in replicas)
+
+    def _copied(self, donor: str, copy: Copy, now_ms: int) -> None:
         if self.phase != "waiting" or copy.run != self._run or donor != self._joining:
+            return
+        if not self._has_heard_of(copy.active):
+            # Without one of its replicas, this node would run apart from that one, and both would share tables with
+            # the donor. In its next run it is a replica for none of them.
+            self._restart(now_ms)
+            self._ask_due_ms = now_ms + JOIN_AGAIN_MS
             return
         self._joining = None
         self._tables = Tables(copy.contents)
-        self._active = {
-            node: of for node, of in copy.active.items() if node == self._node or self._peers.get(node) is not None
-        }
+        self._active = dict(copy.active)
         self._participant.joined(copy.tid)
         self._serve(ReplaceAll(copy.contents, self.active()), donor)
         early, self._early = self._early, []
@@ -412,8 +419,9 @@ class Database:
         heard = {peer: announce for peer, announce in self._peers.items() if announce is not None}
         running = sorted(peer for peer, announce in heard.items() if announce.phase == "running")
         if running:
-            self._joining = running[0]
-            self._send_out(running[0], AskToJoin(self._run))
+            if self._has_heard_of(heard[running[0]].last_active):
+                self._joining = running[0]
+                self._send_out(running[0], AskToJoin(self._run))
             return
         if not self._settled and (len(heard) == len(self._members) - 1 or now_ms - self._began_ms >= GRACE_MS):
             self._settled = True

@@ -75,6 +75,7 @@ class Cluster:
     Attributes:
         cut: directed links that swallow everything.
         loss: share of frames that get lost on the others.
+        slow: by how many ms each of some directed links is slower.
         differences: what a decided transaction returned that the model did not.
         observed: what nodes reported, with the time in ms, the node, and its life.
         cuts: when links were cut, and which were cut then.
@@ -103,6 +104,7 @@ class Cluster:
         self.members = {name: Member() for name in names}
         self.cut: set[tuple[str, str]] = set()
         self.loss = 0.0
+        self.slow: dict[tuple[str, str], int] = {}
         self.model = Model()
         self.differences: list[str] = []
         self.requests: list[Request] = []
@@ -210,7 +212,8 @@ class Cluster:
     def _send(self, sender: str, to: str, data: bytes) -> None:
         if (sender, to) in self.cut or self.rng.random() < self.loss:
             return
-        arrival = max(self.now_ms + self.rng.randint(1, 8), self._last_arrival.get((sender, to), 0))
+        takes_ms = self.rng.randint(1, 8) + self.slow.get((sender, to), 0)
+        arrival = max(self.now_ms + takes_ms, self._last_arrival.get((sender, to), 0))
         self._last_arrival[sender, to] = arrival
         self.after(arrival - self.now_ms, lambda: self._arrive(sender, to, data))
 
