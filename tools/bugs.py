@@ -117,8 +117,8 @@ CHOSEN: Final[dict[str, str]] = {
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
     "M64": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --world lan --time-limit 4",
-    "M65": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --world lan --time-limit 4",
-    "M66": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --world lan --time-limit 4",
+    "M65": "--workload migration --nemesis none --nodes 3 --rate 200 --concurrency 10n --world lan --time-limit 6",
+    "M66": "--workload migration --nemesis none --nodes 3 --rate 200 --concurrency 10n --world lan --time-limit 6",
     "M67": "--workload flags --nemesis kill-one --nodes 3 --interval 3 --rate 40 --concurrency 2n --time-limit 20"
     " --world lan",
     "M68": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"

@@ -103,7 +103,8 @@ def _store(term: int | None) -> str:
     return FIRST_STORE if term == 0 else SECOND_STORE
 
 
-def _entity(ctx: Context) -> Entity:
+def entity(ctx: Context) -> Entity:
+    """One at random, of few names: what one client declares, another one deletes."""
     rng = ctx.rng
     kind = rng.choice(
         ("queue", "queue", "queue", "binding", "binding", "exchange", "user", "permission", "policy", "vhost")
@@ -139,7 +140,7 @@ def ops(weights: Mapping[str, int] = WEIGHTS) -> Generator:
     """What clients do, with so many of each function among their ops."""
 
     def on(f: str) -> Callable[[Context], Op]:
-        return lambda ctx: invoke(f, _entity(ctx))
+        return lambda ctx: invoke(f, entity(ctx))
 
     changes = [on(f) for f in (DECLARE, DELETE)]
     others = [each(lambda _, f=f: invoke(f)) for f in (LOOK, "migrate", "roll-back")]

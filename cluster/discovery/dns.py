@@ -6,13 +6,15 @@ of a headless service of Kubernetes.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from splitbrain.cluster.discovery.backend import Listing, Plain
 from splitbrain.cluster.discovery.dnswire import Type, reverse
 from splitbrain.cluster.discovery.reading import an_address
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import DiscoveryError
+
+_KINDS: Final[tuple[Type, ...]] = ("A", "AAAA")
 
 
 class Resolver(Protocol):
@@ -43,12 +45,22 @@ class Dns(Plain):
         self._hostname = hostname
         self._port = port
 
+    async def _addresses(self) -> list[str]:
+        """Those of one kind are enough: a server that has the others nowhere to ask refuses to answer about them."""
+        addresses: list[str] = []
+        refused: DiscoveryError | None = None
+        for kind in _KINDS:
+            try:
+                addresses += await self._resolver.resolve(self._hostname, kind)
+            except DiscoveryError as error:
+                refused = refused or error
+        if not addresses:
+            raise refused or DiscoveryError(f"{self._hostname} has no address")
+        return addresses
+
     async def list_nodes(self) -> Listing:
         """The nodes whose addresses lead back to a name; one whose address does not yet is left out."""
-        addresses = [*await self._resolver.resolve(self._hostname, "A")]
-        addresses += await self._resolver.resolve(self._hostname, "AAAA")
-        if not addresses:
-            raise DiscoveryError(f"{self._hostname} has no address")
+        addresses = await self._addresses()
         found: dict[str, Peer] = {}
         for address in addresses:
             for host in await self._resolver.resolve(reverse(address), "PTR"):

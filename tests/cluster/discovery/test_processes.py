@@ -20,7 +20,7 @@ from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.real import RealNetwork
 from tests.cluster.discovery.realetcd import etcd, free_port
-from tests.cluster.discovery.services import ConsulAgent, served
+from tests.cluster.discovery.services import ApiServer, ConsulAgent, pod, served
 
 assert etcd  # the fixture
 
@@ -37,19 +37,20 @@ class Nodes:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.ports = {name: free_port() for name in NAMES}
+        self.addresses = {name: ("127.0.0.1", free_port()) for name in NAMES}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-m", "splitbrain.cluster", "--node", name, "--data", str(self.home / name)]
-        argv += ["--listen", f"127.0.0.1:{self.ports[name]}", *arguments]
+        host, port = self.addresses[name]
+        argv += ["--listen", f"{host}:{port}", *arguments]
         with (self.home / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(argv, stderr=log, cwd=ROOT)
         return self.running[name]
 
     def peers(self, name: str) -> list[str]:
         others = (each for each in NAMES if each != name)
-        return [word for each in others for word in ("--peer", f"{each}=127.0.0.1:{self.ports[each]}")]
+        return [word for each in others for word in ("--peer", f"{each}=127.0.0.1:{self.addresses[each][1]}")]
 
     def log(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text()
@@ -57,7 +58,7 @@ class Nodes:
     async def members(self, name: str) -> tuple[str, ...]:
         network = RealNetwork(asyncio.get_running_loop(), _spawns_nothing)
         try:
-            client = await connect(await network.connect(("127.0.0.1", self.ports[name])))
+            client = await connect(await network.connect(self.addresses[name]))
         except ConnectionError:
             return ()
         try:
@@ -107,7 +108,7 @@ def test_processes_that_know_nothing_but_etcd_form_a_cluster_and_leave_etcd_when
         nodes.start(name, *how)
     asyncio.run(nodes.until_whole())
     looks = Etcd(Endpoint(etcd), Peer("x", ("x", 1)))
-    listed = tuple(Peer(name, ("127.0.0.1", nodes.ports[name])) for name in NAMES)
+    listed = tuple(Peer(name, nodes.addresses[name]) for name in NAMES)
     assert asyncio.run(looks.list_nodes()).peers == listed
     nodes.running["n2"].send_signal(signal.SIGTERM)
     assert nodes.running["n2"].wait() == 0
@@ -126,6 +127,25 @@ def test_processes_form_a_cluster_by_consul(nodes: Nodes) -> None:
                 nodes.start(name, *how)
             await nodes.until_whole()
             assert "PUT /v1/session/create" in service.asked
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_processes_form_a_cluster_by_the_api_server_of_kubernetes(nodes: Nodes, tmp_path: Path) -> None:
+    hosts = {name: f"127.0.0.{40 + number}" for number, name in enumerate(NAMES)}
+    port = free_port()
+    secret = tmp_path / "token"
+    secret.write_text("t0ken")
+
+    async def story() -> None:
+        async with served(ApiServer("t0ken", "town", [pod(name, host) for name, host in hosts.items()])) as service:
+            for name, host in hosts.items():
+                nodes.addresses[name] = (host, port)
+                how = ("--discovery", "k8s-api", "--discovery-nodes", "3", "--discovery-label", "app=splitbrain")
+                where = ("--discovery-namespace", "town", "--discovery-token-file", str(secret))
+                nodes.start(name, *how, *where, "--discovery-endpoint", service.url)
+            await nodes.until_whole()
 
     asyncio.run(story())
 
