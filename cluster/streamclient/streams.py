@@ -12,6 +12,7 @@ Errors say whether what was wanted may have happened (`ClientError.definite`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,6 +34,9 @@ from splitbrain.cluster.wire import ClientAddress
 REPLICAS = 3
 """Copies of a stream, where a declaration says nothing else."""
 
+PARTITIONS = 3
+"""Of a superstream, where a declaration says nothing else."""
+
 MAX_READ = 1000
 """Messages in one answer at most."""
 
@@ -51,6 +55,7 @@ class StreamStatus(msgspec.Struct, frozen=True):
         voters: the members of which a majority confirms; a further copy is none of them before it has caught up.
         size: how many copies there are to be where nothing says a target.
         target: how many live copies it was declared to have; None: that is left to policies and the configuration.
+        part_of: the superstream of which it is a partition; None: of none.
     """
 
     name: str
@@ -61,6 +66,7 @@ class StreamStatus(msgspec.Struct, frozen=True):
     voters: list[str]
     size: int
     target: int | None
+    part_of: str | None
 
 
 class ReadMessages(msgspec.Struct, frozen=True):
@@ -118,14 +124,83 @@ class Streams:
             InvalidRequestError: the name makes no sense, or there are too many streams.
             OutcomeUnknownError: the stream may be there, or come to be; also if it is not written in time.
         """
-        problem = name_problem(name)
-        if problem is not None or replicas < 1 or (target_group_size is not None and target_group_size < 1):
-            raise InvalidRequestError(f"{problem or 'a stream has at least one copy, and a target of at least one'}.")
+        _check(name, replicas, target_group_size)
         ends = Ends(timeout_ms)
-        await self._create("/stream_coordinator", list(await self._connection.members(ends.left_ms)), ends.left_ms)
-        members = await self._again(ends, lambda: self._hosts(self._attempt_ms(ends)))
+        members = await self._coordinating(ends)
         chosen = sorted(members, key=lambda member: (node_of(member) != self._node, member))[:replicas]
         command = NewStream(name, tuple(chosen), preferred or chosen[0], replicas, target_group_size)
+        return await self._made(command, ends)
+
+    async def declare_super(
+        self,
+        name: str,
+        *,
+        partitions: int = PARTITIONS,
+        replicas: int = REPLICAS,
+        target_group_size: int | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> bool:
+        """Make the partitions of a superstream that are missing, one after the other; whether this call made one.
+
+        They are streams `NAME-0`, `NAME-1` and so on. Each has so many copies and a target of its own; writers and
+        copies are spread over the nodes. What was made before an error stays: declare it again, or delete it.
+
+        Args:
+            name: of the superstream.
+            partitions: how many there are to be.
+            replicas: as of `declare`, of each partition.
+            target_group_size: as of `declare`, of each partition.
+            timeout_ms: after so long it is given up.
+
+        Raises:
+            InvalidRequestError: as `declare`; or it has more partitions; or a stream that is none of them has the name
+                of one.
+            OutcomeUnknownError: as `declare`.
+        """
+        _check(name, replicas, target_group_size)
+        if partitions < 1:
+            raise InvalidRequestError("a superstream has at least one partition.")
+        ends = Ends(timeout_ms)
+        ring = sorted(await self._coordinating(ends))
+        there = await self._again(ends, lambda: self.partitions(name, timeout_ms=self._attempt_ms(ends)))
+        wanted = [f"{name}-{number}" for number in range(partitions)]
+        more = [each.name for each in there if each.name not in wanted]
+        if more:
+            raise InvalidRequestError(f"superstream {name} has more partitions: {', '.join(more)}.")
+        made = False
+        for number, each in enumerate(wanted):
+            chosen = [ring[(number + step) % len(ring)] for step in range(min(replicas, len(ring)))]
+            command = NewStream(each, tuple(chosen), chosen[0], replicas, target_group_size, name)
+            made |= await self._made(command, ends)
+        return made
+
+    async def partitions(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Sequence[StreamStatus]:
+        """The partitions of a superstream, in the order of declarations; none if there is no such superstream."""
+        return [each for each in await self.status(timeout_ms=timeout_ms) if each.part_of == name]
+
+    async def delete_super(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+        """Remove the partitions of a superstream, one after the other, with all copies; how many those were.
+
+        Raises:
+            StreamNotFoundError: there is none of that name.
+        """
+        ends = Ends(timeout_ms)
+        found = await self.partitions(name, timeout_ms=ends.left_ms)
+        if not found:
+            raise StreamNotFoundError(f"there is no superstream {name}.")
+        for each in found:
+            with suppress(StreamNotFoundError):  # another client deleted it meanwhile
+                await self.delete(each.name, timeout_ms=ends.left_ms)
+        return len(found)
+
+    async def _coordinating(self, ends: Ends) -> Sequence[str]:
+        """The members that can have copies, once the coordinator has begun."""
+        await self._create("/stream_coordinator", list(await self._connection.members(ends.left_ms)), ends.left_ms)
+        return await self._again(ends, lambda: self._hosts(self._attempt_ms(ends)))
+
+    async def _made(self, command: NewStream, ends: Ends) -> bool:
+        """Whether the command made the stream, once that is written."""
+        name = command.name
         accepted, term = await self._again(ends, lambda: self._connection.command(command, self._attempt_ms(ends)))
         try:
             await self._until_it_runs(name, ends)
@@ -228,6 +303,12 @@ class Streams:
         return min(ATTEMPT_MS, ends.left_ms)
 
 
+def _check(name: str, replicas: int, target: int | None) -> None:
+    problem = name_problem(name)
+    if problem is not None or replicas < 1 or (target is not None and target < 1):
+        raise InvalidRequestError(f"{problem or 'a stream has at least one copy, and a target of at least one'}.")
+
+
 def _status(stream: Stream) -> StreamStatus:
     phases: dict[str, Phase] = {name: member.phase for name, member in stream.members.items()}
     return StreamStatus(
@@ -239,4 +320,5 @@ def _status(stream: Stream) -> StreamStatus:
         list(stream.voters) if stream.epoch else [],
         stream.size,
         stream.target,
+        stream.part_of,
     )

@@ -22,6 +22,7 @@ class NewStream(msgspec.Struct, frozen=True, array_like=True, tag="new_stream"):
         preferred: the member that is to write where several copies are equally long.
         size: how many copies there are to be, 0: as many as members; there may be fewer nodes for now.
         target: how many of them are to be live at any time (S001); None: that is left to policies.
+        part_of: the superstream of which it is a partition; None: of none.
     """
 
     name: str
@@ -29,6 +30,7 @@ class NewStream(msgspec.Struct, frozen=True, array_like=True, tag="new_stream"):
     preferred: str | None = None
     size: int = 0
     target: int | None = None
+    part_of: str | None = None
 
 
 class DeleteStream(msgspec.Struct, frozen=True, array_like=True, tag="delete_stream"):

@@ -73,6 +73,14 @@ def majority(count: int) -> int:
     return count // 2 + 1
 
 
+def _found(stream: Stream, command: NewStream) -> Accepted | StreamRefused:
+    """The answer to a declaration of a stream that is there."""
+    if stream.part_of == command.part_of:
+        return Accepted(stream.id)
+    what = "a partition of none" if stream.part_of is None else f"a partition of {stream.part_of!r}"
+    return StreamRefused("invalid", f"stream {stream.name!r} is there, as {what}")
+
+
 class Coordinator:
     """The machine. Deterministic: its state and an entry say what comes of it.
 
@@ -126,7 +134,7 @@ class Coordinator:
         stream = self.state.named(command.name)
         match command:
             case NewStream():
-                return self._new(command) if stream is None else (Accepted(stream.id), ())
+                return self._new(command) if stream is None else (_found(stream, command), ())
             case _ if stream is None:
                 return StreamRefused("not_found", f"there is no stream {command.name!r}"), ()
             case DeleteStream():
@@ -152,6 +160,7 @@ class Coordinator:
         members = {member: Member(since_ms=self._now) for member in sorted(command.members)}
         stream = Stream(self._index, command.name, members, tuple(members), command.preferred)
         stream.size, stream.target = max(command.size, len(members)), command.target
+        stream.part_of = command.part_of
         self.state.streams[stream.id] = stream
         monitors = self._monitors(node for node in stream.nodes if node not in known)
         tick = [SetTimer(TICK, TICK_MS)] if first else []

@@ -73,6 +73,7 @@ class Stream(msgspec.Struct, array_like=True):
         is_deleted: whether it is being removed.
         size: how many copies there are to be.
         target: how many live ones, as it was declared; None: that is left to policies (CMR-1).
+        part_of: the superstream of which it is a partition, None: of none.
     """
 
     id: int
@@ -86,6 +87,7 @@ class Stream(msgspec.Struct, array_like=True):
     is_deleted: bool = False
     size: int = 0
     target: int | None = None
+    part_of: str | None = None
 
     @property
     def is_running(self) -> bool:

@@ -82,6 +82,7 @@ GIVEN: dict[str, list[str]] = {
     "cluster ctl enable_feature_flag": ["khepri_db"],
     **{f"cluster ctl {each}": ["orders", "n1"] for each in ("grow", "shrink")},
     **{f"cluster ctl {each}": ["events", "n1"] for each in ("add_replica", "delete_replica")},
+    **{f"cluster ctl {each}": ["orders"] for each in ("add_super_stream", "delete_super_stream")},
     **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
     "cluster ctl set_target": ["3"],
     **{f"cluster ctl {each}": ["jobs"] for each in ("convert_queue", "purge_queue")},
@@ -647,6 +648,14 @@ TABLE: dict[str, Told] = {
         f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON, "stream": "one that is not there is refused"}
         for each in ("add_replica", "delete_replica")
     },
+    "cluster ctl add_super_stream": {
+        **_of_ctl("add_super_stream"),
+        **_NAME,
+        **_JSON,
+        "--partitions": [([*_ctl("add_super_stream"), "--partitions", "0"], "0 is not in the range")],
+        "--target": [([*_ctl("add_super_stream"), "--target", "0"], "0 is not in the range")],
+    },
+    "cluster ctl delete_super_stream": {**_of_ctl("delete_super_stream"), **_NAME, **_JSON},
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("drain", "revive")},
     "cluster ctl set_target": {
         **_of_ctl("set_target"),

@@ -81,6 +81,8 @@ ANSWERS: Final = (
     Answer("cluster ctl streams", list[StreamStatus]),
     Answer("cluster ctl add_replica", clusters.CopiesOfStreamAnswer),
     Answer("cluster ctl delete_replica", clusters.CopiesOfStreamAnswer),
+    Answer("cluster ctl add_super_stream", clusters.SuperStreamAnswer),
+    Answer("cluster ctl delete_super_stream", clusters.SuperStreamAnswer),
     Answer("cluster ctl classic_queues", list[SeenClassicQueue]),
     Answer("cluster ctl convert_queue", clusters.ConvertAnswer),
     Answer("cluster ctl purge_queue", clusters.PurgeAnswer),

@@ -111,6 +111,18 @@ class CopiesOfStreamAnswer(TypedDict):
     copies: list[str]
 
 
+class SuperStreamAnswer(TypedDict):
+    """The partitions of a superstream after a change.
+
+    Attributes:
+        super_stream: its name.
+        partitions: names of its streams, in the order of declarations.
+    """
+
+    super_stream: str
+    partitions: list[str]
+
+
 class DrainAnswer(TypedDict):
     """What a node was noted as.
 

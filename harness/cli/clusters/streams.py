@@ -17,7 +17,13 @@ from splitbrain.harness.cli.clusters.printing import as_document
 if TYPE_CHECKING:
     from splitbrain.cluster.client import Client, Streams
     from splitbrain.cluster.streamclient import StreamStatus
-    from splitbrain.harness.cli.answers.clusters import CopiesOfStreamAnswer
+    from splitbrain.harness.cli.answers.clusters import CopiesOfStreamAnswer, SuperStreamAnswer
+
+_COUNT: Final = click.IntRange(1, 1000)
+"""A cluster has at most so many streams."""
+
+DECLARE_MS: Final = 30_000
+"""So long partitions are waited for at least: each has a writer of its own to be chosen."""
 
 
 @click.command("streams", cls=parsing.Command)
@@ -48,7 +54,8 @@ def streams(call: Call, as_json: bool) -> None:
 def _words(stream: StreamStatus) -> str:
     target = f"({stream.size})" if stream.target is None else str(stream.target)
     copies = ", ".join(f"{member} {_phase(stream, member)}" for member in stream.members)
-    return f"epoch {stream.epoch}  writer {stream.writer or '-'}  target {target}  copies {copies}"
+    part = "" if stream.part_of is None else f"  part of {stream.part_of}"
+    return f"epoch {stream.epoch}  writer {stream.writer or '-'}  target {target}  copies {copies}{part}"
 
 
 def _phase(stream: StreamStatus, member: str) -> str:
@@ -98,6 +105,61 @@ def delete_replica(call: Call, stream: str, name: str, as_json: bool) -> None:
     _changed(call, stream, lambda found: found.delete_replica(stream, name, timeout_ms=call.timeout_ms), as_json)
 
 
+@click.command("add_super_stream", cls=parsing.Command)
+@click.argument("name", callback=parsing.named)
+@click.option("--partitions", default=3, show_default=True, type=_COUNT, help="How many streams it has.")
+@click.option("--target", type=_COUNT, help="How many live copies each is to have; default: a policy's.")
+@options.as_json
+@with_call
+def add_super_stream(call: Call, name: str, partitions: int, target: int | None, as_json: bool) -> None:
+    """Make the streams NAME-0, NAME-1 and so on, which are the partitions of superstream NAME.
+
+    Writers and copies are spread over the nodes, and each partition keeps its copies as any stream does. Partitions
+    that are there already stay as they are.
+
+    \b
+    Examples:
+      splitbrain cluster ctl add_super_stream orders
+      splitbrain cluster ctl add_super_stream orders --partitions 5 --target 3
+    """
+
+    async def ask(client: Client) -> list[str]:
+        found = await client.streams()
+        await found.declare_super(
+            name, partitions=partitions, target_group_size=target, timeout_ms=max(call.timeout_ms, DECLARE_MS)
+        )
+        return [each.name for each in await found.partitions(name, timeout_ms=call.timeout_ms)]
+
+    _partitions(name, call.ask(ask), as_json)
+
+
+@click.command("delete_super_stream", cls=parsing.Command)
+@click.argument("name", callback=parsing.named)
+@options.as_json
+@with_call
+def delete_super_stream(call: Call, name: str, as_json: bool) -> None:
+    """Remove all partitions of superstream NAME, with their messages.
+
+    \b
+    Example:
+      splitbrain cluster ctl delete_super_stream orders
+    """
+
+    async def ask(client: Client) -> list[str]:
+        await (await client.streams()).delete_super(name, timeout_ms=call.timeout_ms)
+        return []
+
+    _partitions(name, call.ask(ask), as_json)
+
+
+def _partitions(name: str, partitions: list[str], as_json: bool) -> None:
+    if as_json:
+        answer: SuperStreamAnswer = {"super_stream": name, "partitions": partitions}
+        click.echo(as_document(answer))
+    else:
+        click.echo(f"{name}: {', '.join(partitions) or 'no partitions any more'}")
+
+
 def _changed(call: Call, stream: str, change: Callable[[Streams], Awaitable[object]], as_json: bool) -> None:
     async def ask(client: Client) -> list[str]:
         from splitbrain.cluster import queueoperators
@@ -114,4 +176,4 @@ def _changed(call: Call, stream: str, change: Callable[[Streams], Awaitable[obje
         click.echo(f"{stream}: copies on {', '.join(copies)}")
 
 
-COMMANDS: Final = (streams, add_replica, delete_replica)
+COMMANDS: Final = (streams, add_replica, delete_replica, add_super_stream, delete_super_stream)
