@@ -256,9 +256,9 @@ def _without(found: Sequence[hours.Hours]) -> Iterable[str]:
             runs, inconclusive = sum(each.runs for each in ours), sum(each.inconclusive for each in ours)
             simulated_h, revisions = sum(each.simulated_h for each in ours), ", ".join(each.revision for each in ours)
             yield (
-                f"Without a bug, with {TITLES[draw]}: no violation in {simulated_h:.1f} simulated hours, {runs} seeds, "
-                f"{inconclusive} of which tested too little to pass. What was found on the way was mended, with a "
-                f"test, and its seeds were hunted again (`tools/hours.py`; revisions {revisions})."
+                f"Without a bug, with {hours.TITLES[draw]}: no violation in {simulated_h:.1f} simulated hours, "
+                f"{runs} seeds, {inconclusive} of which tested too little to pass. What was found on the way was "
+                f"mended, with a test, and its seeds were hunted again (`tools/hours.py`; revisions {revisions})."
             )
             yield ""
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Hunt the metadata cluster without any bug, hour after hour of simulated time; docs/hours.json keeps what was seen.
 
-usage: tools/hours.py HOURS [--draw default|store] [--jobs N]      until that draw has so many simulated hours in all
+usage: tools/hours.py HOURS [--draw DRAW] [--jobs N]      until that draw has so many simulated hours in all
 
-`store` draws the workloads of the metadata store alone, with all that a hunt draws otherwise. Seeds go on where the
-last ones of a draw ended, so that no test is counted twice, and each entry names the revision of the code. A violation
-ends it with exit code 1: it is a bug to mend, and its seeds are not counted. docs/bugs.md quotes the sums.
+A draw fixes something, with all that a hunt draws otherwise: `store` the workloads of the metadata store, `queues`
+those of queues and streams, `strategies` what `tools/strategies.py` asks of the tables, here asked of the tree. Seeds
+go on where the last ones of a draw ended, so that no test is counted twice, and each entry names the revision of the
+code. A violation ends it with exit code 1: it is a bug to mend, and its seeds are not counted. docs/bugs.md quotes the
+sums.
 """
 
 from __future__ import annotations
@@ -27,13 +29,23 @@ RUNS: Final = 50
 """Seeds of one hunt: what an interruption loses."""
 
 
-Draw: TypeAlias = Literal["default", "store"]
+Draw: TypeAlias = Literal["default", "store", "strategies", "queues"]
 
 DRAWS: Final[Mapping[Draw, tuple[str, ...]]] = {
     "default": (),
     "store": ("--workload", "tree,topology,projections,counter"),
+    "strategies": ("--workload", "declare,set,register,topology", "--nemesis", "partition"),
+    "queues": ("--workload", "queue,stream,single-active,dead-letter,poison,replicas,conversion"),
 }
 """What is fixed of what a hunt draws."""
+
+TITLES: Final[Mapping[Draw, str]] = {
+    "default": "the default draw",
+    "store": "a workload of the metadata store",
+    "strategies": "a workload and partitions that the tables lose writes to ([strategies.md](strategies.md))",
+    "queues": "a workload of queues or streams",
+}
+"""What is fixed, in words."""
 
 
 class Hours(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
