@@ -56,6 +56,7 @@ MARKS: Final[Mapping[str, str]] = {
     "change of members taken back": "the entry that changed the members was cut off by a new leader",
     "learner became a voter": "a leader promoted a learner that had caught up",
     "leadership handed over": "a leader asked another member to stand for election",
+    "stood as the leader asked": "a member stands for election at once, as the leader asked it to",
     "shrunk by force": "a node was made the only member",
     "leader left": "a leader that is a member no longer committed that, and stepped down",
     "link to a former member closed": "a node that had left was taken in again, as another member",

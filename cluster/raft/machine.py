@@ -483,6 +483,7 @@ class Raft:
         """The leader wants this node to take over."""
         stands = self._can_lead() and (self._state.votes or M08 in self._bugs)
         if message.term == self._state.term and self._role == "follower" and stands:
+            reached("stood as the leader asked")
             self._stand_for_election(transfers=True)
 
     def _on_pre_vote(self, sender: NodeId, message: PreVote) -> None:

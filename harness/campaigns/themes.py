@@ -163,10 +163,12 @@ LONG_TAILS: Final = Theme(
 
 READS: Final = Theme(
     name="reads",
+    weight=2,
     workloads=("read-modes", "register"),
     nemeses=(
         *("pause", "pause-leader", "pause-minority", "pause-majority", "pause-all", "partition", "partition-leader"),
         *("partition-minority-leader", "partition-mute-leader", "partition-one-way", "clock-drift", "transfer-often"),
+        "packet-delay",
     ),
     settings={"lease-reads": (0, 1, 1), "apply-slice": (1, 512)},
     worlds=("slow-cpu", WORLD, WORLD),
@@ -246,6 +248,7 @@ CHANGING_MEMBERS: Final = Theme(
     ),
     core=("membership-learner", "membership-learner", "membership-replace", "membership-leave"),
     kinds_max=2,
+    nodes=(3, 4),
     settings={
         "learners-first": (0, 1),
         "checkpoint-interval": (4, 4, 32),
@@ -259,8 +262,31 @@ CHANGING_MEMBERS: Final = Theme(
     intervals_s=(1.0, 2.0),
     overlaps=OVERLAPS[1:],
 )
-"""Elections while a member must not vote; and members with nothing on their disks, fed by leaders that went on from
-checkpoints which are thinned out since.
+"""Elections while a member must not vote, in clusters so small that its vote would decide; and members with nothing on
+their disks, fed by leaders that went on from checkpoints which are thinned out since.
+"""
+
+HANDING_OVER: Final = Theme(
+    name="handing-over",
+    weight=2,
+    workloads=("counter", "read-modes"),
+    nemeses=(
+        *("transfer-often", "kill-leader", "partition-leader", "pause-follower", "kill-follower"),
+        *("bounce-at-moments", "bounce-at-moments-kill", "packet-loss"),
+    ),
+    core=("transfer-often",),
+    kinds_max=3,
+    settings={"snapshot-interval": (64, 512), "apply-slice": (1, 512)},
+    worlds=("lan", "lan", WORLD),
+    concurrency=("2n", "3n", "5n", "10n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(1.0, 2.0),
+    op_timeouts_s=(2.0, 5.0),
+    overlaps=OVERLAPS[1:],
+)
+"""Leaders that are asked for nothing worse than to let another member lead: what is under way is refused, and done
+again, and its answers come from two leaders.
 """
 
 BARE_MAJORITIES: Final = Theme(
@@ -368,6 +394,6 @@ TWO_VIEWS_OF_MEMBERS: Final = Theme(
 THEMES: Final = (
     *(ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
     *(CROWDS, CLIENT_LINKS),
-    *(CHANGING_MEMBERS, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
+    *(CHANGING_MEMBERS, HANDING_OVER, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
     TWO_VIEWS_OF_MEMBERS,
 )
