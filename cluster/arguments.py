@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from splitbrain.cluster.arrivals import WINDOW
@@ -195,11 +196,17 @@ def _functions(options: dict[str, str], bugs: Bugs) -> Functions:
     found = known((place for place in options.get("--functions", "").split(",") if place), bugs)
     if options.get("--store") != "tables":
         return found
+    return Functions.of(found, _of_migration(), bugs=bugs)
+
+
+@lru_cache(maxsize=1)
+def _of_migration() -> Functions:
+    """Those of the migration. They are checked once: simulated nodes of one process start often."""
     from splitbrain.cluster.migration.treewrites import add_functions  # most nodes do without it, and start sooner
 
-    of_migration = Functions(bugs)
-    add_functions(of_migration)
-    return Functions.of(found, of_migration, bugs=bugs)
+    found = Functions()
+    add_functions(found)
+    return found
 
 
 def _split(arguments: Sequence[str]) -> tuple[dict[str, str], dict[str, Address]]:
