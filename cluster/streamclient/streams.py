@@ -11,8 +11,8 @@ Errors say whether what was wanted may have happened (`ClientError.definite`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -162,17 +162,18 @@ class Streams:
             raise InvalidRequestError("a superstream has at least one partition.")
         ends = Ends(timeout_ms)
         ring = sorted(await self._coordinating(ends))
-        there = await self._again(ends, lambda: self.partitions(name, timeout_ms=self._attempt_ms(ends)))
         wanted = [f"{name}-{number}" for number in range(partitions)]
-        more = [each.name for each in there if each.name not in wanted]
-        if more:
-            raise InvalidRequestError(f"superstream {name} has more partitions: {', '.join(more)}.")
-        made = False
+        _check(wanted[-1], replicas, target_group_size)
+        there = await self._again(ends, lambda: self.status(timeout_ms=self._attempt_ms(ends)))
+        _check_partitions(name, wanted, there)
+        made: list[str] = []
         for number, each in enumerate(wanted):
             chosen = [ring[(number + step) % len(ring)] for step in range(min(replicas, len(ring)))]
             command = NewStream(each, tuple(chosen), chosen[0], replicas, target_group_size, name)
-            made |= await self._made(command, ends)
-        return made
+            async with _behind(made):
+                if await self._made(command, ends):
+                    made.append(each)
+        return bool(made)
 
     async def partitions(self, name: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Sequence[StreamStatus]:
         """The partitions of a superstream, in the order of declarations; none if there is no such superstream."""
@@ -183,14 +184,18 @@ class Streams:
 
         Raises:
             StreamNotFoundError: there is none of that name.
+            OutcomeUnknownError: some are gone; delete it again.
         """
         ends = Ends(timeout_ms)
         found = await self.partitions(name, timeout_ms=ends.left_ms)
         if not found:
             raise StreamNotFoundError(f"there is no superstream {name}.")
+        gone: list[str] = []
         for each in found:
-            with suppress(StreamNotFoundError):  # another client deleted it meanwhile
-                await self.delete(each.name, timeout_ms=ends.left_ms)
+            async with _behind(gone):
+                with suppress(StreamNotFoundError):  # another client deleted it meanwhile
+                    await self.delete(each.name, timeout_ms=ends.left_ms)
+            gone.append(each.name)
         return len(found)
 
     async def _coordinating(self, ends: Ends) -> Sequence[str]:
@@ -288,19 +293,50 @@ class Streams:
         await self._again(ends, look)
 
     async def _again(self, ends: Ends, call: Callable[[], Awaitable[T]]) -> T:
-        """Do what may be done twice, until it is done or the time is over."""
+        """Do what may be done twice, until it is done or the time is over.
+
+        Raises:
+            OutcomeUnknownError: it is not known of an earlier attempt whether it was carried out.
+        """
+        unknown: ClientError | None = None
         while True:
             try:
                 return await call()
             except (InvalidRequestError, StreamNotFoundError):
                 raise
             except ClientError as error:
+                if not error.definite:
+                    unknown = unknown or error
                 if ends.are_over or error.term is None:
-                    raise
+                    if unknown is None or not error.definite:
+                        raise
+                    raise OutcomeUnknownError(f"no answer came in time: {unknown}", unknown.term) from error
             await pause()
 
     def _attempt_ms(self, ends: Ends) -> int:
         return min(ATTEMPT_MS, ends.left_ms)
+
+
+def _check_partitions(name: str, wanted: Sequence[str], there: Sequence[StreamStatus]) -> None:
+    more = [each.name for each in there if each.part_of == name and each.name not in wanted]
+    if more:
+        raise InvalidRequestError(f"superstream {name} has more partitions: {', '.join(more)}.")
+    others = [each.name for each in there if each.part_of != name and each.name in wanted]
+    if others:
+        raise InvalidRequestError(f"{', '.join(others)}: there are streams of these names, which are no partitions.")
+
+
+@asynccontextmanager
+async def _behind(done: Sequence[str]) -> AsyncGenerator[None]:
+    """What is done with one partition after others: an error does not say that nothing was done."""
+    try:
+        yield
+    except ClientError as error:
+        if not done or not error.definite:
+            raise
+        raise OutcomeUnknownError(
+            f"{', '.join(done)}: it was done with these, and then: {error}", error.term
+        ) from error
 
 
 def _check(name: str, replicas: int, target: int | None) -> None:

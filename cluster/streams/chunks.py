@@ -26,6 +26,10 @@ _OVERHEAD: Final = 16
 """Bytes of a message beside its name and body, about."""
 
 
+_THREE_FIELDS: Final = 0x93
+"""With that a chunk begins, in MessagePack."""
+
+
 class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message.
 
@@ -161,8 +165,8 @@ def _record(content: bytes, at: int) -> tuple[Chunk, bool, int] | None:
         return None
     length, checksum, begins = _HEAD.unpack_from(content, at)
     end = at + _HEAD.size + length
-    if not length or begins > 1 or end > len(content):
-        return None
+    if not length or begins > 1 or end > len(content) or content[at + _HEAD.size] != _THREE_FIELDS:
+        return None  # a checksum over a mebibyte for each byte of a torn one would take long
     data = content[at + _HEAD.size : end]
     if crc32(data, begins) != checksum:
         return None

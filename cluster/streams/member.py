@@ -169,7 +169,8 @@ class StreamMember:
 
     def write(self, epoch: int, voters: Sequence[str]) -> list[Effect] | None:
         """Write an epoch; None: that is over, or was begun before."""
-        if epoch <= self.meta.stopped or epoch <= self.meta.wrote or (self.role != "stopped" and self.epoch >= epoch):
+        over = max(self.meta.stopped, self.meta.wrote, self.log.end.epoch)
+        if epoch <= over or (self.role != "stopped" and self.epoch >= epoch):
             return None
         effects = self._leave()
         self.meta = msgspec.structs.replace(self.meta, wrote=epoch)
@@ -183,7 +184,9 @@ class StreamMember:
 
     def follow(self, epoch: int, writer: str, now_ms: int) -> list[Effect] | None:
         """Copy what the writer of an epoch writes; None: that is over."""
-        if epoch <= self.meta.stopped or (self.role != "stopped" and self.epoch > epoch):
+        # A node that applies the log again from before its last start meets epochs that its copy is past.
+        is_over = epoch <= self.meta.stopped or epoch < self.log.end.epoch
+        if is_over or (self.role != "stopped" and self.epoch > epoch):
             return None
         if self.role == "replica" and self.epoch == epoch:
             return []

@@ -131,6 +131,7 @@ class Database:
         self._began_ms = now_ms
         self._settled = False
         self._joining: str | None = None
+        self._waits_for_others = False
         self._ask_due_ms = now_ms
         self._early: list[tuple[str, OfTransactions]] = []
         self._one_sided: dict[str, int] = {}  # replicas that do not count this node as one, and since when
@@ -419,9 +420,7 @@ class Database:
         heard = {peer: announce for peer, announce in self._peers.items() if announce is not None}
         running = sorted(peer for peer, announce in heard.items() if announce.phase == "running")
         if running:
-            if self._has_heard_of(heard[running[0]].last_active):
-                self._joining = running[0]
-                self._send_out(running[0], AskToJoin(self._run))
+            self._ask_to_join({peer: heard[peer].last_active for peer in running})
             return
         if not self._settled and (len(heard) == len(self._members) - 1 or now_ms - self._began_ms >= GRACE_MS):
             self._settled = True
@@ -435,6 +434,18 @@ class Database:
         if may_load(self._node, waiting, self._members):
             self._active = {self._node: self._run}
             self._serve(LogActive(self.active()), self._node)
+
+    def _ask_to_join(self, counted: Mapping[str, Collection[str]]) -> None:
+        """Ask the first running node that counts no replica of which this one has not heard (`_copied`)."""
+        donor = next((peer for peer, replicas in counted.items() if self._has_heard_of(replicas)), None)
+        if donor is not None:
+            self._joining = donor
+            self._send_out(donor, AskToJoin(self._run))
+        elif not self._waits_for_others:
+            self._waits_for_others = True
+            peer, replicas = next(iter(counted.items()))
+            missing = sorted(name for name in replicas if not self._has_heard_of([name]))
+            self._emit(Say(f"waits: {peer} has replicas on {', '.join(missing)}, of which this node hears nothing"))
 
     def _no_donor(self, now_ms: int) -> None:
         self._joining = None

@@ -133,6 +133,9 @@ class Participant:
         self._send(asked.tid.node, LockAnswer(asked.tid, asked.attempt, asked.item, granted))
 
     def _orphaned(self, tid: Tid, others: list[str]) -> None:
+        joins = self._prepared[tid].joins
+        if joins is not None and joins[0] not in others and self._reaches(*joins):
+            others = [*others, joins[0]]  # it has no vote, and knows whether it has joined
         self._orphans[tid] = dict.fromkeys(others)
         for asker in self._questions.get(tid, {}):
             self._send(asker, Outcome(tid, False))

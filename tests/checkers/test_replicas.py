@@ -90,6 +90,10 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
         [look("123", 0), look("12", 1, None, [change(1, "shrink", 3)], cluster="1245")],
         (),
     ),
+    "dip beside one that left": (
+        [look("1234", 0, cluster="1245"), look("123", 1, None, [change(1, "shrink", 4)], cluster="1245")],
+        ("dip", "extra"),
+    ),
     "drained": ([("drain", "n4"), look("12", 0), look("124", 1, None, [GROWN])], ("draining",)),
     "drained too late": ([look("12", 0), ("drain", "n4"), look("124", 1, None, [GROWN])], ()),
     "revived": ([("drain", "n4"), look("12", 0), ("revive", "n4"), look("124", 1, None, [GROWN])], ()),

@@ -100,6 +100,9 @@ SIM = ["run", "--backend", "sim"]
 Told: TypeAlias = dict[str, str | list[tuple[list[str], str]]]
 
 
+_ALL_DOWN = ["cluster", "up", "--store", "tables", "--partition-strategy", "pause-if-all-down-ignore"]
+
+
 def _of_ctl(command: str) -> Told:
     """What every command of `cluster ctl` takes."""
     line = ["cluster", "ctl", command, *GIVEN.get(f"cluster ctl {command}", [])]
@@ -602,6 +605,11 @@ TABLE: dict[str, Told] = {
         "--partition-strategy": [
             (["cluster", "up", "--partition-strategy", "autoheal"], "give --store tables, too"),
             (["cluster", "up", "--partition-strategy", "none"], "'none' is not one of"),
+        ],
+        "--preferred": [
+            (["cluster", "up", "--preferred", "n1"], "give both, or none"),
+            (_ALL_DOWN, "give both, or none"),
+            ([*_ALL_DOWN, "--preferred", "n1,n9"], "--preferred n9: there is no such node among n1, n2, n3"),
         ],
         "--discovery": [(["cluster", "up", "--discovery", "dns"], "'dns' is not one of")],
         "--discovery-endpoint": [

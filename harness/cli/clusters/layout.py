@@ -52,6 +52,7 @@ class ClusterState(msgspec.Struct, frozen=True):
         functions: registered functions that its nodes know beside their own, as in the option.
         store: where entities are at first, as in the option.
         strategy: what nodes do about partitions of the tables, as in the option; "" for the default.
+        preferred: nodes that the strategy is about, as in the option.
         discovery: arguments with which the first nodes find each other; none if each is started with its founders.
     """
 
@@ -62,6 +63,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     discovery: list[str] = []
     store: str = "tree"
     strategy: str = ""
+    preferred: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ _UP_S: Final = 15.0
 _FORMED_S: Final = 45.0
 """Longer than nodes look for a cluster: each then ends, and says why (PD-3)."""
 _LAST_PORT: Final = 65535
+_PAUSES_IF_ALL_DOWN: Final = ("pause-if-all-down-ignore", "pause-if-all-down-autoheal")
 
 
 @click.command("up", cls=parsing.Command)
@@ -72,8 +73,15 @@ _LAST_PORT: Final = 65535
 )
 @click.option(
     "--partition-strategy",
-    type=click.Choice(("ignore", "pause-minority", "autoheal")),
+    type=click.Choice(("ignore", "pause-minority", "autoheal", *_PAUSES_IF_ALL_DOWN)),
     help="What nodes do about partitions of the tables.  [default: ignore]",
+)
+@click.option(
+    "--preferred",
+    default="",
+    callback=parsing.named,
+    metavar="NAME[,NAME...]",
+    help="For pause-if-all-down: a node that sees none of these nodes pauses.",
 )
 @click.option(
     "--discovery",
@@ -101,6 +109,7 @@ def up(
     functions: str,
     store: str | None,
     partition_strategy: str | None,
+    preferred: str,
     discovery: str | None,
     discovery_endpoint: str | None,
     discovery_cluster: str | None,
@@ -118,17 +127,15 @@ def up(
       splitbrain cluster up --nodes 5 --base-port 8000 --dir /tmp/five
       splitbrain cluster up --nodes a,b,c --spares 4
       splitbrain cluster up --store tables --partition-strategy pause-minority
+      splitbrain cluster up --store tables --partition-strategy pause-if-all-down-autoheal --preferred n1,n2
       splitbrain cluster up --discovery classic
       splitbrain cluster up --discovery etcd --discovery-endpoint http://127.0.0.1:2379
     """
-    from splitbrain.cluster.client import BUGS
     from splitbrain.harness.campaigns.compose import node_names
     from splitbrain.harness.contract.listed import names
     from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 
-    for each in names("--bug", bug):
-        if each not in BUGS:
-            raise UnknownNameError("bug", each, BUGS)
+    _check_bugs(names("--bug", bug))
     MetadataFunctions(names("--functions", functions))
     home = Path(directory)
     former = stored(home)
@@ -152,11 +159,14 @@ def up(
                 f"--discovery: the cluster in {home} was formed otherwise, and is formed once only. Leave it out, or "
                 f"choose another --dir."
             )
-        store, partition_strategy = former.state.store, partition_strategy or former.state.strategy or None
+        store = former.state.store
+        if partition_strategy is None:
+            partition_strategy, preferred = former.state.strategy or None, preferred or former.state.preferred
         found_by = former.state.discovery
         founders = former.state.founders
         known = _renumbered(former.state.nodes, base_port if options.given(ctx, "base_port") else None)
         spares = spares if options.given(ctx, "spares") else 0
+    _check_preferred(partition_strategy or "", preferred, founders)
     members = [node for node in known if node.part == "member"]
     for node in members:
         problem = refusal_of_port(node.port)
@@ -171,6 +181,7 @@ def up(
         found_by,
         store or "tree",
         partition_strategy or "",
+        preferred,
     )
     layout = layouts.store(home, state)
     try:
@@ -213,6 +224,27 @@ def _check_stores(wanted: str | None, strategy: str | None, discovery: str | Non
         raise UsageError(
             f"--store: the cluster in this folder began with {began}. Leave it out, or choose another --dir."
         )
+
+
+def _check_bugs(bugs: Sequence[str]) -> None:
+    from splitbrain.cluster.client import BUGS
+
+    for each in bugs:
+        if each not in BUGS:
+            raise UnknownNameError("bug", each, BUGS)
+
+
+def _check_preferred(strategy: str, preferred: str, founders: Sequence[str]) -> None:
+    """Refuse a list of nodes without the strategy that is about it, and the other way round.
+
+    Raises:
+        UsageError: they do not go together, or there is no such node.
+    """
+    if (strategy in _PAUSES_IF_ALL_DOWN) != bool(preferred):
+        raise UsageError(f"--preferred lists nodes for {' and '.join(_PAUSES_IF_ALL_DOWN)}: give both, or none.")
+    for name in preferred.split(",") if preferred else ():
+        if name not in founders:
+            raise UsageError(f"--preferred {name}: there is no such node among {', '.join(founders)}.")
 
 
 def _stop_all(home: Path) -> list[str]:

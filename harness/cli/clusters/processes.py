@@ -64,6 +64,7 @@ def _arguments(layout: Layout, node: ClusterNode) -> list[str]:
     if layout.state.store != "tree":
         arguments += ["--store", layout.state.store]
     arguments += ["--partition-strategy", layout.state.strategy] if layout.state.strategy else []
+    arguments += ["--preferred", layout.state.preferred] if layout.state.preferred else []
     arguments += ["--bugs", layout.state.bug] if layout.state.bug else []
     return [*arguments, *(["--functions", layout.state.functions] if layout.state.functions else [])]
 

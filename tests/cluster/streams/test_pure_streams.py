@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from splitbrain.cluster.bugs import M77, M98, M99, Bug, Bugs
@@ -81,6 +83,23 @@ def test_an_epoch_is_written_once_and_not_after_it_was_stopped() -> None:
     later = StreamMember(again.meta, copy.log.chunks)
     assert later.follow(1, "n2", 0) is None
     assert later.write(2, ("n1",)) is not None
+
+
+def test_a_copy_takes_part_in_no_epoch_before_that_of_its_own_last_chunk() -> None:
+    """A node that starts applies again what it applied before: an action of then cuts nothing off, and adds nothing."""
+    log = ChunkLog([Chunk(3, 0, ()), Chunk(4, 0, (StreamMessage("p", 1, b"x"),))])
+    actions: list[Callable[[StreamMember, int], object]] = [
+        lambda copy, epoch: copy.follow(epoch, "n2", 0),
+        lambda copy, epoch: copy.write(epoch, ("n1",)),
+    ]
+    for begins in actions:
+        copy = StreamMember(Meta("n1", 1, "s", 1, stopped=2), log.chunks)
+        assert begins(copy, 3) is None
+        assert copy.role == "stopped"
+        assert begins(copy, 5) is not None
+    copy = StreamMember(Meta("n1", 1, "s", 1, stopped=2), log.chunks)
+    assert copy.write(4, ("n1",)) is None, "another member wrote epoch 4"
+    assert copy.follow(4, "n2", 0) is not None
 
 
 def test_what_waits_for_a_majority_is_unknown_once_the_writer_is_stopped() -> None:

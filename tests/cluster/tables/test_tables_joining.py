@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from splitbrain.cluster.tables.database import GRACE_MS, JOIN_AGAIN_MS, Database
+from splitbrain.cluster.tables.effects import Effect, Say
 from splitbrain.cluster.tables.locks import Tid
-from splitbrain.cluster.tables.messages import Announce, AskLock, AskToJoin, Copy, Message
+from splitbrain.cluster.tables.messages import Announce, AskLock, AskToJoin, Copy, Message, decode_frame
 from splitbrain.cluster.tables.records import Item
 from tests.cluster.tables.simulation import Cluster
 
@@ -80,5 +83,52 @@ def test_nodes_that_start_one_soon_after_the_other_never_run_apart(nodes: int) -
             cluster.after(cluster.rng.randint(0, 300), lambda name=name, cluster=cluster: cluster.start(name))
         cluster.run(5000)
         seen = {name: (cluster.node(name).database.active(), cluster.node(name).database.partitions) for name in names}
-        assert seen == dict.fromkeys(names, (tuple(names), {})), seed
+        expected: tuple[tuple[str, ...], dict[str, None]] = (tuple(names), {})
+        assert seen == dict.fromkeys(names, expected), seed
         assert not any("runs apart" in line for member in cluster.members.values() for line in member.lines), seed
+
+
+def test_a_replica_that_lost_the_donor_asks_the_node_that_joined_whether_it_has() -> None:
+    names = ["n1", "n2", "n3"]
+    for seed in range(10):
+        cluster = Cluster(names, seed)
+        cluster.kill("n1")
+        cluster.run(3000)
+        copied: list[str] = []
+        send = cluster._send  # pyright: ignore[reportPrivateUsage]
+
+        def watched(sender: str, to: str, data: bytes, send: Any = send, copied: list[str] = copied) -> None:
+            if sender == "n2" and any(isinstance(message, Copy) for message in decode_frame(data).messages):
+                copied.append(to)
+            send(sender, to, data)
+
+        cluster._send = watched  # pyright: ignore[reportPrivateUsage]
+        cluster.slow["n2", "n3"] = 100  # nothing is lost or cut: the decision only comes later than the donor dies
+        cluster.start("n1")
+        cluster.run_until(lambda copied=copied: bool(copied), 30_000)
+        cluster.run(5)
+        cluster.kill("n2")
+        cluster.run(300)
+        assert {name: cluster.node(name).database.active() for name in ("n1", "n3")} == {
+            "n1": ("n1", "n3"),
+            "n3": ("n1", "n3"),
+        }, seed
+        cluster.ask("n3", "write", "registers", "k", seed)
+        assert cluster.ask("n1", "read", "registers", "k") == seed
+
+
+def test_a_node_that_hears_of_no_donor_s_replicas_says_for_which_it_waits_and_asks_another_donor() -> None:
+    sent: list[tuple[str, Message]] = []
+    said: list[Effect] = []
+    names = ("n1", "n2", "n3", "n4", "n5")
+    database = Database("n1", names, 1, lambda low, _: low, lambda to, message: sent.append((to, message)), said.append)
+    database.start(0)
+    database.node_up("n2")
+    database.received("n2", Announce(1, "running", ("n2", "n4"), True), 0)
+    for now_ms in (20, 40):
+        database.poll(now_ms)
+    assert said == [Say("waits: n2 has replicas on n4, of which this node hears nothing")]
+    database.node_up("n3")
+    database.received("n3", Announce(1, "running", ("n2", "n3"), True), 50)
+    database.poll(60)
+    assert sent[-1] == ("n3", AskToJoin(database.run))
