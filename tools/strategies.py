@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hunt the table store under each strategy for partitions, and write docs/strategies.md: what each does and loses.
 
-usage: tools/strategies.py [--budget SECONDS] [--jobs N] [STRATEGY...]     hunt these; without any, three
+usage: tools/strategies.py [--budget SECONDS] [--jobs N] [STRATEGY...]     hunt these; without any, all
        tools/strategies.py --write                                        write the page again, hunt nothing
 
 Each strategy is hunted until docs/strategies.json has so many CPU seconds of it (default 240), in hunts of a few seeds
@@ -56,7 +56,7 @@ PROMISES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Of each strategy what it promises, and what it does."""
 
-HUNTED: Final = ("ignore", "autoheal", "pause-minority")
+HUNTED: Final = ("ignore", "autoheal", "pause-minority", "pause-if-all-down-ignore", "pause-if-all-down-autoheal")
 
 HEAD: Final = """# What strategies for partitions promise, do and lose
 

@@ -107,6 +107,8 @@ def _changed(call: Call, queue: str, change: Callable[[Queues], Awaitable[object
 def drain(call: Call, name: str, as_json: bool) -> None:
     """Have node NAME lead no queues, and get no new replicas, until `revive`.
 
+    A queue or a stream that is declared meanwhile may have one of its first replicas there.
+
     \b
     Example:
       splitbrain cluster ctl drain n2
