@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 """The version of the document."""
 
+MARKS_SHOWN: Final = 6
+"""Of the coverage marks that no run reached, so many are shown to people."""
+
 
 # --- for machines ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +162,9 @@ def _more(how: Hunted) -> str:
 def _show_marks(tally: Tally, asked: Asked) -> None:
     reachable = within_reach(tally.never, asked.nemeses)
     if reachable:
-        click.echo(f"never reached: {', '.join(reachable)}")
+        hidden = len(reachable) - MARKS_SHOWN
+        more = f" and {hidden} more (the file of figures has all)" if hidden > 0 else ""
+        click.echo(f"never reached: {counted(len(reachable), 'mark')}: {', '.join(reachable[:MARKS_SHOWN])}{more}")
     out_of_reach = len(tally.never) - len(reachable)
     if out_of_reach:
         need = "needs" if out_of_reach == 1 else "need"

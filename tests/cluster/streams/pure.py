@@ -1,4 +1,8 @@
-"""A coordinator and copies of one stream without nodes: every step is drawn, and so is what becomes of each frame."""
+"""A coordinator and copies of one stream without nodes: every step is drawn, and so is what becomes of each frame.
+
+Nodes act on what they have applied of the coordinator's log: they may lag, skip what they did not look at in time, and
+begin again from an earlier entry after a crash.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +43,9 @@ from splitbrain.cluster.streams.state import Action, State, Stream, decode_state
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
+FOLLOWS = 0.8
+"""How often a node that acts has applied all entries."""
+
 
 class Disk:
     """What a copy has durably."""
@@ -66,6 +73,10 @@ class Pure:
         self.disks: dict[str, Disk] = {}
         self.copies: dict[str, StreamMember] = {}
         self.done: dict[str, int] = {}  # by member, the last action that it carried out
+        self.states: list[tuple[int, bytes]] = []  # after each entry, with its index
+        self.applied: dict[str, int] = dict.fromkeys(
+            NODES, 0
+        )  # by node, how many of these it has applied, but for the first
         self.frames: list[tuple[str, str, Frame]] = []
         self.confirmed: dict[int, int] = {}
         self.value = 0
@@ -84,6 +95,7 @@ class Pure:
         assert again.apply(self.index, self.now, command) == answer
         assert encode_state(again.state) == encode_state(self.coordinator.state)
         assert again.begin_leading() == self.coordinator.begin_leading()
+        self.states.append((self.index, encode_state(self.coordinator.state)))
         return answer[0]
 
     def step(self) -> None:
@@ -115,37 +127,48 @@ class Pure:
     # --- copies ---------------------------------------------------------------------------------------------------
 
     def act(self, name: str) -> None:
-        """The node of a member does what the coordinator's state asks, or says that the member is down."""
-        member = self.stream.members.get(name)
+        """The node of a member does what the state asks that it has applied, or says that the member is down."""
+        newest = len(self.states) - 1
+        follows = self.draw.random() < FOLLOWS
+        self.applied[name] = newest if follows else self.draw.randint(self.applied[name], newest)
+        index, data = self.states[self.applied[name]]
+        stream = next(iter(decode_state(data).streams.values()))
+        member = stream.members.get(name)
         if member is None:
-            self.copies.pop(name, None)
-            self.disks.pop(name, None)
+            self.remove(name, index)
             return
         copy = self.copies.get(name)
         if member.action is not None and self.done.get(name, 0) < member.action.index:
             self.done[name] = member.action.index
-            self.carry_out_action(name, member.action)
+            self.carry_out_action(name, stream, member.action)
             return
         takes_part = copy is not None and copy.role != "stopped" and copy.epoch >= member.epoch
         if member.action is None and member.phase in ("running", "disconnected") and not takes_part:
             self.say(MemberDown(self.stream.id, name, member.epoch))
         if copy is not None:
-            if member.learns and copy.has_caught_up:
+            if member.learns and copy.has_caught_up and copy.epoch == stream.epoch:
                 self.say(CaughtUp(self.stream.id, name, copy.epoch))
             self.carry_out(name, copy.tick(10**9))
 
-    def carry_out_action(self, name: str, action: Action) -> None:
-        number = self.stream.id
+    def remove(self, name: str, index: int) -> bool:
+        """Give a copy up as an entry asks; not one that was begun after it."""
+        if name in self.disks and self.disks[name].meta.born > index:
+            return False
+        self.copies.pop(name, None)
+        self.disks.pop(name, None)
+        return True
+
+    def carry_out_action(self, name: str, stream: Stream, action: Action) -> None:
+        number = stream.id
         if action.kind == "delete":
-            self.copies.pop(name, None)
-            self.disks.pop(name, None)
-            self.say(Gone(number, name, action.index))
+            if self.remove(name, action.index):
+                self.say(Gone(number, name, action.index))
             return
         copy = self.copies.get(name)
         if copy is None and action.kind != "write":
             self.disks[name] = Disk(Meta(name, number, "s", action.index))
             copy = self.copies[name] = StreamMember(self.disks[name].meta, (), self.bugs)
-        effects = None if copy is None else self.begin(copy, action)
+        effects = None if copy is None else self.begin(copy, stream, action)
         if copy is None or effects is None:
             self.say(Failed(number, name, action.index))
             return
@@ -156,14 +179,16 @@ class Pure:
                 Stopped(number, name, action.index, copy.log.end) if is_stop else Started(number, name, action.index)
             )
 
-    def begin(self, copy: StreamMember, action: Action) -> list[Effect] | None:
+    def begin(self, copy: StreamMember, stream: Stream, action: Action) -> list[Effect] | None:
         if action.kind == "stop":
             return copy.stop(action.epoch)
         if action.kind == "write":
-            return copy.write(action.epoch, self.stream.voters)
-        return copy.follow(action.epoch, self.stream.writer or "", 0)
+            return copy.write(action.epoch, stream.voters)
+        return copy.follow(action.epoch, stream.writer or "", 0)
 
     def crash(self, name: str) -> None:
+        """A process ends; the next one applies the log again from an earlier entry, and has not done anything yet."""
+        self.applied[name], self.done[name] = self.draw.randint(0, self.applied[name]), 0
         if name in self.copies:
             self.copies[name] = StreamMember(self.disks[name].meta, self.disks[name].chunks(), self.bugs)
 
