@@ -175,7 +175,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M95": "--workload counter --nemesis kill-leader,partition-leader --nodes 3,5 --interval 1",
     "M96": "--workload counter --nemesis none --nodes 3 --time-limit 8",
     "M97": "--workload long-fork --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
-    "M98": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
+    "M98": "--workload stream --nemesis kill-leader --nodes 5 --rate 60 --interval 1 --time-limit 20",
     "M99": "--workload stream --nemesis kill-leader,partition --nodes 5 --rate 60 --time-limit 20",
 }
 """What brings a bug out: the options of its hunt."""

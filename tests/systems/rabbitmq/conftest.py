@@ -23,6 +23,7 @@ from tests.backends.support import missing
 T = TypeVar("T")
 
 STARTS_WITHIN_S = 240
+ANSWERS_WITHIN_S = 480
 OPTIONS: dict[str, Any] = {
     "workload": "queue",
     "nemesis": "none",
@@ -51,8 +52,13 @@ class Cluster:
         self.system = cast(Rabbitmq, test.system)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result."""
-        return self._runner.run(coroutine)
+        """Its result; fails if the broker leaves it without an answer for long."""
+
+        async def within() -> T:
+            async with asyncio.timeout(ANSWERS_WITHIN_S):
+                return await coroutine
+
+        return self._runner.run(within())
 
     async def session(self, node: NodeId = "n1") -> RabbitmqSession:
         """A session with a node."""

@@ -207,6 +207,31 @@ def test_dead_letters_say_whether_they_were_rejected_expired_or_exceeded_the_lim
     one.run(main())
 
 
+async def declared_and_written(one: Cluster) -> str:
+    """The name of a new stream with five messages.
+
+    Version 4.0.5 was seen to leave the first message of a stream that was declared a moment ago without a confirm for
+    26 minutes: another stream is declared then.
+    """
+    for number in range(4):
+        stream = f"log-{number}"
+        session, other = await one.session(), await one.session()
+        await session.declare_stream(stream)
+        await other.declare_stream(stream)
+        assert (await other.read_stream(stream, 0, 10)).value == {"values": [], "end": 0}
+        try:
+            async with asyncio.timeout(20):
+                for value in range(10, 15):
+                    await session.publish_to_stream(stream, value)
+                return stream
+        except TimeoutError:
+            continue
+        finally:
+            await session.close()
+            await other.close()
+    pytest.fail("of four streams none confirmed what was published")
+
+
 def test_a_stream_gives_what_was_published_by_offset_as_often_as_one_likes(one: Cluster) -> None:
     async def main() -> None:
         session, other = await one.session(), await one.session()
@@ -214,15 +239,11 @@ def test_a_stream_gives_what_was_published_by_offset_as_often_as_one_likes(one: 
             await session.read_stream("log", 0, 10)
         with pytest.raises(DefiniteError, match="NO_ROUTE"):
             await session.publish_to_stream("log", 1)
-        await session.declare_stream("log")
-        await other.declare_stream("log")
-        assert (await other.read_stream("log", 0, 10)).value == {"values": [], "end": 0}
-        for value in range(10, 15):
-            await session.publish_to_stream("log", value)
+        stream = await declared_and_written(one)
         for reader in (session, other, session):
-            assert (await reader.read_stream("log", 0, 10)).value == {"values": [10, 11, 12, 13, 14], "end": 5}
-            assert (await reader.read_stream("log", 2, 2)).value == {"values": [12, 13], "end": 5}
-        assert (await session.read_stream("log", 5, 10)).value == {"values": [], "end": 5}
+            assert (await reader.read_stream(stream, 0, 10)).value == {"values": [10, 11, 12, 13, 14], "end": 5}
+            assert (await reader.read_stream(stream, 2, 2)).value == {"values": [12, 13], "end": 5}
+        assert (await session.read_stream(stream, 5, 10)).value == {"values": [], "end": 5}
         await session.close()
         await other.close()
 
