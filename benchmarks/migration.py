@@ -4,8 +4,8 @@
                                    [--queues 1200] [--seconds 30] [--rounds 3]
 
 A cluster is deployed with its entities in the tables, so many queues are declared, and clients of all nodes declare and
-delete entities of every kind, and look at them, without faults. After a third of these
-ops a client asks for the migration. Each round deploys anew.
+delete entities of every kind, and look at them, without faults. After a third of these ops a client asks for the
+migration. Each round deploys anew.
 
 Of each round, of the time before the request to migrate, and of the time from it until the load ends:
 
@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 
 from splitbrain import run_and_judge
 from splitbrain.harness.campaigns.compose import DEFAULTS, RunOptions, backend_of, compose

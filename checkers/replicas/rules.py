@@ -106,8 +106,8 @@ class Rules(msgspec.Struct, frozen=True):
             change, before = step.change, step.before
             if before is None or not _automated(change, "shrink") or change.member not in self.stayed:
                 continue
-            there = (member for member in before.seen.members if member in before.seen.cluster)
-            left = [member for member in there if member != change.member]
+            seen = before.seen
+            left = [member for member in seen.members if member in seen.cluster and member != change.member]
             if change.outcome == "done" and len(left) < self.target:
                 yield Finding(
                     "dip",

@@ -7,19 +7,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from splitbrain import cluster
-from splitbrain.cluster.client import ClusterError, connect
 from splitbrain.cluster.discovery.dns import Dns
 from splitbrain.cluster.discovery.nameservers import NameServers
 from splitbrain.cluster.discovery.seen import Peer
-from splitbrain.cluster.real import RealNetwork
 from splitbrain.harness.backends.agent import syscalls
+from tests.cluster.discovery.members import members_at
 from tests.cluster.support import Draws
 
 pytestmark = pytest.mark.slow
@@ -28,10 +27,6 @@ ROOT = Path(cluster.__path__[0]).parent
 PORT = 7101
 NAME_SERVER = "127.0.0.1"
 SERVICE = "nodes.default.svc.cluster.local"
-
-
-def _spawns_nothing(_: Awaitable[None], __: str) -> None:
-    raise AssertionError("it only connects")
 
 
 class Town:
@@ -79,23 +74,10 @@ class Town:
 
     async def until_whole(self) -> None:
         """Until each node sees all as voters; fails if a process ends."""
-        while {await self._members(name) for name in self.addresses} != {tuple(self.addresses)}:
+        while {await members_at((host, PORT)) for host in self.addresses.values()} != {tuple(self.addresses)}:
             for process in self._running:
                 assert process.poll() is None, "\n".join(map(self.log, self.addresses))
             await asyncio.sleep(0.1)
-
-    async def _members(self, name: str) -> tuple[str, ...]:
-        network = RealNetwork(asyncio.get_running_loop(), _spawns_nothing)
-        try:
-            client = await connect(await network.connect((self.addresses[name], PORT)))
-        except ConnectionError:
-            return ()
-        try:
-            return await client.members()
-        except ClusterError:
-            return ()
-        finally:
-            await client.close()
 
     def log(self, name: str) -> str:
         """What a process said."""

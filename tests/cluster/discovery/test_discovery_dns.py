@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.cluster.discovery.dns import Dns
-from splitbrain.cluster.discovery.dnswire import answers, question, reverse
+from splitbrain.cluster.discovery.dnswire import Type, answers, question, reverse
 from splitbrain.cluster.discovery.nameservers import NameServers, of_this_machine
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import DiscoveryError
@@ -44,6 +45,25 @@ def test_dns_lists_the_hosts_to_which_addresses_lead_back() -> None:
             assert server.over_tcp > 0
 
     play(story)
+
+
+class OfOneKind:
+    """A resolver that refuses to answer about addresses of the other kind."""
+
+    def __init__(self, kind: Type) -> None:
+        self._refuses: Type = "AAAA" if kind == "A" else "A"
+
+    async def resolve(self, name: str, kind: Type) -> list[str]:
+        """One address, and where it leads back to."""
+        if kind == self._refuses:
+            raise DiscoveryError(f"refused about {name}")
+        return ["n1.nodes.example"] if kind == "PTR" else ["10.0.0.1"]
+
+
+@pytest.mark.parametrize("kind", ["A", "AAAA"])
+def test_a_server_that_answers_about_one_kind_of_address_lists_the_nodes_that_it_has(kind: Type) -> None:
+    listed = asyncio.run(Dns(OfOneKind(kind), "nodes.example", 7101).list_nodes())
+    assert listed.peers == (Peer("n1", ("n1.nodes.example", 7101)),)
 
 
 def test_an_ill_name_server_is_an_error_each_time() -> None:

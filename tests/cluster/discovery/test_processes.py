@@ -7,18 +7,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from splitbrain import cluster
 from splitbrain.cluster.__main__ import main
-from splitbrain.cluster.client import ClusterError, connect
 from splitbrain.cluster.discovery.etcd import Etcd
 from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.seen import Peer
-from splitbrain.cluster.real import RealNetwork
+from tests.cluster.discovery.members import members_at
 from tests.cluster.discovery.realetcd import etcd, free_port
 from tests.cluster.discovery.services import ApiServer, ConsulAgent, pod, served
 
@@ -26,10 +25,6 @@ assert etcd  # the fixture
 
 ROOT = Path(cluster.__path__[0]).parent
 NAMES = ("n1", "n2", "n3")
-
-
-def _spawns_nothing(_: Awaitable[None], __: str) -> None:
-    raise AssertionError("it only connects")
 
 
 class Nodes:
@@ -55,22 +50,9 @@ class Nodes:
     def log(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text()
 
-    async def members(self, name: str) -> tuple[str, ...]:
-        network = RealNetwork(asyncio.get_running_loop(), _spawns_nothing)
-        try:
-            client = await connect(await network.connect(self.addresses[name]))
-        except ConnectionError:
-            return ()
-        try:
-            return await client.members()
-        except ClusterError:
-            return ()
-        finally:
-            await client.close()
-
     async def until_whole(self) -> None:
         """Until each node sees all three as voters; fails if one ends."""
-        while {await self.members(name) for name in NAMES} != {NAMES}:
+        while {await members_at(self.addresses[name]) for name in NAMES} != {NAMES}:
             for name, process in self.running.items():
                 assert process.poll() is None, self.log(name)
             await asyncio.sleep(0.1)

@@ -20,7 +20,7 @@ Step = Callable[[int, OfClients], Accepted | ClientError]
 
 
 class Connection:
-    """To a coordinator that answers the n-th command as it is told, and then has these streams."""
+    """A coordinator has these streams, and answers each command as `step` says of its number."""
 
     def __init__(self, step: Step, streams: list[Stream]) -> None:
         self._step = step
