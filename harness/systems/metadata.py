@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 
@@ -68,6 +68,7 @@ from splitbrain.harness.systems.metadata_reads import READS
 from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES
 from splitbrain.harness.systems.metadata_session import MetadataSession
 from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS, STORE, TABLES, argument_of
+from splitbrain.harness.systems.metadata_sparing import Sparing, spared_by_queues, spared_by_streams
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
 
@@ -114,6 +115,12 @@ _OWN_GROUPS: Final = {
     STREAMS.name: (STREAM_COORDINATOR,),
 }
 """Groups other than the metadata store that answer, by operations."""
+
+_SPARING: Final[Mapping[Sparing, Collection[str]]] = {
+    spared_by_queues: OF_QUEUE_GROUPS,
+    spared_by_streams: (STREAMS.name,),
+}
+"""What is asked before a member leaves, with the operations for which it is."""
 
 CONSUME, LEAVE = "consume", "leave"
 """Ops that a client answers by itself: with what came, and where it is no consumer."""
@@ -214,7 +221,9 @@ class Metadata:
         Raises:
             NodeStartError: it left the cluster, and was not taken in again.
         """
-        self._members.has_queues = not test.workload.needs.isdisjoint(OF_QUEUE_GROUPS)
+        self._members.sparing = tuple(
+            refuse_early for refuse_early, needs in _SPARING.items() if not test.workload.needs.isdisjoint(needs)
+        )
         python, import_path = interpreter(place)
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):

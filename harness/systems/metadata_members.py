@@ -15,7 +15,6 @@ from splitbrain.cluster.client import (
     Client,
     ClientError,
     MemberRole,
-    NodeNotFoundError,
     incarnation_of,
     member_id,
     node_of,
@@ -23,16 +22,11 @@ from splitbrain.cluster.client import (
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.metadata_sparing import Sparing
 from splitbrain.results.errors import NodeStartError
 
 CHANGE_TIMEOUT_MS: Final = 2500
 """How long a node tries; a nemesis gives up after three seconds."""
-
-_QUEUES: Final = "/quorum_queues"
-"""Where the records of queues stand; each names the members of a queue."""
-
-_SPARED: Final = 3
-"""Of the members of a queue, at least, one may go at once: the others are a majority, and have it leave."""
 
 
 class MetadataMembership:
@@ -43,8 +37,7 @@ class MetadataMembership:
         founders: the nodes with which the cluster begins; the others run and wait. All of them if none are given.
 
     Attributes:
-        has_queues: whether clients declare queues. Their members follow those of the cluster one by one, and a queue
-            that loses half of them at once is lost: so the next member is removed only once all queues have followed.
+        sparing: asked before a member is removed, each of which may refuse it (`metadata_sparing`).
     """
 
     def __init__(
@@ -52,7 +45,7 @@ class MetadataMembership:
     ) -> None:
         self._connect = connect
         self._founders = tuple(founders)
-        self.has_queues = False
+        self.sparing: tuple[Sparing, ...] = ()
         self._incarnations: dict[NodeId, int] = {}
         self._next: dict[NodeId, int] = {}
         self._gone: dict[NodeId, None] = {}
@@ -105,13 +98,13 @@ class MetadataMembership:
         """Remove the member of this id, which is `node`. If it is already removed, that is a success.
 
         Raises:
-            DefiniteError: it was refused, or queues have not followed yet.
+            DefiniteError: it was refused, or queues or streams have not followed yet.
             IndefiniteError: the outcome is unknown; it may still be removed later.
         """
 
         async def leave(client: Client) -> tuple[str, ...]:
-            if self.has_queues:
-                await _spared_by_queues(client, member)
+            for refuse_early in self.sparing:
+                await refuse_early(client, member)
             return await client.remove_member(member, timeout_ms=CHANGE_TIMEOUT_MS)
 
         self._unsettled[node] = None
@@ -165,29 +158,6 @@ class MetadataMembership:
             raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
         finally:
             await client.close()
-
-
-async def _spared_by_queues(client: Client, member: str) -> None:
-    """Refuse that a member leaves before all queues have followed those that left earlier, or from a queue of two.
-
-    Raises:
-        DefiniteError: so it is.
-    """
-    members = await client.members(learners=True)
-    try:
-        names = (await client.children(_QUEUES, mode="local")).names
-        records = [(await client.get(f"{_QUEUES}/{name}", mode="local")).value for name in names]
-    except NodeNotFoundError:
-        return  # no queue was declared, or one was deleted meanwhile
-    for name, record in zip(names, records, strict=True):
-        if record.get("change") is not None:
-            raise DefiniteError(f"queue {name}: a change of its members is under way: try again later.")
-        of_queue: list[str] = record["members"]
-        left = [each for each in of_queue if each not in members and each != member]
-        if left:
-            raise DefiniteError(f"queue {name} still has {', '.join(left)}, which left before: try again later.")
-        if member in of_queue and len(of_queue) < _SPARED:
-            raise DefiniteError(f"queue {name} has {', '.join(of_queue)} alone, and needs both.")
 
 
 class MetadataLearners:

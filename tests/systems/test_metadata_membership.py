@@ -20,11 +20,11 @@ from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.harness.systems.metadata_members import MetadataMembership
+from splitbrain.harness.systems.metadata_sparing import Sparing, spared_by_queues, spared_by_streams
 from splitbrain.results.errors import NodeStartError
 from tests.simulation.fingerprint import options
 
 TEST = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))))
-QUEUES = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"queues"}))))
 NODES = ("n1", "n2", "n3", "n4")
 ANYWHERE = cast(Deployment, None)
 
@@ -56,6 +56,21 @@ class FakeClient:
     async def get(self, path: str, *, mode: str) -> Any:
         assert mode == "local"
         return SimpleNamespace(value={"members": self._next(path)})
+
+    def of_group(self, name: str) -> Any:
+        async def members() -> tuple[str, ...]:
+            return self._next(name)
+
+        return SimpleNamespace(members=members)
+
+    async def streams(self) -> Any:
+        async def status(timeout_ms: int) -> list[Any]:
+            assert timeout_ms > 0
+            return [
+                SimpleNamespace(name=f"s{i}", voters=list(voters)) for i, voters in enumerate(self._next("streams"))
+            ]
+
+        return SimpleNamespace(status=status)
 
     async def close(self) -> None:
         self.closed += 1
@@ -116,13 +131,22 @@ def test_who_left_is_not_started_before_it_was_taken_in_as_another_member() -> N
 
 def of_queues(*outcomes: Any) -> FakeClient:
     """The client of a cluster with queues that was asked to remove n4, and answered so."""
+    return sparing(spared_by_queues, *outcomes)
+
+
+def of_streams(*outcomes: Any) -> FakeClient:
+    """The same of one with streams."""
+    return sparing(spared_by_streams, *outcomes)
+
+
+def sparing(refuse_early: Sparing, *outcomes: Any) -> FakeClient:
     client = FakeClient(*outcomes)
 
     async def connect(_: Deployment, __: str) -> Any:
         return client
 
     membership = MetadataMembership(connect)
-    membership.has_queues = True
+    membership.sparing = (refuse_early,)
     try:
         asyncio.run(membership.remove(ANYWHERE, "n1", "n4", "n4"))
     finally:
@@ -155,11 +179,48 @@ def test_a_member_leaves_where_no_queue_was_declared() -> None:
     assert asked == ["members", "/quorum_queues", "remove n4"]
 
 
-@pytest.mark.parametrize(("test", "has_queues"), [(TEST, False), (QUEUES, True)])
-def test_queues_are_asked_only_where_clients_declare_some(test: Test, has_queues: bool) -> None:
+COORDINATED = ["members", "/stream_coordinator", "stream-coordinator"]
+
+
+def test_a_member_leaves_once_streams_and_their_coordinator_have_followed_those_before() -> None:
+    asked = of_streams(NODES, NODES, NODES, (NODES, NODES[1:], NODES[:3]), NODES[:3]).asked
+    assert asked == [*COORDINATED, "streams", "remove n4"]
+
+
+def test_no_member_leaves_while_a_vote_of_the_coordinator_is_gone() -> None:
+    with pytest.raises(DefiniteError, match="the coordinator of streams still has n2#1, which left before"):
+        of_streams(NODES, NODES, ("n1", "n2#1", "n3", "n4"))
+
+
+def test_no_member_leaves_while_a_vote_of_a_stream_is_gone() -> None:
+    with pytest.raises(DefiniteError, match="stream s1 still has n2#1, which left before"):
+        of_streams(NODES, NODES, NODES, (NODES, ("n1", "n2#1", "n3")))
+
+
+def test_no_member_of_a_stream_of_two_leaves() -> None:
+    with pytest.raises(DefiniteError, match="stream s0 has n1, n4 alone"):
+        of_streams(NODES, NODES, NODES, (("n1", "n4"),))
+
+
+def test_no_member_leaves_while_the_coordinator_does_not_answer() -> None:
+    with pytest.raises(DefiniteError, match="no leader"):
+        of_streams(NODES, NODES, NODES, UnavailableError("n1 knows no leader."))
+
+
+def test_a_member_leaves_where_no_stream_was_declared() -> None:
+    asked = of_streams(NODES, NodeNotFoundError("there is no /stream_coordinator.", 3), NODES[:3]).asked
+    assert asked == [*COORDINATED[:2], "remove n4"]
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [("key-value", ()), ("queues", (spared_by_queues,)), ("streams", (spared_by_streams,))],
+)
+def test_only_what_clients_declare_is_asked_for(needs: str, expected: tuple[Sparing, ...]) -> None:
+    test = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({needs}))))
     system = Metadata()
     system.command(test, NodePlace(node="n1", data_dir="d", listen=("h", 1), peers={}))
-    assert cast(MetadataMembership, system.capabilities.membership).has_queues == has_queues
+    assert cast(MetadataMembership, system.capabilities.membership).sparing == expected
 
 
 def test_who_leaves_again_comes_back_as_a_third_member() -> None:
