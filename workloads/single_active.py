@@ -1,9 +1,9 @@
 """Queues with a single active consumer: publish unique numbers, consume what comes, and leave now and then.
 
 All clients are consumers of all queues, and one of each queue at a time is given messages, one by one. What it was
-given is acknowledged at the very end of the op that reports it. With `leave` a client stops being a consumer, so that
-another one has to take over; faults bring about more handovers. What becomes of messages is for the workload `queue`:
-here nothing is drained.
+given is acknowledged at the very end of the op that reports it. With `leave` a client stops being a consumer. Most who
+leave are those whose turn it is, so that another one has to take over; faults bring about more handovers. What becomes
+of messages is for the workload `queue`: here nothing is drained.
 """
 
 from __future__ import annotations
@@ -11,22 +11,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Delivery, SingleActive
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Result
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import SINGLE_ACTIVE
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import mix
+from splitbrain.harness.generators import invoke, mix
+from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.queue import Enqueues, of_any, reported
+from splitbrain.workloads.queue import Enqueues, reported
 from splitbrain.workloads.sessions import SessionClient
 
 NAMES: Final = ("sa0", "sa1")
 """Of the queues."""
 
-WEIGHTS: Final = (4, 32, 1)
-"""Of publishes, of consumes (most are by clients whose turn it is not), and of leaves."""
+WEIGHTS: Final = (1, 4)
+"""Of publishes, and of what consumers do."""
+
+LEAVES: Final = 1 / 24
+"""The share of leaves in what consumers do."""
+
+BY_THE_ACTIVE: Final = 0.5
+"""The share of what consumers do that is by the one whose turn it is, if that is known: with many clients few of the
+others would leave, or take a message, in their turn."""
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """Consumes of any queue, and leaves; many by the process that was given a message of the queue last.
+
+    Attributes:
+        active: that process, by queue.
+    """
+
+    active: tuple[tuple[str, int], ...] = ()
+
+    def op(self, ctx: Context) -> Result:
+        """The next one; it never ends."""
+        if not ctx.free:
+            return PENDING, self
+        name, leaves, by_the_active = ctx.rng.choice(NAMES), ctx.rng.random() < LEAVES, ctx.rng.random() < BY_THE_ACTIVE
+        template = invoke("leave" if leaves else "consume", key=name)
+        process = dict(self.active).get(name)
+        if by_the_active and process in ctx.processes:
+            op = assign(msgspec.structs.replace(template, process=process), ctx)
+            if op is not None:
+                return op, self
+        op = assign(template, ctx)
+        return (PENDING, self) if op is None else (op, self)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Note who was given a message, and who left."""
+        was_given = event.f == "consume" and event.type == "ok" and event.value is not None
+        if not was_given and (event.f != "leave" or event.type == "invoke"):
+            return self
+        active = dict(self.active)
+        if was_given:
+            active[event.key or ""] = event.process
+        elif active.get(event.key or "") == event.process:
+            del active[event.key or ""]
+        found = tuple(active.items())
+        return self if found == self.active else Turns(found)
 
 
 class SingleActiveClient(SessionClient[SingleActive]):
@@ -73,7 +121,7 @@ def single_active(
     return Workload(
         name="single-active",
         client=SingleActiveClient(),
-        generator=mix(Enqueues(names=NAMES), of_any("consume", NAMES), of_any("leave", NAMES), weights=list(WEIGHTS)),
+        generator=mix(Enqueues(names=NAMES), Turns(), weights=list(WEIGHTS)),
         final_generator=None,
         checkers=(CheckerSpec("single-active"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,

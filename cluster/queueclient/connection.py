@@ -20,6 +20,7 @@ from splitbrain.cluster.errors import (
     UnavailableError,
 )
 from splitbrain.cluster.groupnames import METADATA
+from splitbrain.cluster.queueclient.settling import Settling
 from splitbrain.cluster.queuegroups import log, notes
 from splitbrain.cluster.queuegroups.notes import STATUS, Answered, Event, QueueReport, Unready
 from splitbrain.cluster.queuegroups.records import PATH, QueueRecord, name_problem, record_of
@@ -228,8 +229,8 @@ class QueueConnection:
             raise InvalidRequestError(f"{said.reason}: {said.detail or 'the queue refused it'}.", answer.term)
         return Said(said, answer.term)
 
-    def cast(self, name: str, command: log.OfClients) -> None:
-        """Send a command that is not answered, and may be lost.
+    def settle(self, name: str, command: log.OfClients) -> None:
+        """Send a command about messages that this connection has, again and again until it is carried out.
 
         Raises:
             QueueNotFoundError: this connection knows no queue of that name.
@@ -239,7 +240,7 @@ class QueueConnection:
         if record is None:
             raise QueueNotFoundError(f"there is no queue {name} any more.")
         body = QueueOp(log.encode(command))
-        self._channel.post(Request(0, DEFAULT_TIMEOUT_MS, body, "noreply", record.group))
+        Settling(self._channel, Request(0, DEFAULT_TIMEOUT_MS, body, group=record.group)).begin()
 
     async def report(self, record: QueueRecord, timeout_ms: int) -> QueueReport:
         """How a queue is.

@@ -235,20 +235,22 @@ class Queues:
     # --- messages that this connection has ------------------------------------------------------------------------
 
     def ack(self, message: Message) -> None:
-        """A message is done with. That is not answered, and may be lost: then the message is delivered again.
+        """A message is done with. Nothing is waited for; it is sent again until it is carried out.
+
+        If the connection breaks before, the message is delivered again.
 
         Raises:
             UnavailableError: the connection is broken.
         """
-        self._connection.cast(message.queue, Settle(message.key, (message.id,)))
+        self._connection.settle(message.queue, Settle(message.key, (message.id,)))
 
     def reject(self, message: Message) -> None:
         """Refuse a message: it is a dead letter; as `ack`."""
-        self._connection.cast(message.queue, Discard(message.key, (message.id,)))
+        self._connection.settle(message.queue, Discard(message.key, (message.id,)))
 
     def give_back(self, message: Message) -> None:
         """Give a message back: it is served next; as `ack`."""
-        self._connection.cast(message.queue, Return(message.key, (message.id,)))
+        self._connection.settle(message.queue, Return(message.key, (message.id,)))
 
     async def acked(self, message: Message, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         """As `ack`, and wait until it is carried out."""

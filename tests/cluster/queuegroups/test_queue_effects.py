@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -162,6 +163,39 @@ def test_what_a_connection_had_goes_back_when_it_ends() -> None:
         message = await queues.take("orders")
         assert message is not None
         assert (message.acquired, message.failed) == (2, 2)  # QQ-3: a lost consumer counts as a failed delivery
+
+    in_cluster(check)
+
+
+@pytest.mark.parametrize("settle", [Queues.ack, Queues.reject, Queues.give_back])
+def test_what_a_client_does_with_a_message_is_carried_out_though_the_leader_dies(
+    settle: Callable[[Queues, Message], None],
+) -> None:
+    """Hunt, seed 232: a message that was given back was out of reach of all others until its connection ended."""
+
+    async def check(world: World) -> None:
+        queues = await declared(world, dead_letter_to="dead")
+        await declared(world, "dead")
+        await publish(queues, b"a")
+        leads, others = await followers(world)
+        with_message = await queues_on(world, others[0])
+        message = await with_message.take("orders")
+        assert message is not None
+        await world.kill(leads)
+        settle(with_message, message)
+        await leader_of(world, "queue.1")
+        queue, count = ("orders", 0) if settle is Queues.ack else ("orders", 1)
+        if settle is Queues.reject:
+            queue, count = "dead", 1
+
+        async def is_settled() -> bool | None:
+            try:
+                report = await (await queues_on(world, others[1])).status(queue)
+            except UnavailableError:
+                return None
+            return (report.ready == count and not report.checked_out) or None
+
+        await eventually(is_settled)
 
     in_cluster(check)
 

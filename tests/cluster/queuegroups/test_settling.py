@@ -1,0 +1,82 @@
+"""What a client does with a message is sent until it is carried out, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from splitbrain.cluster.channel import Channel, Recipient
+from splitbrain.cluster.errors import UnavailableError
+from splitbrain.cluster.queueclient import settling
+from splitbrain.cluster.queueclient.settling import Settling
+from splitbrain.cluster.tree import Value
+from splitbrain.cluster.wire import Answer, Failure, Outcome, QueueOp, Request
+
+CARRIED_OUT = Value(b"")
+NOT_NOW = Failure("no_leader", True, "so it is")
+UNKNOWN = Failure("timeout", False, "so it is")
+NONSENSE = Failure("invalid_request", True, "so it is")
+
+
+class FakeChannel:
+    """Answers each request with the next of some outcomes, at once; broken once there are none left."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self.outcomes = list(outcomes)
+        self.sent = 0
+
+    def post(self, request: Request, recipient: Recipient) -> int:
+        assert request.reply == "leader"
+        if not self.outcomes:
+            raise UnavailableError("the connection is broken.")
+        self.sent += 1
+        recipient.answered((Answer(self.sent, 1, self.outcomes.pop(0), 1),))
+        return self.sent
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "sent"),
+    [
+        ((CARRIED_OUT, CARRIED_OUT), 1),
+        ((NOT_NOW, UNKNOWN, CARRIED_OUT, CARRIED_OUT), 3),
+        ((NONSENSE, CARRIED_OUT), 1),
+        ((NOT_NOW,), 1),  # then the connection is broken
+    ],
+)
+def test_it_is_sent_until_it_is_carried_out_refused_or_the_connection_breaks(
+    outcomes: tuple[Outcome, ...], sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "AGAIN_S", 0.0)
+    channel = FakeChannel(*outcomes)
+
+    async def check() -> None:
+        Settling(cast(Channel, channel), Request(0, 1, QueueOp(b""), group="queue.1")).begin()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    asyncio.run(check())
+    assert channel.sent == sent
+
+
+def test_it_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "AGAIN_S", 0.0)
+    monkeypatch.setattr(settling, "GIVEN_UP_S", 0.0)
+    channel = FakeChannel(NOT_NOW, NOT_NOW)
+
+    async def check() -> None:
+        Settling(cast(Channel, channel), Request(0, 1, QueueOp(b""), group="queue.1")).begin()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    asyncio.run(check())
+    assert channel.sent == 1
+
+
+def test_a_broken_connection_is_said_at_once() -> None:
+    async def check() -> None:
+        with pytest.raises(UnavailableError):
+            Settling(cast(Channel, FakeChannel()), Request(0, 1, QueueOp(b""), group="queue.1")).begin()
+
+    asyncio.run(check())
