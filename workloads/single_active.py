@@ -3,7 +3,8 @@
 All clients are consumers of all queues, and one of each queue at a time is given messages, one by one. What it was
 given is acknowledged at the very end of the op that reports it. With `leave` a client stops being a consumer. Most who
 leave are those whose turn it is, so that another one has to take over; faults bring about more handovers. What becomes
-of messages is for the workload `queue`: here nothing is drained.
+of messages is for the workload `queue`: here nothing is drained. In the end clients go on for a while without faults:
+only there it is certain that one consumer is active, and what faults left behind shows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from splitbrain.harness.contract.generator import PENDING, Context, Generator, R
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import SINGLE_ACTIVE
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import invoke, mix
+from splitbrain.harness.generators import any_of, clients, invoke, mix, phases, reserve, stagger, time_limit
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
@@ -38,6 +39,22 @@ LEAVES: Final = 1 / 24
 BY_THE_ACTIVE: Final = 0.5
 """The share of what consumers do that is by the one whose turn it is, if that is known: with many clients few of the
 others would leave, or take a message, in their turn."""
+
+
+SETTLING_S: Final = 16.0
+SETTLING_HZ: Final = 8.0
+"""Of the time after the last fault in which a handover may still be due to it (`single_active.SETTLE_S`)."""
+
+FINAL_S: Final = 8.0
+FINAL_HZ: Final = 60.0
+"""Of the time after that."""
+
+PUBLISHERS: Final = 2
+"""Clients that publish then: few, so that each has values before and after a handover."""
+
+SETTLING_FIRST: Final = 1_000_000_000
+FINAL_FIRST: Final = 2_000_000_000
+"""The first values that are put in then."""
 
 
 class Turns(msgspec.Struct, frozen=True):
@@ -112,17 +129,26 @@ class SingleActiveClient(SessionClient[SingleActive]):
 def single_active(
     *,
     nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
-    concurrency: int,  # noqa: ARG001
+    concurrency: int,
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
-    """The workload. It is the same for any number of nodes and clients."""
+    """The workload. It is the same for any number of nodes."""
     fs = ("enqueue", "consume", "leave")
+
+    puts, publishers = Enqueues(FINAL_FIRST, NAMES), min(PUBLISHERS, max(1, concurrency - 1))
+    settling = mix(Enqueues(SETTLING_FIRST, NAMES), Turns(), weights=list(WEIGHTS))
+    final = any_of(
+        reserve((publishers, stagger(sum(WEIGHTS) / WEIGHTS[0] / FINAL_HZ, puts))),
+        stagger(sum(WEIGHTS) / WEIGHTS[1] / FINAL_HZ, Turns()),
+    )
     return Workload(
         name="single-active",
         client=SingleActiveClient(),
         generator=mix(Enqueues(names=NAMES), Turns(), weights=list(WEIGHTS)),
-        final_generator=None,
+        final_generator=phases(
+            clients(time_limit(SETTLING_S, stagger(1 / SETTLING_HZ, settling))), clients(time_limit(FINAL_S, final))
+        ),
         checkers=(CheckerSpec("single-active"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,
         needs=frozenset({SINGLE_ACTIVE.name}),

@@ -68,7 +68,10 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """A node that was drained, or revived: rows of the op, and whether it certainly happened."""
+    """A node that was drained, or revived: rows of the op, and whether it certainly happened.
+
+    Without an answer that says so it has no end (`NEVER`).
+    """
 
     node: str
     begun: int
@@ -109,7 +112,8 @@ def read(table: pa.Table) -> Reading:
         elif fs[begun] in ("drain", "revive"):
             into = found.drains if fs[begun] == "drain" else found.revivals
             node: Any = msgspec.json.decode(values[begun] or "null")
-            into.append(Drained(str(node), begun, NEVER if ended == OPEN else ended, how == "ok", how != "fail"))
+            # What timed out may still happen, at any time.
+            into.append(Drained(str(node), begun, NEVER if how == "info" else ended, how == "ok", how != "fail"))
     return found
 
 

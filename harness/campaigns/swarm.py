@@ -71,6 +71,15 @@ most bugs of a consensus show in single values, of which a test can do more.
 PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
+REPLACING: Final = frozenset({"replicas"})
+"""Workloads in which a replica has to be replaced: a node is away for long, and another one without a replica runs."""
+
+REPLACING_NODES: Final = 4
+"""The fewest nodes of their tests, if there may be so many."""
+
+REPLACING_PATIENT: Final = 0.8
+"""The share of their tests with a single kind of fault that lasts."""
+
 SELDOM: Final = "moment"
 """A kind of fault that is drawn only if it is asked for: most moments do not come while nothing else happens to nodes.
 `bounce-at-moments`, which stops nodes first, is drawn.
@@ -247,7 +256,8 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     if place is not None:
         workload = place.workload
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
-    nodes = rng.choice(_favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
+    counts = _spare(workload, _favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
+    nodes = rng.choice(counts)
     world = Streams(seed)["world of the test"].choice(theme.worlds) if asked.world == WORLD else asked.world
     pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
     ops_most = math.inf if _asks_for_one(asked) else OPS_MOST
@@ -255,10 +265,11 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     nemesis = _faults(rng, some, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
     nemesis = affordable(nemesis, theme, pace_s, ops_most)
     overlap = overlap_of(seed, theme)
-    nodes = overlaps.nodes_of(nodes, overlap, nemesis, _favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
+    nodes = overlaps.nodes_of(nodes, overlap, nemesis, counts)
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
-    if rng.random() < PATIENT and lasting and theme is OPEN:
+    is_patient = rng.random() < (REPLACING_PATIENT if workload in REPLACING else PATIENT)
+    if is_patient and lasting and (theme is OPEN or workload in REPLACING):
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
@@ -283,6 +294,11 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         settings=_settings(seed, theme, asked),
         consistency_model=asked.consistency_model,
     )
+
+
+def _spare(workload: str, counts: Sequence[int]) -> Sequence[int]:
+    """The numbers of nodes with one that a replica can be replaced on, if the workload needs that and there are any."""
+    return [each for each in counts if each >= REPLACING_NODES or workload not in REPLACING] or counts
 
 
 def overlap_of(seed: int, theme: Theme) -> float:

@@ -62,8 +62,10 @@ def history(*lines: Line) -> pa.Table:
             continue
         key = "q" if f == "look" else None
         asked = None if f == "look" else value
+        end = "info" if f.endswith("?") else "ok"  # of unknown outcome
+        f = f.removesuffix("?")
         add(time=time, process=1, type="invoke", f=f, key=key, value=asked, node="n1")
-        add(time=time + S // 2, process=1, type="ok", f=f, key=key, value=value, node="n1")
+        add(time=time + S // 2, process=1, type=end, f=f, key=key, value=value, node="n1")
     return to_table(ops)
 
 
@@ -101,6 +103,11 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
         [("revive", "n4"), ("drain", "n4"), look("12", 0), look("124", 1, None, [GROWN])],
         ("draining",),
     ),
+    "revived late": (
+        [("revive?", "n4"), ("drain", "n4"), look("12", 0), look("124", 1, None, [GROWN])],
+        (),
+    ),
+    "drained by an op of unknown outcome": ([("drain?", "n4"), look("12", 0), look("124", 1, None, [GROWN])], ()),
     "another was drained": ([("drain", "n5"), look("12", 0), look("124", 1, None, [GROWN])], ()),
     "exceeds": ([look("123", 0), look("1234", 1, None, [GROWN])], ("exceeds",)),
     "extras by operators": ([look("123", 0), look("1234", 1, None, [change(1, "grow", 4, "operator")])], ()),

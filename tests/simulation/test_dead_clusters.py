@@ -149,7 +149,7 @@ GIVEN: Final[dict[str, dict[str, Any]]] = {
 must meet, many clients.
 """
 
-WITHOUT_END: Final = ("lock", "records", "lease-lock", "single-active")
+WITHOUT_END: Final = ("lock", "records", "lease-lock")
 """Workloads without a final phase."""
 
 SURVIVED: Final[dict[str, str]] = {
