@@ -143,6 +143,13 @@ def test_an_honest_broker_passes_and_consumers_take_over_from_each_other() -> No
     assert verdict.figures["delivered"] == len(broker.acked)
 
 
+def test_consumers_take_over_from_each_other_among_many_clients_too() -> None:
+    verdict = SingleActive().check(to_table(carried_out(Broker(), clients=24)), {})
+    assert verdict.valid == "true", verdict.sentence
+    assert verdict.figures["handovers"] > 10
+    assert verdict.figures["delivered"] > 100
+
+
 def test_a_broker_that_lets_consumers_share_a_queue_is_convicted() -> None:
     verdict = verdict_of(Broker(shares=True))
     assert verdict.anomalies == ("shared",)
