@@ -83,6 +83,11 @@ class Callers:
         """Its connection is gone."""
         del self._by_address[caller.address]
 
+    @property
+    def count(self) -> int:
+        """How many are connected."""
+        return len(self._by_address)
+
     def is_connected(self, client: ClientAddress) -> bool:
         """Whether this is a client of this node, and of this life of it, and is connected."""
         return client in self._by_address

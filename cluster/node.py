@@ -560,10 +560,16 @@ class Node:
 
     async def _serve_client(self, connection: Connection) -> None:
         caller = self._callers.enter(connection)
+        self._count_clients()
         try:
             await self._serve_caller(connection, caller)
         finally:
             self._callers.leave(caller)
+            self._count_clients()
+
+    def _count_clients(self) -> None:
+        if self._stores is not None:
+            self._stores.has_clients(self._callers.count)
 
     async def _serve_caller(self, connection: Connection, caller: Caller) -> None:
         requests = Arrivals(self._config.repeat_window)

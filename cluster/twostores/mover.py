@@ -263,6 +263,8 @@ class Mover:
 
     async def _prepared(self) -> str | None:
         """Have the migration prepared, by this process or another one; why that could not be done."""
+        if self._replica is None:
+            return await self._prepared_by_others()
         why = self._problem()
         for _ in range(TRIES):
             if why is not None:
@@ -275,6 +277,17 @@ class Mover:
             await self._runtime.clock.sleep(PROGRESS_MS * _MS)
             why = self._problem()
         return "the migration was begun, and is not at its end: ask again"
+
+    async def _prepared_by_others(self) -> str | None:
+        """Wait until nodes that hold tables have the migration prepared, as this one holds none."""
+        ends_ms = self._now_ms() + FLAG_MS
+        while self._now_ms() < ends_ms:
+            with suppress(ClientError):
+                marker = await self._marker()
+                if marker.state == "prepared" or marker.tree_is_in_force:
+                    return None
+            await self._runtime.clock.sleep(PROGRESS_MS * _MS)
+        return f"{', '.join(self._replicas)} did not prepare the migration in time: ask again"
 
     async def _forward(self, *, again: bool = False) -> Got:
         """Go on until the tree is in force, or is not to be; `again` has move what was rolled back."""

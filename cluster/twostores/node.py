@@ -102,6 +102,11 @@ class TwoStores:
         if self._replica is not None and node in self._replicas and self._links.is_up(node):
             self._replica.link_up(node)
 
+    def has_clients(self, count: int) -> None:
+        """So many clients are connected: what autoheal decides by, if the tables' parts of a partition are unlike."""
+        if self._replica is not None:
+            self._replica.machine.clients = count
+
     def takes_frame(self, node: str, frame: bytes) -> bool:
         """Whether a frame of another node is about the tables, which have it then.
 

@@ -26,6 +26,7 @@ def hosted(config: NodeConfig, runtime: Runtime, links: Links) -> HostedReplica 
         config.partition_strategy,
         config.preferred,
         config.net_tick_ms,
+        config.bugs,
     )
     return HostedReplica(
         of_tables,

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from splitbrain.cluster.client import ClientError, FlagNotEnabledError
-from splitbrain.cluster.entities import queues
+from splitbrain.cluster.entities import queues, vhosts
 from splitbrain.cluster.members import member_id
 from splitbrain.cluster.migration.shell import Shell
 from splitbrain.cluster.migration.steps import (
@@ -233,3 +233,56 @@ async def lose(world: TwoStoresWorld, name: str) -> None:
     await changed(lambda: client.add_member(member_id(name, world.incarnations[name]), timeout_ms=20_000))
     await world.start(name)
     await asyncio.sleep(5)
+
+
+def test_m2k_2_a_cluster_that_nodes_without_tables_joined_moves_too() -> None:
+    """A joined node refused the flag for ever, as it has no tables to move."""
+
+    async def check() -> None:
+        world = TwoStoresWorld([*THREE, "n4", "n5"])
+        await world.start(*THREE)
+        await world.leader()
+
+        async def declared() -> bool | None:
+            try:
+                store = await world.entities("n1")
+                await vhosts.declare(store, "/")
+                await queues.declare(store, "/", "q")
+            except ClientError:
+                return None
+            return True
+
+        await eventually(declared, 60)
+        client = await world.client("n1")
+        await world.start("n4", "n5")
+        await changed(lambda: client.add_member("n4", timeout_ms=20_000))
+        await changed(lambda: client.add_member("n5", role="learner", learners=True, timeout_ms=20_000))
+        await world.migrated()
+        assert await world.all_see(*THREE, "n4") == ("tree", ["q"])
+        assert not world.failures
+
+    in_virtual_time(check())
+
+
+def test_mn_7_each_replica_knows_how_many_clients_its_node_has() -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        await world.first(count=1)
+        counts = {name: [await world.client(name) for _ in range(at)] for at, name in enumerate(THREE, 2)}
+
+        def seen(name: str) -> int:
+            replica = world.nodes[name]._stores._replica  # pyright: ignore
+            return replica.machine.clients  # pyright: ignore
+
+        await asyncio.sleep(1)
+        before = {name: seen(name) for name in THREE}
+        for at, name in enumerate(THREE, 2):
+            for each in counts[name]:
+                await each.close()
+
+            async def gone(name: str = name, left: int = before[name] - at) -> bool | None:
+                return seen(name) == left or None
+
+            await eventually(gone)
+
+    in_virtual_time(check())
