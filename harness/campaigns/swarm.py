@@ -78,7 +78,9 @@ REPLACING_NODES: Final = 4
 """The fewest nodes of their tests, if there may be so many."""
 
 REPLACING_PATIENT: Final = 0.8
-"""The share of their tests with a single kind of fault that lasts."""
+"""The share of their tests with a single kind of fault that lasts, among those of no theme. Where only such workloads
+were asked for, no test has one.
+"""
 
 SELDOM: Final = "moment"
 """A kind of fault that is drawn only if it is asked for: most moments do not come while nothing else happens to nodes.
@@ -269,7 +271,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     is_patient = rng.random() < (REPLACING_PATIENT if workload in REPLACING else PATIENT)
-    if is_patient and lasting and (theme is OPEN or workload in REPLACING):
+    if is_patient and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
@@ -343,6 +345,8 @@ def theme_of(seed: int, asked: Asked) -> Theme:
     place = _place(seed, asked)
     if place is not None:
         return next((theme for theme in THEMES if theme.name == place.theme), OPEN)
+    if REPLACING.issuperset(asked.workloads):
+        return OPEN
     rng = Streams(seed)["theme"]
     able = [theme for theme in THEMES if _concerns(theme, asked) for _ in range(theme.weight)]
     themed = rng.random() < THEMED
