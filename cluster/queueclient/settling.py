@@ -24,7 +24,7 @@ AGAIN_S: Final = 0.2
 """Before it is sent again after a failure."""
 
 GIVEN_UP_S: Final = 60.0
-"""After so long the queue is taken for gone, or the message for one that a node of before gave."""
+"""After so long it is not sent again: the queue was deleted, or has had no majority for all that time."""
 
 _FINAL: Final = frozenset({"invalid_request"})
 """Failures that the next attempt would meet again."""

@@ -279,13 +279,15 @@ class Mover:
         return "the migration was begun, and is not at its end: ask again"
 
     async def _prepared_by_others(self) -> str | None:
-        """Wait until nodes that hold tables have the migration prepared, as this one holds none."""
+        """Wait, as long as nodes that hold tables are at it, until they have it prepared: this one holds none."""
         ends_ms = self._now_ms() + FLAG_MS
         while self._now_ms() < ends_ms:
             with suppress(ClientError):
                 marker = await self._marker()
                 if marker.state == "prepared" or marker.tree_is_in_force:
                     return None
+                if marker.state == "in_flight":
+                    ends_ms = self._now_ms() + FLAG_MS
             await self._runtime.clock.sleep(PROGRESS_MS * _MS)
         return f"{', '.join(self._replicas)} did not prepare the migration in time: ask again"
 

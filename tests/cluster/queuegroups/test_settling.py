@@ -11,6 +11,11 @@ from splitbrain.cluster.channel import Channel, Recipient
 from splitbrain.cluster.errors import UnavailableError
 from splitbrain.cluster.queueclient import settling
 from splitbrain.cluster.queueclient.settling import Settling
+from splitbrain.cluster.queues import ConsumerId, Process
+from splitbrain.cluster.queues.commands import Dequeue, Discard, Enqueue, Return, Settle
+from splitbrain.cluster.queues.config import QueueConfig
+from splitbrain.cluster.queues.machine import QuorumQueue
+from splitbrain.cluster.queues.replies import Accepted
 from splitbrain.cluster.tree import Value
 from splitbrain.cluster.wire import Answer, Failure, Outcome, QueueOp, Request
 
@@ -80,3 +85,15 @@ def test_a_broken_connection_is_said_at_once() -> None:
             Settling(cast(Channel, FakeChannel()), Request(0, 1, QueueOp(b""), group="queue.1")).begin()
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("command", [Settle, Discard, Return])
+def test_a_queue_ignores_what_is_carried_out_again(command: type[Settle | Discard | Return]) -> None:
+    queue = QuorumQueue(QueueConfig(delivery_limit=20))
+    consumer = ConsumerId("take-1", Process("1.1.1", "n1"))
+    for index, each in enumerate((Enqueue(None, None, b"a"), Dequeue(consumer, False), command(consumer, (0,))), 1):
+        queue.apply(index, index, each)
+    before = queue.state.total, len(queue.state.dead_letters)
+    again = queue.apply(4, 4, command(consumer, (0,)))
+    assert (again.reply, again.effects) == (Accepted(), ())
+    assert (queue.state.total, len(queue.state.dead_letters)) == before
