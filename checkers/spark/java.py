@@ -125,10 +125,29 @@ def _candidates() -> list[tuple[str, Path]]:
 
 def _ask(source: str, executable: Path) -> Java | None:
     try:
-        said = subprocess.run(
-            [executable, "-version"], capture_output=True, timeout=30, check=True, stdin=subprocess.DEVNULL
-        ).stderr.decode(errors="replace")
+        said = _version(executable)
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return None if match is None else Java(executable, int(match[1]), said, source)
+
+
+def _version(executable: Path) -> str:
+    """What a Java says of itself; however this ends, its process has ended before (`subprocess.run` leaves it to die).
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.SubprocessError: it fails, or takes too long.
+    """
+    with subprocess.Popen(
+        [executable, "-version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=30)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
+    return said.decode(errors="replace")

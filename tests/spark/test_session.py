@@ -267,11 +267,13 @@ def test_without_a_java_on_this_machine_the_packaged_one_is_used(temporary: Path
 
 
 @contextlib.contextmanager
-def _in_a_group_of_its_own(temporary: Path, script: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
+def _in_a_group_of_its_own(
+    temporary: Path, script: str, *arguments: str, **changes: str | None
+) -> Generator[subprocess.Popen[str]]:
     """A Python process as a shell starts it, with both of its outputs in one; killed at the end."""
     with subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
-        env=_environment(temporary),
+        env=_environment(temporary, **changes),
         process_group=0,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -399,6 +401,24 @@ def test_an_interrupt_while_python_waits_for_java_to_start_ends_both(temporary: 
     assert (said, process.returncode) == ("interrupted\n", 0)
     assert _gone(temporary) == []
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_an_interrupt_while_java_is_asked_for_its_version_leaves_no_process_to_die_by_itself(temporary: Path) -> None:
+    asked = temporary.parent / "asked"
+    java = temporary.parent / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\ntrap '' INT\n: > '{asked}'\nexec sleep 60\n")
+    java.chmod(0o755)
+    with _in_a_group_of_its_own(temporary, _INTERRUPTED, JAVA_HOME=str(java.parent.parent)) as process:
+        deadline = time.monotonic() + 60
+        while not asked.exists():
+            assert time.monotonic() < deadline, "no Java was asked"
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=20)
+    assert (said, process.returncode) == ("interrupted\n", 0)
 
 
 def _wait_for_java(python: subprocess.Popen[str], temporary: Path, listeners: int) -> None:
