@@ -5,6 +5,8 @@
     dependency      a node answered that a flag is enabled, and not one that it depends on
     unasked         a flag was enabled that no client had asked for, or only clients that were refused
     disagreement    after all faults, and with nothing under way on either, two nodes differed in a flag
+    half-way        after all faults a flag still changed on a node, each time that it was asked for 15 s, while all
+                    nodes answered: what was begun there is neither done nor undone (D6)
 
 Nodes may learn of a change one after the other: until then a node answers that the flag changes there. It never answers
 that it is disabled, as all nodes have agreed to a change before it is decided. O(n f) for n answers and f flags.
@@ -13,7 +15,7 @@ that it is disabled, as all nodes have agreed to a change before it is decided. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +28,9 @@ from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
+HALF_WAY_NS: Final = 15_000_000_000
+"""A member that hears nothing of an operation takes it over within 4 s (`splitbrain.cluster.flags.machine`)."""
+
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Attributes: enable and list are the names of the functions."""
@@ -35,11 +40,15 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """What a node answered; `invoke` and `complete` are rows. `at_rest`: asked once nothing changed there."""
+    """What a node answered; `invoke` and `complete` are rows.
+
+    `last`: it was asked after all faults; `at_rest`: then, and nothing changed there.
+    """
 
     invoke: int
     complete: int
     node: str
+    last: bool
     at_rest: bool
     enabled: frozenset[int]
     changing: frozenset[int]
@@ -101,14 +110,19 @@ class Flags(OfOneRun):
 
 
 def _listed(calls: Calls, f: str) -> Iterator[Listed]:
-    chosen = calls.are(f) & calls.ended("ok")
+    chosen = calls.are(f) & (calls.ended("ok") | calls.ended("fail"))
     for invoke, complete in zip(calls.invoke[chosen].tolist(), calls.complete[chosen].tolist(), strict=True):
         value = cell(calls.table, "value", complete)
+        if not isinstance(value, Mapping):
+            continue  # the node gave no answer; one whose flags still change fails with what it answered
+        value = cast("Mapping[str, Any]", value)
+        last = cell(calls.table, "value", invoke) is True
         yield Listed(
             invoke,
             complete,
             cell(calls.table, "node", complete) or "",
-            cell(calls.table, "value", invoke) is True,
+            last,
+            last and cell(calls.table, "type", complete) == "ok",
             frozenset(value["enabled"]),
             frozenset(value["changing"]),
             {flag: tuple(needed) for flag, *needed in value["needs"]},
@@ -137,6 +151,7 @@ class _Judge:
         yield from self._dependency()
         yield from self._unasked()
         yield from self._disagreement()
+        yield from self._half_way()
 
     def _subset(self) -> Iterator[Finding]:
         known: dict[int, tuple[int, str]] = {}
@@ -225,6 +240,29 @@ class _Judge:
                     f"and {self._at(lacks.complete)} that it is disabled; nothing changed any more."
                 )
                 yield Finding("disagreement", sentence, tuple(sorted((has.complete, lacks.complete))))
+
+    def _half_way(self) -> Iterator[Finding]:
+        last = [each for each in self._listed if each.last]
+        nodes = {node for node in self._table.column("node").to_pylist() if node}
+        restless = {each.node for each in last if each.changing} - {each.node for each in last if each.at_rest}
+        if not last or {each.node for each in last} != nodes:
+            return  # what is begun is decided only where all nodes can be reached
+        all_answered = max(min(each.complete for each in last if each.node == node) for node in nodes)
+        for node in sorted(restless):
+            answers = [each for each in last if each.node == node and each.complete >= all_answered]
+            answers.sort(key=lambda one: one.complete)
+            if len(answers) < 2:
+                continue
+            first, end = answers[0], answers[-1]
+            length_ns = cell(self._table, "time", end.invoke) - cell(self._table, "time", first.complete)
+            for flag in sorted(first.changing.intersection(*(each.changing for each in answers))):
+                if length_ns >= HALF_WAY_NS:
+                    sentence = (
+                        f"Half way: after all faults {self._at(first.complete)} answered that flag {flag} changes, and "
+                        f"{len(answers) - 1} times more, until {by_key.moment(self._table, end.complete)}: it is "
+                        "neither enabled nor disabled there."
+                    )
+                    yield Finding("half-way", sentence, (first.complete, end.invoke, end.complete))
 
     def _at(self, row: int) -> str:
         return by_key.answer(self._table, row)

@@ -51,6 +51,10 @@ class Caller:
             applied = Applied(tuple(notices[first : first + MAX_NOTICES]))
             self._connection.send(wire.encode(wire.Answer(0, applied.notices[0].term, applied)))
 
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
     def deliver(self, data: bytes) -> None:
         """Pass on a message of a machine."""
         self._connection.send(wire.encode(wire.Answer(0, 0, ClientMessage(data))))
@@ -82,6 +86,11 @@ class Callers:
     def leave(self, caller: Caller) -> None:
         """Its connection is gone."""
         del self._by_address[caller.address]
+
+    def close_all(self) -> None:
+        """End all connections."""
+        for caller in list(self._by_address.values()):
+            caller.close()
 
     @property
     def count(self) -> int:

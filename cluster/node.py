@@ -177,6 +177,7 @@ class Node:
             place.detector,
             metadata,
             lambda: names(metadata.configuration.members),
+            self._callers.close_all,
         )
         await stores.open()
         return stores

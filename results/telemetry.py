@@ -27,7 +27,8 @@ In an event "read" `counted_index` is the round of messages that a read
 needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
 
 Lines of the table store have other events, with `event`, `role`, `members`, `counted`, `count`, `leader` and
-`raised_by` as in `splitbrain.cluster.tables.observed`.
+`raised_by` as in `splitbrain.cluster.tables.observed`. Where a node has a member of consensus beside its tables, their
+lines have the group `:tables`, which is the name of no group of consensus.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
@@ -85,6 +86,9 @@ STRATEGY_CHECKERS: Final = (
 
 TRACE_CHECKERS: Final = CONSENSUS_CHECKERS + STRATEGY_CHECKERS
 """All checkers that judge it."""
+
+TABLES: Final = ":tables"
+"""The group of rows that the tables of a node report, beside those of its groups of consensus."""
 
 ASIDE: Final = "aside"
 """The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""
@@ -160,6 +164,14 @@ class Start(msgspec.Struct, frozen=True):
     wall_ns: int
     mono_ns: int | None = None
     ahead_ns: Mapping[str, int] = {}
+
+
+def of_consensus(telemetry: pa.Table) -> pa.Table:
+    """The rows of groups of consensus: all but those of tables beside them."""
+    of_tables = compute.equal(telemetry["group"], literal(TABLES))
+    if not compute.any(of_tables).as_py():
+        return telemetry
+    return telemetry.filter(compute.invert(compute.fill_null(of_tables, False)))
 
 
 def of_lasting_groups(telemetry: pa.Table) -> pa.Table:

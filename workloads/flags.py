@@ -12,7 +12,7 @@ from typing import Final
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import FEATURE_FLAGS
-from splitbrain.harness.contract.sessions import DefiniteError, FeatureFlags, flag_count
+from splitbrain.harness.contract.sessions import FeatureFlags, flag_count
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import Context, each, final, invoke, mix
 from splitbrain.results.errors import ProtocolError
@@ -45,7 +45,7 @@ class FlagsClient(SessionClient[FeatureFlags]):
             case "list-flags":
                 found = (await self.session.list_flags()).value
                 if op.value and found["changing"]:
-                    raise DefiniteError(f"flags still change here: {found['changing']}")
+                    return op.complete("fail", found, error=f"flags still change here: {found['changing']}")
                 return op.complete("ok", found)
             case _:
                 raise ProtocolError(f"the workload flags knows no op {op.f!r}, only {ENABLE} and {LIST}.")

@@ -14,6 +14,7 @@ from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.once import is_kept, once
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.telemetry import TABLES
 
 
 class Row(NamedTuple):
@@ -60,13 +61,18 @@ WOULD_NOT_START: Final = "unrecoverable"
 
 
 def rows(telemetry: pa.Table) -> Iterator[Row]:
-    """The rows of a table, in its order, without those of what a node would recover."""
-    return iter(once(telemetry, _said)) if is_kept(telemetry) else _without_images(_every_row(telemetry))
+    """The rows of groups of consensus, in the table's order, without those of what a node would recover."""
+    return iter(once(telemetry, _said)) if is_kept(telemetry) else _without_images(_of_consensus(telemetry))
 
 
 def every_row(telemetry: pa.Table) -> Iterator[Row]:
-    """The rows of a table, in its order."""
-    return iter(once(telemetry, _all)) if is_kept(telemetry) else _every_row(telemetry)
+    """The rows of groups of consensus, in the table's order."""
+    return iter(once(telemetry, _all)) if is_kept(telemetry) else _of_consensus(telemetry)
+
+
+def rows_of_tables(telemetry: pa.Table) -> Iterator[Row]:
+    """The rows of table stores, in the table's order: those of nodes without consensus are of no group."""
+    return (row for row in _every_row(telemetry) if row.group is None or row.group == TABLES)
 
 
 def _said(telemetry: pa.Table) -> tuple[Row, ...]:
@@ -74,7 +80,11 @@ def _said(telemetry: pa.Table) -> tuple[Row, ...]:
 
 
 def _all(telemetry: pa.Table) -> tuple[Row, ...]:
-    return tuple(_every_row(telemetry))
+    return tuple(_of_consensus(telemetry))
+
+
+def _of_consensus(telemetry: pa.Table) -> Iterator[Row]:
+    return (row for row in _every_row(telemetry) if row.group != TABLES)
 
 
 def _without_images(table: Iterator[Row]) -> Iterator[Row]:

@@ -32,7 +32,7 @@ from splitbrain.results.notes import Stalled
 from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
-from splitbrain.results.telemetry import of_lasting_groups
+from splitbrain.results.telemetry import of_consensus, of_lasting_groups
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -202,7 +202,7 @@ class _Run:
     def __init__(self, history: pa.Table, telemetry: pa.Table, wanted: Options) -> None:
         self.wanted = wanted
         self.telemetry = telemetry
-        self.lasting = of_lasting_groups(telemetry)
+        self.lasting = of_lasting_groups(of_consensus(telemetry))
         self.answering = _of_groups(self.lasting, wanted.groups)
         self.groups = _groups(self.answering)
         self.events: RunEvents = run_events(history)

@@ -4,9 +4,10 @@
     Q4  how long each node took from a fault, or its heal, to its first answer
     Q9  which share of the time and of the ops was answered, by each node and by the cluster
 
-Q3 counts ops that were invoked after the bound and at least an op timeout before the window's end. A core was silent if
-one of its nodes received enough ops and answered none. It is a violation if every core was silent, unless all these ops
-were invoked within a moment (`MOMENT_NS`): a slow system stands still for as long, and answers before and after.
+Q3 counts ops that were invoked after the bound and at least an op timeout before the window's end. A node was silent
+if it received enough of them, answered none, and gave no answer to an earlier op of the window either once the bound
+was over. A core was silent if one of its nodes was, and it is a violation if every core was. Ops that were all invoked
+within a moment (`MOMENT_NS`) are not enough: a slow system stands still for as long, and answers before and after.
 
 Q3 demands nothing while a node outside of all cores may lead. A leader that receives answers of a majority rightly
 stays leader, and may not reach each member of a core (its processor or links may be too slow for that). The nodes that
@@ -15,7 +16,7 @@ it reaches elect no other leader. (Partial connectivity: Ng, Haridi and Carbone,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -76,12 +77,15 @@ def progress(
         return Progress("stalled")
     asked = given.begun_in(first_ns, last_ns)
     sent = per_node(given, asked)
-    got = per_node(given, asked, given.served[asked])
-    silent = [_silent(core, sent, got, bounds.attempts) for core in found]
+    since = given.begun_in(window.begin_ns, last_ns)
+    got = per_node(given, since, given.served[since] & (given.ended[since] >= first_ns))
+    moment_ns = min(MOMENT_NS, bounds.timeout_ns)
+    enough = {node for node in sent if sent[node] >= bounds.attempts and _span_ns(given, asked, node) >= moment_ns}
+    silent = [_silent(core, enough, got) for core in found]
     # One core that answers is enough: the leader may be in that one, and the others need not reach it.
     if any(who == () for who in silent):
         return Progress("held")
-    if any(who is None for who in silent) or last_ns - first_ns < min(MOMENT_NS, bounds.timeout_ns):
+    if any(who is None for who in silent):
         return Progress("too few ops")
     stories = [
         f"{' '.join(who or ())} of the core {' '.join(core)} answered none of "
@@ -111,11 +115,17 @@ def per_node(given: Answers, of: slice, chosen: Bools | None = None) -> dict[Nod
     return dict(zip(given.nodes, counts.tolist(), strict=True))
 
 
+def _span_ns(given: Answers, of: slice, node: NodeId) -> int:
+    """The time between the first and the last invocation of these ops at a node."""
+    begun = given.begun[of][given.at(node)[of]]
+    return int(begun[-1] - begun[0]) if len(begun) else 0
+
+
 def _silent(
-    core: tuple[NodeId, ...], sent: Mapping[NodeId, int], got: Mapping[NodeId, int], attempts: int
+    core: tuple[NodeId, ...], enough: Collection[NodeId], got: Mapping[NodeId, int]
 ) -> tuple[NodeId, ...] | None:
     """The nodes of a core that received enough ops and answered none; None if too few ops were sent to judge."""
-    who = tuple(node for node in core if sent[node] >= attempts and not got[node])
+    who = tuple(node for node in core if node in enough and not got[node])
     return who or (() if all(got[node] for node in core) else None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.counts import counts_of
-from splitbrain.checkers.consensus.rows import Row, rows
+from splitbrain.checkers.consensus.rows import Row, rows_of_tables
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"
@@ -106,7 +106,7 @@ def reported(telemetry: pa.Table) -> Reported:
     """
     setup = Setup("", frozenset(), 0, 0)
     lives: dict[tuple[str, int], list[Sight]] = {}
-    for row in rows(telemetry):
+    for row in rows_of_tables(telemetry):
         life = lives.setdefault((row.node, row.life), [])
         if row.event == "start":
             said = counts_of(row)

@@ -38,6 +38,14 @@ class Switch(Protocol):
         """
         ...
 
+    def look_here(self) -> Awaitable[Marker]:
+        """The marker as the member has it that look-ups are answered from: of now, or of an earlier time.
+
+        Raises:
+            ClientError: the tree does not answer.
+        """
+        ...
+
     def note_written(self, marker: Marker) -> Awaitable[bool]:
         """Note in the marker that the tree is written to; False, and no change, if it is another one meanwhile.
 
@@ -64,10 +72,12 @@ class Known:
 
     Attributes:
         tree_for_ever: whether the tree is known to be in force, and to stay.
+        tree_is_here: whether all that was moved is known to be where look-ups are answered from, too.
     """
 
     def __init__(self) -> None:
         self.tree_for_ever = False
+        self.tree_is_here = False
 
 
 class _Again(Exception):  # noqa: N818 - no error: what follows is the next attempt
@@ -128,15 +138,17 @@ class FallbackStore:
 
     async def records(self, table: str, key: Any = None) -> Sequence[Sequence[Any]]:
         """See `MetadataStore`."""
-        return await self._read(lambda store: store.records(table, key), table)
+        return await self._read(lambda store: store.records(table, key), table, here=True)
 
-    async def _read(self, asked: Callable[[MetadataStore], Awaitable[Any]], name: str) -> Any:
+    async def _read(self, asked: Callable[[MetadataStore], Awaitable[Any]], name: str, *, here: bool = False) -> Any:
         async def once() -> Any:
             marker = await self._marker()
+            if marker is not None and not marker.tree_is_in_force:
+                return await asked(self._tables)
+            if here:
+                await self._moved_here(marker)
             if marker is None:
                 return await asked(self._tree)
-            if not marker.tree_is_in_force:
-                return await asked(self._tables)
             answer, refused = None, None
             try:
                 answer = await asked(self._tree)
@@ -150,6 +162,21 @@ class FallbackStore:
             return answer
 
         return await self._repeated(once, name, changes=False, may_repeat=True)
+
+    async def _moved_here(self, marker: Marker | None) -> None:
+        """Have the attempt repeated unless the member that answers look-ups has applied all that was moved.
+
+        Its own marker says so, as that was written behind it.
+
+        Args:
+            marker: of the tree in force; None once it is in force for ever.
+        """
+        if self._known.tree_is_here:
+            return
+        there = await _of_marker(self._switch.look_here())
+        if not (there.written if marker is None else _is_same(marker, there)):
+            raise _Again
+        self._known.tree_is_here = there.written
 
     async def _marker(self) -> Marker | None:
         """The marker; None once the tree is in force for ever."""

@@ -78,15 +78,23 @@ class TreeSwitch:
     Args:
         tree: the store after the migration.
         progress: waits until something goes on, for 1 s at most.
+        here: the same store, as the member has it that look-ups are answered from; None if that is `tree`.
     """
 
-    def __init__(self, tree: MetadataStore, progress: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, tree: MetadataStore, progress: Callable[[], Awaitable[None]], here: MetadataStore | None = None
+    ) -> None:
         self._tree = tree
         self._progress = progress
+        self._here = here or tree
 
     async def look(self) -> Marker:
         """See `Switch`."""
         return marker_of(await self._tree.ask(treewrites.READ, None))
+
+    async def look_here(self) -> Marker:
+        """See `Switch`."""
+        return marker_of(await self._here.ask(treewrites.READ, None))
 
     async def note_written(self, marker: Marker) -> bool:
         """See `Switch`."""

@@ -99,6 +99,12 @@ class HostedReplica:
             config.bugs,
         )
 
+    def begins(self) -> Observed:
+        """What a process reports first: what it was started with."""
+        config = self._config
+        counted = {"net_tick_ms": config.tick_ms, "nodes": 1 + len(config.peers)}
+        return Observed("start", "stopped", tuple(sorted(config.preferred)), counted, raised_by=config.strategy)
+
     def keep_journal(self) -> None:
         """Make durable what is committed, from now on."""
         self._runtime.spawn(self._journal.sync(), "sync journal")

@@ -67,7 +67,7 @@ class TablesNode:
         """
         config, runtime = self._config, self._runtime
         await self._replica.open()
-        self._tell(self._begins())
+        self._tell(self._replica.begins())
         runtime.last_words(lambda: line(self._replica.machine.observed("end"), runtime.clock))
         await runtime.network.listen(config.listen, self._accept)
         self._replica.keep_journal()
@@ -110,11 +110,6 @@ class TablesNode:
 
     def _tell(self, observed: Observed) -> None:
         self._runtime.telemetry(line(observed, self._runtime.clock))
-
-    def _begins(self) -> Observed:
-        config = self._config
-        counted = {"net_tick_ms": config.tick_ms, "nodes": 1 + len(config.peers)}
-        return Observed("start", "stopped", tuple(sorted(config.preferred)), counted, raised_by=config.strategy)
 
     def _listen(self, on: bool) -> None:
         if not on:

@@ -49,7 +49,9 @@ def apart(nodes: Iterable[str]) -> dict[str, int]:
     return dict.fromkeys(sorted(nodes), 1)
 
 
-def line(observed: Observed, clock: Clock) -> bytes:
-    """The raw line."""
+def line(observed: Observed, clock: Clock, group: str | None = None) -> bytes:
+    """The raw line; `group` tells it from those of consensus, where the node has that, too."""
     about: dict[str, Any] = msgspec.structs.asdict(observed)
+    if group is not None:
+        about["group"] = group
     return msgspec.json.encode({"wall": clock.wall_ns(), "mono": clock.monotonic_ns(), **about})

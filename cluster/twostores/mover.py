@@ -113,6 +113,9 @@ class Mover:
         is_alive: whether the process of a name runs, as far as is known here.
         runtime: of the node.
         broken: what is broken on purpose.
+
+    Attributes:
+        tree_is_in_force: whether the tree is, as far as this node has heard.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Mover:
         runtime: Runtime,
         broken: Collection[Broken],
     ) -> None:
+        self.tree_is_in_force = False
         self._owner = owner
         self._replica = replica
         self._replicas = tuple(replicas)
@@ -175,6 +179,7 @@ class Mover:
 
     def saw(self, marker: Marker) -> None:
         """A client's call met this marker. If a process was at work, it may have died: the node looks again."""
+        self.tree_is_in_force = marker.tree_is_in_force
         if self._settled and marker.state not in ("idle", "finished"):
             self._settled = False
             self._woken()
@@ -360,7 +365,9 @@ class Mover:
         return ended
 
     async def _marker(self) -> Marker:
-        return marker_of(await self._tree.ask(treewrites.READ, None))
+        marker = marker_of(await self._tree.ask(treewrites.READ, None))
+        self.tree_is_in_force = marker.tree_is_in_force
+        return marker
 
     def _name(self) -> str:
         self._runs += 1

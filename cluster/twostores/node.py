@@ -14,8 +14,9 @@ from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody
+from splitbrain.cluster.tables.observed import line
 from splitbrain.cluster.twostores.mover import FlagsOfNode, Mover
-from splitbrain.cluster.twostores.replica import ABOUT_TABLES, hosted
+from splitbrain.cluster.twostores.replica import ABOUT_TABLES, GROUP, hosted, tell
 from splitbrain.cluster.twostores.serving import Serving, wanted_of
 from splitbrain.cluster.twostores.tree import Member
 from splitbrain.cluster.wire import Failure
@@ -34,6 +35,7 @@ class TwoStores:
         detector: which nodes it takes for down.
         member: of the tree.
         tree_nodes: gives the nodes of the tree's members.
+        close_clients: ends the connections of all clients.
 
     Attributes:
         mover: the migration; it has the callbacks of the feature flag.
@@ -48,13 +50,15 @@ class TwoStores:
         detector: FailureDetector,
         member: Member,
         tree_nodes: Callable[[], Collection[str]],
+        close_clients: Callable[[], None],
     ) -> None:
+        self._close_clients = close_clients
         self._node = config.node
         self._runtime = runtime
         self._links = links
         self._detector = detector
         self._replicas = config.founding_nodes
-        self._replica = hosted(config, runtime, links)
+        self._replica = hosted(config, runtime, links, self._listen)
         broken = cast("tuple[Broken, ...]", tuple(bug.id for bug in (M64, M65) if bug in config.bugs))
         self.mover = Mover(
             f"{config.node}{_SEPARATOR}{life}",
@@ -87,6 +91,9 @@ class TwoStores:
         """
         if self._replica is not None:
             await self._replica.open()
+            tell(self._runtime, self._replica.begins())
+            machine = self._replica.machine
+            self._runtime.last_words(lambda: line(machine.observed("end"), self._runtime.clock, GROUP))
 
     def start(self, flags: FlagsOfNode) -> None:
         """Serve, once the node listens."""
@@ -139,6 +146,11 @@ class TwoStores:
                 self._runtime.spawn(self.mover.roll_back(timeout_ms, answer), "request to roll back")
             case _:
                 self._runtime.spawn(self._say_state(timeout_ms, answer), "request for the state of stores")
+
+    def _listen(self, on: bool) -> None:
+        """Tables that a strategy stops serve no clients, who are to go elsewhere (MN-5), while these are in force."""
+        if not on and not self.mover.tree_is_in_force and not self._serving.known.tree_for_ever:
+            self._close_clients()
 
     async def _say_state(self, timeout_ms: int, answer: Answering) -> None:
         answer(0, await self.mover.state(timeout_ms), 0)

@@ -10,6 +10,7 @@ once every member has noted that it changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -28,11 +29,14 @@ from splitbrain.cluster.tables.entities.store import TablesStore
 from splitbrain.cluster.tables.hosted import HostedReplica
 from splitbrain.cluster.tables.replica import ReplicaTables
 from splitbrain.cluster.tree import Aborted, LookUp, Transact, TransactRead, Value
-from splitbrain.cluster.twostores.tree import Member, NodeStore
+from splitbrain.cluster.twostores.tree import Member, NodeStore, OwnMember
 from splitbrain.cluster.wire import Failure, LocalQuery, Outcome, TransactAuto
 
 PROGRESS_MS: Final = 50
 """So long a call waits before it looks again which store is in force."""
+
+GOES_ON_MS: Final = 1_000
+"""So long it waits for the marker to change before it asks a store again: an attempt of 101 (M2K-1)."""
 
 _MS: Final = 1_000_000
 
@@ -131,7 +135,9 @@ class _Call:
         self._node = node
         self.tree = NodeStore(member, self._left_ms)
         self.tables = TablesStore(self)
-        self._switch = TreeSwitch(NodeStore(member, self._left_ms), self.progress)
+        left_ms = self._left_ms
+        self._switch = TreeSwitch(NodeStore(member, left_ms), self.progress, OwnMember(member, left_ms))
+        self._marker = NONE
 
     def _left_ms(self) -> int:
         return max(1, (self._ends_ns - self._clock.monotonic_ns()) // _MS)
@@ -148,9 +154,13 @@ class _Call:
         """See `Switch`."""
         if not self._may_change():
             return NONE
-        marker = await self._switch.look()
-        self._saw(marker)
-        return marker
+        self._marker = await self._switch.look()
+        self._saw(self._marker)
+        return self._marker
+
+    def look_here(self) -> Awaitable[Marker]:
+        """See `Switch`."""
+        return self._switch.look_here()
 
     def note_written(self, marker: Marker) -> Awaitable[bool]:
         """See `Switch`."""
@@ -158,10 +168,17 @@ class _Call:
 
     async def progress(self) -> None:
         """See `Switch`."""
-        left_ns = self._ends_ns - self._clock.monotonic_ns()
-        if left_ns <= 0:
+        before, until_ns = self._marker, min(self._ends_ns, self._clock.monotonic_ns() + GOES_ON_MS * _MS)
+        while True:
+            left_ns = until_ns - self._clock.monotonic_ns()
+            if left_ns <= 0:
+                break
+            await self._clock.sleep(min(left_ns, PROGRESS_MS * _MS))
+            with suppress(ClientError):
+                if await self.look() != before or before.tree_is_in_force:
+                    return
+        if self._clock.monotonic_ns() >= self._ends_ns:
             raise OutOfTimeError
-        await self._clock.sleep(min(left_ns, PROGRESS_MS * _MS))
 
 
 async def _carried_out(store: FallbackStore, body: Body) -> Any:

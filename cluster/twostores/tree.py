@@ -11,7 +11,7 @@ from splitbrain.cluster.entities.store import Operation, encoded, value_of
 from splitbrain.cluster.entities.tables import REGISTER
 from splitbrain.cluster.pending import Answering, Wanted
 from splitbrain.cluster.tree import LookUp, Refused, Transact, TransactRead
-from splitbrain.cluster.wire import Failure, Outcome
+from splitbrain.cluster.wire import Failure, LocalQuery, Outcome
 
 
 class Member(Protocol):
@@ -77,6 +77,14 @@ class NodeStore:
         found = value_of(outcome, term)  # pyright: ignore[reportArgumentType] - what it does not know it refuses
         self.term = term
         return found
+
+
+class OwnMember(NodeStore):
+    """The same as the node's own member has applied it, which may be behind."""
+
+    async def ask(self, operation: Operation, data: Any) -> Any:
+        """See `MetadataStore`."""
+        return self._value(await self._asked(LocalQuery(TransactRead(*operation, encoded(data)))))
 
 
 async def _answer(ask: Callable[[Answering], None]) -> tuple[Outcome, int]:

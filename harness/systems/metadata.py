@@ -67,7 +67,14 @@ from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, inte
 from splitbrain.harness.systems.metadata_reads import READS
 from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES
 from splitbrain.harness.systems.metadata_session import MetadataSession
-from splitbrain.harness.systems.metadata_settings import MACHINE_VERSION, SETTINGS, STORE, TABLES, argument_of
+from splitbrain.harness.systems.metadata_settings import (
+    MACHINE_VERSION,
+    SETTINGS,
+    STORE,
+    TABLES,
+    argument_of,
+    judges_of_telemetry,
+)
 from splitbrain.harness.systems.metadata_sparing import Sparing, spared_by_queues, spared_by_streams
 from splitbrain.harness.systems.metadata_transfer import MetadataTransfer
 from splitbrain.harness.systems.metadata_upgrades import MetadataUpgrades
@@ -211,6 +218,7 @@ class Metadata:
             settings=SETTINGS,
             simulation=self,
             recovery=self,
+            telemetry_checkers=judges_of_telemetry,
             count_marks=counted,
             marks=SystemMarks(_OF_WORKLOADS, heard, MARKS_VARIABLE, _OF_MIGRATIONS),
         )

@@ -20,7 +20,10 @@ from splitbrain.cluster.embedded import (
     WINDOW,
 )
 from splitbrain.cluster.embedded_tables import STRATEGY_NAMES, TICK_MS
+from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.settings import Setting
+from splitbrain.harness.systems.strategies import PAUSES_IF_ALL_DOWN, strategy_checkers
+from splitbrain.results.telemetry import CONSENSUS_CHECKERS
 
 MACHINE_VERSION: Final = "machine-version"
 """A setting. A nemesis that upgrades nodes decides it for each of them."""
@@ -28,7 +31,7 @@ MACHINE_VERSION: Final = "machine-version"
 STORE: Final = "store"
 TABLES: Final = "tables"
 _STORES: Final = ("tree", TABLES)
-_STRATEGIES: Final = tuple(name for name in STRATEGY_NAMES if not name.startswith("pause-if-all-down"))
+_STRATEGIES: Final = tuple(name for name in STRATEGY_NAMES if not name.startswith(PAUSES_IF_ALL_DOWN))
 """Those that need no list of nodes."""
 
 _STRATEGY: Final = "partition-strategy"
@@ -128,3 +131,15 @@ def argument_of(setting: str, value: int) -> tuple[str, str]:
     """A setting as an argument of a node."""
     words = SETTINGS[setting].words
     return f"--{setting}", words[value] if words else str(value)
+
+
+def judges_of_telemetry(settings: Mapping[str, int], faults: frozenset[FaultKind]) -> tuple[str, ...]:
+    """Checkers of consensus; where entities are asked to be in tables at first, also those of their strategy."""
+    if _word(settings, STORE) != TABLES:
+        return CONSENSUS_CHECKERS
+    return (*CONSENSUS_CHECKERS, *strategy_checkers(_word(settings, _STRATEGY), faults))
+
+
+def _word(settings: Mapping[str, int], name: str) -> str:
+    setting = SETTINGS[name]
+    return setting.words[settings.get(name, setting.default)]

@@ -20,6 +20,7 @@ from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.metadata_nodes import address_of, interpreter
+from splitbrain.harness.systems.strategies import PAUSES_IF_ALL_DOWN, strategy_checkers
 
 RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster.tables")
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -32,8 +33,6 @@ SETS: Final = "sets"
 STRATEGY: Final = "strategy"
 TICK: Final = "net-tick-ms"
 PREFERRED: Final = "preferred"
-
-_PAUSES_IF_ALL_DOWN: Final = "pause-if-all-down"
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     STRATEGY: Setting.of_words("what nodes do about partitions", STRATEGY_NAMES, drawn=True),
@@ -125,7 +124,7 @@ class TableStore:
             argv += ["--peer", f"{peer}={address_of(place.peers[peer])}"]
         strategy = _strategy(test.settings)
         argv += ["--data", place.data_dir, "--partition-strategy", strategy]
-        if strategy.startswith(_PAUSES_IF_ALL_DOWN):
+        if strategy.startswith(PAUSES_IF_ALL_DOWN):
             listed = sorted([place.node, *place.peers])[: test.settings.get(PREFERRED, SETTINGS[PREFERRED].default)]
             argv += ["--preferred", ",".join(listed)]
         argv += ["--net-tick-ms", str(test.settings.get(TICK, SETTINGS[TICK].default))]
@@ -179,23 +178,8 @@ def _strategy(settings: Mapping[str, int]) -> str:
     return STRATEGY_NAMES[settings.get(STRATEGY, SETTINGS[STRATEGY].default)]
 
 
-_JUDGED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "ignore": ("strategy-apart", "strategy-ignore"),
-    "pause-minority": ("strategy-pause-minority",),
-    "autoheal": ("strategy-autoheal",),
-}
-"""What judges a strategy, or the way in which another one recovers."""
-
-
 def _checkers(settings: Mapping[str, int], faults: frozenset[FaultKind]) -> tuple[str, ...]:
-    """Who judges what the strategy promises: only where the test can cut links, as else it promises nothing."""
-    if "cut" not in faults:
-        return ()
-    strategy = _strategy(settings)
-    if not strategy.startswith(_PAUSES_IF_ALL_DOWN):
-        return _JUDGED_BY[strategy]
-    recover = strategy.removeprefix(f"{_PAUSES_IF_ALL_DOWN}-")
-    return (f"strategy-{_PAUSES_IF_ALL_DOWN}", *_JUDGED_BY[recover])
+    return strategy_checkers(_strategy(settings), faults)
 
 
 async def _client(deployment: Deployment, node: NodeId) -> TablesClient:

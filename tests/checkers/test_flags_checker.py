@@ -98,6 +98,44 @@ def test_nodes_that_differ_at_rest_disagree() -> None:
     assert "n1 at" in verdict.sentence
 
 
+def _changes_at_last(script: Script, process: int, changing: int, *enabled: int, times: int) -> None:
+    """Ask so often; each time takes 0.2 s."""
+    for _ in range(times):
+        script.event(process, "invoke", "list-flags", True)
+        script.event(
+            process, "fail", "list-flags", said(*enabled, changing=(changing,)), error="flags still change here"
+        )
+
+
+@pytest.mark.parametrize(
+    ("times", "others_answer", "anomalies"),
+    [(77, True, ("half-way",)), (74, True, ()), (77, False, ())],
+    ids=["for ever", "not for long", "a node is down"],
+)
+def test_a_flag_that_changes_for_ever_on_a_node_is_half_way(
+    times: int, others_answer: bool, anomalies: tuple[str, ...]
+) -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1, how="info")
+    for process in (0, 1) if others_answer else (0,):
+        listed(script, process, rest=True)
+    script.call(1, "list-flags")
+    _changes_at_last(script, 2, 1, times=times)
+    verdict = judge(script)
+    assert verdict.anomalies == anomalies
+    assert verdict.valid == ("false" if anomalies else "unknown")
+
+
+def test_flags_that_change_one_after_the_other_are_not_half_way() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1)
+    for process in (0, 1):
+        listed(script, process, 1, rest=True)
+    for flag in (3, 4):
+        _changes_at_last(script, 2, flag, 1, times=70)
+    assert judge(script).anomalies == ()
+
+
 def test_a_run_that_shows_nothing_is_unknown() -> None:
     assert judge(at_rest(Script(3))).valid == "unknown"
     script = Script(3)

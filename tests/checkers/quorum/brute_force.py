@@ -380,14 +380,29 @@ def _progress(run: Run, window: Window) -> str:
     results: set[str] = set()
     for core in cores:
         sent = {node: [op for op in asked if op.node == node] for node in core}
-        if any(len(ops) >= run.attempts and not any(op.served for op in ops) for ops in sent.values()):
+        if any(_silent(run, window, node, ops) for node, ops in sent.items()):
             results.add("silent")
-        elif all(any(op.served for op in ops) for ops in sent.values()):
+        elif all(_answers(run, window, node) for node in sent):
             return "held"
         else:
             results.add("too few")
-    span = window.end - run.timeout - (window.start + run.bound)
-    return "violated" if results == {"silent"} and span >= min(MOMENT, run.timeout) else "too few ops"
+    return "violated" if results == {"silent"} else "too few ops"
+
+
+def _silent(run: Run, window: Window, node: Node, asked: Sequence[Op]) -> bool:
+    """Whether a node got enough ops, over more than a moment, and has answered nothing since the bound was over."""
+    if len(asked) < run.attempts or _answers(run, window, node):
+        return False
+    return max(op.begin for op in asked) - min(op.begin for op in asked) >= min(MOMENT, run.timeout)
+
+
+def _answers(run: Run, window: Window, node: Node) -> bool:
+    """Whether a node answered anything since the bound was over, of what it could have answered in time."""
+    return any(
+        op.served and op.end is not None and op.end >= window.start + run.bound
+        for op in run.ops
+        if op.node == node and window.start <= op.begin <= window.end - run.timeout
+    )
 
 
 def _recovery(run: Run, said: Judgement) -> None:

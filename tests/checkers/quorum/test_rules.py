@@ -140,6 +140,23 @@ def test_silence_of_a_moment_is_none(end_s: float, broken: tuple[str, ...]) -> N
     assert window(verdict, 0.0)["Q3"] == ("violated" if broken else "too few ops")
 
 
+def test_a_node_that_answers_late_is_not_silent() -> None:
+    """Under a load that is too high ops of before the bound are answered behind it, and many are given up."""
+    story = Story()
+    story.ask("1234", 0.0, 9.0)
+    story.ask("5", 2.1, 9.0, "info", takes_s=0.9, every_s=1.0)
+    assert rules(story.judged()) == ("Q3",)
+    story.ask("5", 1.9, 2.0, takes_s=0.5)
+    assert window(story.judged(), 0.0)["Q3"] == "held"
+
+
+def test_silence_towards_ops_of_one_moment_is_none() -> None:
+    story = Story()
+    story.ask("1234", 0.0, 9.0)
+    story.ask("5", 4.0, 4.8, "info", takes_s=0.05)
+    assert window(story.judged(), 0.0)["Q3"] == "too few ops"
+
+
 def test_a_stall_of_the_controller_makes_it_no_judge_of_progress() -> None:
     story = Story()
     story.ask("12345", 0.0, 9.0, "info", takes_s=0.5, every_s=0.5)

@@ -60,10 +60,16 @@ class Marked:
         self.waits = 0
         self.looks = 0
         self.on_progress: Callable[[int], None] = lambda _: None
+        self.here: Marker | None = None  # None: the member that is asked has applied all
+        self.looks_here = 0
 
     async def look(self) -> Marker:
         self.looks += 1
         return self.marker
+
+    async def look_here(self) -> Marker:
+        self.looks_here += 1
+        return self.marker if self.here is None else self.here
 
     async def note_written(self, marker: Marker) -> bool:
         if marker != self.marker:
@@ -310,3 +316,32 @@ def test_an_idempotent_operation_gives_and_leaves_the_same_when_it_comes_twice(k
         data["name"] = "u"
     answers = [now(store.change(operation, data)) for _ in range(2)]
     assert answers[1] in (answers[0], record)
+
+
+def test_m2k_1_look_ups_wait_until_the_member_that_answers_them_has_applied_what_was_moved() -> None:
+    """That the tree is in force is known by its leader, and look-ups are answered from a member's projections."""
+    world = World(FINISHED)
+    world.switch.here = msgspec.structs.replace(FINISHED, state="prepared")
+    world.switch.on_progress = lambda waits: setattr(
+        world.switch, "here", FINISHED if waits == 3 else world.switch.here
+    )
+    now(world.store.records(queues.TABLE))
+    assert (world.switch.waits, world.tree.asked) == (3, 1)
+    now(queues.declare(world.store, "/", "a"))  # from now on the tree is in force for ever
+    world.switch.here = None
+    for _ in range(2):
+        now(world.store.records(queues.TABLE))
+    assert world.switch.looks_here == 5, "once it is known to be there, it is not asked again"
+
+
+def test_m2k_1_look_ups_take_no_earlier_migration_for_the_one_that_counts() -> None:
+    world = World(msgspec.structs.replace(FINISHED, generation=3))
+    world.switch.here = FINISHED
+    with pytest.raises(UnavailableError, match="no_exists"):
+        now(world.store.records(queues.TABLE))
+    assert world.tree.asked == 0
+    world = World(msgspec.structs.replace(FINISHED, generation=3, written=True))
+    world.switch.here = FINISHED  # it may have been rolled back since
+    with pytest.raises(UnavailableError, match="no_exists"):
+        now(world.store.records(queues.TABLE))
+    assert world.tree.asked == 0

@@ -30,8 +30,9 @@ ANSWER_MS = 4_000
 class TwoStoresWorld(World):
     """Three founders, each with a replica of the tables and a member of the tree."""
 
-    def __init__(self, names: Sequence[str] = THREE, bugs: Bugs = NO_BUGS) -> None:
+    def __init__(self, names: Sequence[str] = THREE, bugs: Bugs = NO_BUGS, strategy: str = "ignore") -> None:
         super().__init__(list(names), bugs=bugs)
+        self.strategy = strategy
         of_migration = Functions()
         add_functions(of_migration)
         self.functions = Functions.of(BUILT_IN, of_migration)
@@ -63,10 +64,15 @@ class TwoStoresWorld(World):
                 self.incarnations.get(name, 0),
                 store="tables",
                 functions=self.functions,
+                partition_strategy=self.strategy,
             )
             node = Node(config, self.runtime(name))
             await node.start()
             self.nodes[name] = node
+
+    def of_tables(self, name: str) -> list[dict[str, object]]:
+        """What the tables of a node have reported."""
+        return [row for row in self.telemetry[name] if row.get("group") == ":tables"]
 
     async def entities(self, name: str, timeout_ms: int = ANSWER_MS) -> ClientStore:
         """A client of a node."""

@@ -286,3 +286,40 @@ def test_mn_7_each_replica_knows_how_many_clients_its_node_has() -> None:
             await eventually(gone)
 
     in_virtual_time(check())
+
+
+def test_mn_5_a_node_that_pauses_ends_the_connections_of_its_clients_while_the_tables_are_in_force() -> None:
+    async def check() -> None:
+        world = TwoStoresWorld(strategy="pause-minority")
+        there = await world.first(count=1)
+        world.isolate("n3")
+        client = await world.client("n3")
+
+        async def ended() -> bool | None:
+            try:
+                await client.status()
+            except ClientError:
+                return True
+            return None
+
+        await eventually(ended)
+        events = [(row["event"], row["role"]) for row in world.of_tables("n3")]
+        assert events[0] == ("start", "stopped")
+        assert ("pauses", "stopped") in events
+        assert "pauses" not in [row["event"] for row in world.of_tables("n1")]
+        world.cut.clear()
+        assert await world.all_see() == ("tables", there)
+        await world.migrated()
+        world.isolate("n3")
+        client = await world.client("n3")
+
+        async def paused() -> bool | None:
+            return [row["event"] for row in world.of_tables("n3")].count("pauses") == 2 or None
+
+        await eventually(paused)
+        await client.status()  # who uses the tree does not care
+        world.cut.clear()
+        assert await world.all_see() == ("tree", there)
+        await world.end()
+
+    in_virtual_time(check())
