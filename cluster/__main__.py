@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> int:
         config, data = parse(others)
         if discovery is not None and config.founders:
             raise ArgumentError("--founders is for nodes that do not look for a cluster: leave it or --discovery out.")
+        if discovery is not None and config.store == "tables":
+            raise ArgumentError("--store tables: these nodes begin with --founders. Leave --store or --discovery out.")
     except ArgumentError as error:
         print(f"error: {error}\n\n{USAGE}", end="", file=sys.stderr)
         return 2

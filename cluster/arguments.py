@@ -159,6 +159,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         raft = _raft_config(options)
     except (UnknownBugError, ValueError) as error:
         raise ArgumentError(str(error)) from error
+    preferred = tuple(name for name in options.get("--preferred", "").split(",") if name)
     config = NodeConfig(
         node=options["--node"],
         listen=_address(options["--listen"], "--listen"),
@@ -179,8 +180,8 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         flag_probes=_number_of(options, "--flag-probes", 0),
         functions=_functions(options, bugs),
         store=options.get("--store", "tree"),
-        partition_strategy=options.get("--partition-strategy", "ignore"),
-        preferred=tuple(name for name in options.get("--preferred", "").split(",") if name),
+        partition_strategy=_strategy(options, preferred),
+        preferred=preferred,
         net_tick_ms=_number_of(options, "--net-tick-ms", TICK_MS),
         replicas=_replica_settings(options),
         conversions=Thresholds(
@@ -189,6 +190,16 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         ),
     )
     return config, options["--data"]
+
+
+def _strategy(options: dict[str, str], preferred: Sequence[str]) -> str:
+    """The strategy for partitions of the tables, which has to make sense where the node has none, too."""
+    name = options.get("--partition-strategy", "ignore")
+    if "--partition-strategy" in options or preferred:
+        from splitbrain.cluster.tables.strategies import strategy_named  # most nodes do without it, and start sooner
+
+        strategy_named(name, preferred)
+    return name
 
 
 def _functions(options: dict[str, str], bugs: Bugs) -> Functions:

@@ -6,6 +6,7 @@ Calls are those of Consul's HTTP API, version 1: agent/service, agent/check, hea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -101,8 +102,19 @@ class Consul:
         """Take the lock: a session acquires a key, which only one can.
 
         Raises:
-            DiscoveryError: another node's session had it each time.
+            DiscoveryError: another node's session had it each time, or the agent gave no answer.
         """
+        try:
+            if await self._acquired():
+                return True
+        except DiscoveryError:
+            with suppress(DiscoveryError):  # the first error says why
+                await self.unlock()  # or the session has the lock whose answer was lost
+            raise
+        await self.unlock()
+        raise DiscoveryError(f"another node had the lock in all {LOCK_ATTEMPTS} attempts")
+
+    async def _acquired(self) -> bool:
         request = {"Name": f"{self._id} joins", "TTL": f"{LOCK_TTL_S}s", "Behavior": "release", "LockDelay": "1s"}
         answer = (await self._http.ask("PUT", "/v1/session/create", request)).json("session/create")
         self._session = field(answer, "ID", str, "session/create")
@@ -113,15 +125,16 @@ class Consul:
             taken = (await self._http.ask("PUT", target, self._peer.name)).json("kv acquire")
             if taken is True:
                 return True
-        await self.unlock()
-        raise DiscoveryError(f"another node had the lock in all {LOCK_ATTEMPTS} attempts")
+        return False
 
     async def unlock(self) -> None:
-        """Give the key back, and end the session."""
+        """Give the key back, and end the session; its end alone gives the key back, too."""
         session, self._session = self._session, None
         if session is not None:
-            await self._put(f"{self._key}?release={quote(session, safe='')}", self._peer.name)
-            await self._put(f"/v1/session/destroy/{quote(session, safe='')}")
+            try:
+                await self._put(f"{self._key}?release={quote(session, safe='')}", self._peer.name)
+            finally:
+                await self._put(f"/v1/session/destroy/{quote(session, safe='')}")
 
     @property
     def _key(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -120,7 +121,8 @@ class Etcd:
                 "lock/lock", {"name": _coded(f"{self._base}/lock".encode()), "lease": lease}, LOCK_WAIT_S
             )
         except DiscoveryError:
-            await self.unlock()  # or the request, which may wait there still, gets the lock later
+            with suppress(DiscoveryError):  # the first error says why
+                await self.unlock()  # or the request, which may wait there still, gets the lock later
             raise
         self._lock_key = field(answer, "key", str, "lock/lock")
         return True
@@ -129,10 +131,12 @@ class Etcd:
         """Give the lock back, and its lease up."""
         key, self._lock_key = self._lock_key, None
         lease, self._lock_lease = self._lock_lease, None
-        if key is not None:
-            await self._call("lock/unlock", {"key": key})
-        if lease is not None:
-            await self._call("lease/revoke", {"ID": lease})
+        try:
+            if key is not None:
+                await self._call("lock/unlock", {"key": key})
+        finally:
+            if lease is not None:
+                await self._call("lease/revoke", {"ID": lease})
 
     async def _grant(self, ttl_s: int) -> str:
         return field(await self._call("lease/grant", {"TTL": ttl_s}), "ID", str, "lease/grant")

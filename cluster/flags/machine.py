@@ -124,7 +124,7 @@ class Flags:
         elif flag in self.record.enabled:
             self._answer(request)
         elif self._registry[flag].stability == "experimental" and not experimental:
-            self._answer(request, "experimental", f"{flag} is experimental: say that this is meant")
+            self._answer(request, "experimental", f"{flag} is experimental: say that this is meant (--experimental)")
         elif not self.record.synchronised or self._member not in self.members:
             self._answer(request, "not_synchronised", f"{self._member} has not joined completely: try again")
         elif len(self._waiting) >= MAX_WAITING:

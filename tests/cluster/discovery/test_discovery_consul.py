@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from splitbrain.cluster.discovery import consul as consul_module
@@ -51,6 +53,45 @@ def test_consuls_lock_has_one_owner(monkeypatch: pytest.MonkeyPatch) -> None:
             assert agent.sessions == {}
             assert await two.lock(())
             await two.unlock()
+            await two.unlock()
+
+    play(story)
+
+
+class LosesAnswers:
+    """The way to an agent that carries out what it is asked, and loses the answers to some of it.
+
+    Args:
+        http: to the agent.
+        lost: parts of the targets whose answers are lost, once each.
+    """
+
+    def __init__(self, http: Any, *lost: str) -> None:
+        self._http = http
+        self.lost = list(lost)
+
+    async def ask(self, method: str, target: str, body: object = None) -> Any:
+        answer = await self._http.ask(method, target, body)
+        for part in self.lost:
+            if part in target:
+                self.lost.remove(part)
+                raise DiscoveryError(f"no answer to {part}")
+        return answer
+
+
+@pytest.mark.parametrize("lost", [("acquire=",), ("acquire=", "release=")])
+def test_a_lock_of_consul_whose_answer_is_lost_is_given_back(lost: tuple[str, ...]) -> None:
+    async def story() -> None:
+        agent = ConsulAgent()
+        async with served(agent) as service:
+            one, two = of_consul(service, N1), of_consul(service, N2)
+            http = LosesAnswers(one._http, *lost)  # pyright: ignore[reportPrivateUsage]
+            one._http = http  # pyright: ignore
+            with pytest.raises(DiscoveryError, match="no answer to acquire"):
+                await one.lock(())
+            assert http.lost == []
+            assert agent.sessions == {}
+            assert await two.lock(())
             await two.unlock()
 
     play(story)
