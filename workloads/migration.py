@@ -53,6 +53,9 @@ NODES: Final = ("m0", "m1")
 """None of them is a node of the cluster."""
 
 QUEUES: Final = tuple(f"q{number}" for number in range(24))
+BOUND: Final = 6
+"""So many of them may be bound."""
+
 KEYS: Final = ("a", "b")
 NUMBERS: Final = 2
 """Bindings of the same ends and key."""
@@ -119,10 +122,13 @@ KINDS: Final[Mapping[str, int]] = {
     "maintenance": 3,
     "vhost": 3,
 }
-"""How often each kind is drawn, of 64."""
+"""How often each kind is declared, of 68."""
+
+LESS_DELETED: Final[Mapping[str, int]] = {"exchange": 2, "user": 2, "vhost": 1, "maintenance": 0}
+"""How often those are deleted that others need, and what is noted of nodes: that stays."""
 
 DECLARED: Final = tuple(kind for kind, count in KINDS.items() for _ in range(count))
-DELETED: Final = tuple(kind for kind in DECLARED if kind != "maintenance")
+DELETED: Final = tuple(kind for kind, count in {**KINDS, **LESS_DELETED}.items() for _ in range(count))
 
 AT_FIRST: Final[tuple[Entity, ...]] = (["vhost", VHOST, VALUES["vhost"][0]],)
 """Declared before the first op, and never deleted: most others are in it."""
@@ -204,7 +210,7 @@ def entity(ctx: Context, kinds: Sequence[str] = DECLARED) -> Entity:
         case "queue":
             return [kind, vhost, rng.choice(QUEUES)]
         case "binding":
-            ends = (rng.choice((*EXCHANGES, PASSING)), "queue", rng.choice(QUEUES))
+            ends = (rng.choice((*EXCHANGES, PASSING)), "queue", rng.choice(QUEUES[:BOUND]))
             return [kind, vhost, *ends, rng.choice(KEYS), rng.below(NUMBERS)]
         case "permission":
             return [kind, vhost, rng.choice(USERS)]
@@ -233,7 +239,7 @@ def declared(ctx: Context) -> Op:
 
 
 def deleted(ctx: Context) -> Op:
-    """Delete one. What is noted of a node is not deleted."""
+    """Delete one."""
     return invoke(DELETE, entity(ctx, DELETED))
 
 
