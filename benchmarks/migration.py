@@ -42,7 +42,17 @@ from splitbrain.harness.generators import each, final, invoke, limit, mix, seque
 from splitbrain.results.calls import OPEN, cell, client_calls
 from splitbrain.results.history import Op
 from splitbrain.results.loaded import load
-from splitbrain.workloads.migration import DECLARE, DELETE, LOOK, SECOND_STORE, VHOST, entity, in_the_end
+from splitbrain.workloads.migration import (
+    DECLARE,
+    DELETE,
+    LOOK,
+    SECOND_STORE,
+    VALUES,
+    VHOST,
+    declared,
+    deleted,
+    in_the_end,
+)
 
 S: Final = 1e9
 BEFORE: Final = 1 / 3
@@ -97,11 +107,11 @@ def composed(options: RunOptions, given: argparse.Namespace) -> Test:
     queues = itertools.count()
 
     def queue(_: Context) -> Op:
-        return invoke(DECLARE, ["queue", VHOST, f"m{next(queues)}"])
+        return invoke(DECLARE, ["queue", VHOST, f"m{next(queues)}", VALUES["queue"][0]])
 
     some = mix(
-        lambda ctx: invoke(DECLARE, entity(ctx)),
-        lambda ctx: invoke(DELETE, entity(ctx)),
+        declared,
+        deleted,
         each(lambda _: invoke(LOOK)),
         weights=WEIGHTS,
     )

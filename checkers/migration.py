@@ -1,7 +1,9 @@
-"""Entities move from one store to another: is none lost, does none return, and does one store at a time answer? O(n^2).
+"""Entities move between stores: is none lost or changed, does none return, and does one store at a time answer? O(n^2).
 
     lost          an entity was there, nothing can have removed it since, and an answer says that it is not
     returned      an entity was not there, nothing can have made it since, and an answer says that it is
+    changed       an answer shows a value of an entity that it cannot have: no declaration of that value can have taken
+                  effect since an answer that differs, or none has at all
     two-stores    the first store answered after the second one had, and no rollback can have come between
     went-back     the first store answered, or a rollback was acknowledged, after the second store had taken a change
     unasked       the second store answered, and no migration can have begun before; or a rollback was acknowledged, and
@@ -11,66 +13,41 @@ What is judged are pairs of answers whose order is certain, since the first came
 of unknown outcome may take effect at any time after its invocation. What belongs to an entity (to a virtual host, to an
 end of bindings, to a user) may have been removed with it.
 
-A `declare-entity` that is ok says that its entity is there; a `delete-entity` that it is not, and its answer whether it
-was before; a `look-at-entities` both of all entities (document S000; M2K-4 and M2K-5).
+A `declare-entity` that is ok says that its entity is there, with its value; a `delete-entity` that it is not, and its
+answer whether it was before; a `look-at-entities` all of that of all entities (document S000; M2K-4 and M2K-5). What
+becomes of entities `splitbrain.checkers.moved_entities` judges, which store answers this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.moved_entities import (
+    DECLARE,
+    DELETE,
+    LOOK,
+    NEVER,
+    THERE,
+    Call,
+    of_entities,
+    split,
+    store_of,
+)
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import OPEN, cell, client_calls
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
-DECLARE: Final = "declare-entity"
-DELETE: Final = "delete-entity"
-LOOK: Final = "look-at-entities"
-
 FIRST: Final = "tables"
 SECOND: Final = "tree"
-NEVER: Final = 2**62
 
-Entity: TypeAlias = tuple[Any, ...]
-Anomaly: TypeAlias = Literal["lost", "returned", "two-stores", "went-back", "unasked"]
-
-
-class Call(NamedTuple):
-    """An op of a client.
-
-    Attributes:
-        f: its function.
-        invoke: row of its invocation.
-        complete: row of its completion.
-        until: the row up to which it may take effect: `NEVER` ends for one of unknown outcome.
-        how: ok, fail or info.
-        entity: that it is about; () for others.
-        value: what was answered.
-    """
-
-    f: str
-    invoke: int
-    complete: int
-    until: int
-    how: str
-    entity: Entity
-    value: Any
-
-
-class Fact(NamedTuple):
-    """An answer says, of some moment of its op, whether an entity is there."""
-
-    call: Call
-    is_there: bool
-    before: bool = False
-    """Whether that is what a `delete-entity` found, and ended: it says nothing of what is after it."""
+Anomaly: TypeAlias = Literal["lost", "returned", "changed", "two-stores", "went-back", "unasked"]
 
 
 class MigrationChecker(OfOneRun):
@@ -102,7 +79,7 @@ class MigrationChecker(OfOneRun):
         sentence = (
             f"The entities were moved, and of {counted(figures['first_store'], 'answer')} of the first store and "
             f"{counted(figures['second_store'], 'answer')} of the second none lacks what was acknowledged, or shows "
-            "what was deleted."
+            "what was deleted, or another value."
         )
         return Verdict(
             checker=self.name, valid="true", algorithm="pairs of answers", sentence=sentence, figures=figures
@@ -116,16 +93,16 @@ def _calls(history: pa.Table) -> list[Call]:
         how = "info" if complete == OPEN else str(cell(history, "type", complete))
         f = str(cell(history, "f", invoke))
         asked = cell(history, "value", invoke)
-        entity = tuple(asked) if f in (DECLARE, DELETE) else ()
+        entity, declares = split(asked) if f in (DECLARE, DELETE) else ((), THERE)
         value = None if complete == OPEN else cell(history, "value", complete)
         until = NEVER if how == "info" else complete
-        found.append(Call(f, invoke, NEVER if complete == OPEN else complete, until, how, entity, value))
+        found.append(Call(f, invoke, NEVER if complete == OPEN else complete, until, how, entity, value, declares))
     return found
 
 
 def _figures(calls: Sequence[Call]) -> dict[str, int]:
     ok = [call for call in calls if call.how == "ok"]
-    stores = [_store(call) for call in ok]
+    stores = [store_of(call) for call in ok]
     return {
         "first_store": stores.count(FIRST),
         "second_store": stores.count(SECOND),
@@ -149,27 +126,23 @@ def _missing(calls: Sequence[Call], figures: Mapping[str, int]) -> str | None:
     return None
 
 
-def _store(call: Call) -> str | None:
-    return call.value.get("store") if isinstance(call.value, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
 # --- stores -------------------------------------------------------------------------------------------------------
 
 
 def of_stores(calls: Sequence[Call]) -> Iterator[Finding]:
     """Answers of a store that cannot have been in force; the first one of each kind."""
-    answered = [call for call in calls if call.how == "ok" and _store(call) is not None]
-    second = [call for call in answered if _store(call) == SECOND]
+    answered = [call for call in calls if call.how == "ok" and store_of(call) is not None]
+    second = [call for call in answered if store_of(call) == SECOND]
     back = [call for call in calls if call.f == "roll-back" and call.how != "fail"]
     changed = min((call for call in second if _changes(call)), key=lambda call: call.complete, default=None)
-    went = [call for call in back if call.how == "ok"] + [call for call in answered if _store(call) == FIRST]
+    went = [call for call in back if call.how == "ok"] + [call for call in answered if store_of(call) == FIRST]
     for call in sorted(went, key=lambda call: call.complete):
         if changed is not None and changed.complete < call.invoke:
             what = "a rollback was acknowledged" if call.f == "roll-back" else "the tables answered"
             said = f"Went back: {what} after the tree had taken a change, which they lack."
             yield Finding("went-back", said, (changed.complete, call.invoke, call.complete))
             break
-    for call in (call for call in answered if _store(call) == FIRST):
+    for call in (call for call in answered if store_of(call) == FIRST):
         before = next((each for each in second if each.complete < call.invoke and not _between(back, each, call)), None)
         if before is not None:
             said = "Two stores: the tables answered after the tree had, and no rollback can have come between."
@@ -200,91 +173,3 @@ def _changes(call: Call) -> bool:
 def _between(some: Sequence[Call], first: Call, second: Call) -> bool:
     """Whether one of some calls may have taken effect between the answers to two others."""
     return any(each.invoke < second.complete and each.until > first.invoke for each in some)
-
-
-# --- entities -----------------------------------------------------------------------------------------------------
-
-
-def of_entities(calls: Sequence[Call]) -> Iterator[Finding]:
-    """Entities that are lost or return; the first one of each."""
-    looks = [call for call in calls if call.f == LOOK and call.how == "ok"]
-    seen = [frozenset(tuple(entity) for entity in look.value["entities"]) for look in looks]
-    named = dict.fromkeys(call.entity for call in calls if call.entity)
-    for entity in named:
-        shown = (Fact(look, entity in there) for look, there in zip(looks, seen, strict=True))
-        facts = sorted([*_facts(calls, entity), *shown], key=lambda fact: fact.call.complete)
-        makes = [call for call in calls if call.f == DECLARE and call.entity == entity and call.how != "fail"]
-        removes = [call for call in calls if _may_remove(call) and removes_too(call.entity, entity)]
-        found = _contradicted(entity, facts, makes, removes)
-        if found is not None:
-            yield found
-
-
-def _facts(calls: Sequence[Call], entity: Entity) -> Iterator[Fact]:
-    for call in calls:
-        if call.entity != entity or call.how != "ok":
-            continue
-        if call.f == DECLARE:
-            yield Fact(call, True)
-        else:
-            yield Fact(call, bool(call.value["was_there"]), before=True)
-            yield Fact(call, False)
-
-
-def _may_remove(call: Call) -> bool:
-    return call.f == DELETE and (call.how == "info" or (call.how == "ok" and bool(call.value["was_there"])))
-
-
-def _contradicted(
-    entity: Entity, facts: Sequence[Fact], makes: Sequence[Call], removes: Sequence[Call]
-) -> Finding | None:
-    """The first answer that cannot be right after an earlier one."""
-    for later in facts:
-        if later.call.f == DECLARE or (later.call.f == DELETE and not later.before):
-            continue  # that it is there then, or not, is its own doing
-        if later.is_there and not _between_start(makes, later):
-            return _finding(entity, None, later)
-        changes = makes if later.is_there else removes
-        for earlier in facts:
-            if earlier.before or earlier.is_there == later.is_there or earlier.call.complete >= later.call.invoke:
-                continue
-            others = [call for call in changes if call is not later.call]
-            if not _between(others, earlier.call, later.call):
-                return _finding(entity, earlier, later)
-    return None
-
-
-def _between_start(makes: Sequence[Call], later: Fact) -> bool:
-    return any(call.invoke < later.call.complete for call in makes)
-
-
-def _finding(entity: Entity, earlier: Fact | None, later: Fact) -> Finding:
-    name = " ".join(map(str, entity))
-    store = _store(later.call)
-    rows = (later.call.invoke, later.call.complete)
-    if earlier is None:
-        said = f"Returned: the {store} show {name}, and nothing can have made it."
-        return Finding("returned", said, rows)
-    was = f"by an answer of the {_store(earlier.call)}"
-    if later.is_there:
-        said = f"Returned: {name} was not there, {was}, nothing can have made it since, and the {store} show it."
-        return Finding("returned", said, (earlier.call.complete, *rows))
-    said = f"Lost: {name} was there, {was}, nothing can have removed it since, and an answer of the {store} lacks it."
-    return Finding("lost", said, (earlier.call.complete, *rows))
-
-
-def removes_too(deleted: Entity, entity: Entity) -> bool:
-    """Whether what is deleted takes an entity with it, or is it."""
-    if deleted == entity:
-        return True
-    match deleted, entity:
-        case ("vhost", v), (kind, w, *_):
-            return kind not in ("vhost", "user") and v == w
-        case ("user", u), ("permission", _, w):
-            return u == w
-        case ("exchange", v, x, *_), ("binding", w, source, kind, end, *_):
-            return v == w and (x == source or (kind == "exchange" and x == end))
-        case ("queue", v, q), ("binding", w, _, kind, end, *_):
-            return v == w and kind == "queue" and q == end
-        case _:
-            return False

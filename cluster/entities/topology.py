@@ -1,4 +1,7 @@
-"""All entities that depend on each other, as one consistent read shows them."""
+"""All entities, as one consistent read shows them.
+
+The read has two versions: the first is of those that depend on each other, the second of every kind.
+"""
 
 # A transaction reads values of any shape.
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -14,6 +17,9 @@ from splitbrain.cluster.entities import bindings, exchanges, paths, permissions,
 from splitbrain.cluster.entities.records import (
     Binding,
     Exchange,
+    GlobalParameter,
+    Maintenance,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -25,6 +31,7 @@ from splitbrain.cluster.entities.store import MetadataStore, Operation
 from splitbrain.cluster.tree import ANY_CHILD
 
 READ: Final = Operation("topology_read", 1)
+READ_ALL: Final = Operation("topology_read", 2)
 
 _LEVELS: Final = (
     ("vhosts", (*paths.VHOSTS, ANY_CHILD)),
@@ -36,10 +43,17 @@ _LEVELS: Final = (
     ("bindings", (*paths.BINDINGS, ANY_CHILD, ANY_CHILD, ANY_CHILD, ANY_CHILD, ANY_CHILD)),
     ("policies", (*paths.POLICIES, ANY_CHILD, ANY_CHILD)),
 )
+_ALL_LEVELS: Final = (
+    *_LEVELS,
+    ("operator_policies", (*paths.OPERATOR_POLICIES, ANY_CHILD, ANY_CHILD)),
+    ("parameters", (*paths.RUNTIME_PARAMS, ANY_CHILD, ANY_CHILD, ANY_CHILD)),
+    ("global_parameters", (*paths.GLOBAL_PARAMS, ANY_CHILD)),
+    ("maintenance", (*paths.MAINTENANCE, ANY_CHILD)),
+)
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """Entities, each kind in the order of paths."""
+    """Entities, each kind in the order of paths. The last four kinds are empty where `READ_ALL` was not asked for."""
 
     vhosts: tuple[Vhost, ...]
     users: tuple[User, ...]
@@ -49,14 +63,23 @@ class Topology(msgspec.Struct, frozen=True):
     queues: tuple[Queue, ...]
     bindings: tuple[Binding, ...]
     policies: tuple[Policy, ...]
+    operator_policies: tuple[Policy, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    global_parameters: tuple[GlobalParameter, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
 
 
 def read_topology(tx: Any, data: Any) -> Any:  # noqa: ARG001 - as every operation
-    """All of it from one state: of each kind the values of its nodes."""
+    """All that depend on each other from one state: of each kind the values of its nodes."""
     return [[kind, [tx.value(node) for node in tx.get_many(pattern)]] for kind, pattern in _LEVELS]
 
 
-FUNCTIONS: Final = ((READ, read_topology),)
+def read_all_entities(tx: Any, data: Any) -> Any:  # noqa: ARG001 - as every operation
+    """The same of every kind."""
+    return [[kind, [tx.value(node) for node in tx.get_many(pattern)]] for kind, pattern in _ALL_LEVELS]
+
+
+FUNCTIONS: Final = ((READ, read_topology), (READ_ALL, read_all_entities))
 
 
 TABLES: Final = (
@@ -71,8 +94,13 @@ async def read(store: MetadataStore) -> Topology:
     return of_read(await store.ask(READ, None))
 
 
+async def read_all(store: MetadataStore) -> Topology:
+    """Entities of every kind, of one state; linearizable."""
+    return of_read(await store.ask(READ_ALL, None))
+
+
 def of_read(found: Any) -> Topology:
-    """What `READ` gave."""
+    """What `READ` or `READ_ALL` gave."""
     kinds = dict(found)
     kinds["bindings"] = [
         {**node, "arguments": arguments} for node in kinds["bindings"] for arguments in node["arguments"]

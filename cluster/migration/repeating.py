@@ -50,5 +50,6 @@ IDEMPOTENT: Final[Mapping[Operation, bool]] = {
     policies.CLEAR: False,
     maintenance.SET: False,  # whether it was another one
     topology.READ: True,
+    topology.READ_ALL: True,
 }
 """Of every operation. One that is not here may not be repeated."""

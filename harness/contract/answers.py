@@ -166,6 +166,7 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "claim": _OWNER,
     "disconnect": _MAYBE_OWNER,
     "entities": _ENTITIES,
+    "entities_with_values": _ENTITIES,
     "projected": Shape(Projected, "tree and tables, two lists of entities, and routes"),
     "take": _DELIVERY,
     "consume": _DELIVERY,
@@ -183,7 +184,7 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
 ANYTHING: Final = frozenset(
     {
         *("read", "write", "read_as", "add", "prepare_triggers", "write_record"),
-        *("prepare_topology", "declare"),
+        *("prepare_topology", "declare", "declare_with_value"),
         *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited", "declare_expiring"),
         *("migrate", "roll_back", "declare_maintained", "grow", "shrink", "drain", "revive"),
         *("declare_stream", "enable_flag", "declare_classic", "put_classic"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NotRequired, Protocol, TypeAlias, TypedDict
 
 from splitbrain.harness.contract.sessions import Answer, Session
@@ -14,6 +14,28 @@ Entity: TypeAlias = list[Any]
 `["binding", v, x, kind, destination, key, number]`, where `kind` is that of the destination, and the number is in the
 binding's arguments: bindings that differ in it alone are several. Messages have the number 0 in their headers."""
 
+
+ENTITIES_WITH_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "vhost": ("description", "tags"),
+    "user": ("password_hash", "tags"),
+    "permission": ("configure", "write", "read"),
+    "topic_permission": ("write", "read"),
+    "exchange": ("type", "durable", "auto_delete", "internal", "arguments"),
+    "queue": ("durable", "auto_delete", "owner", "node", "arguments"),
+    "binding": ("arguments",),
+    "policy": ("pattern", "definition", "priority", "apply_to"),
+    "operator_policy": ("pattern", "definition", "priority", "apply_to"),
+    "parameter": ("value",),
+    "global_parameter": ("value",),
+    "maintenance": ("state",),
+}
+"""The fields of the value of each kind of entity, a dict at its end.
+
+The names before it are `["vhost", v]`, `["user", u]`, `["permission", v, u]`, `["topic_permission", v, u, x]`,
+`["exchange", v, x]`, `["queue", v, q]`, `["binding", v, x, kind, destination, key, number]`, `["policy", v, name]`,
+`["operator_policy", v, name]`, `["parameter", v, component, name]`, `["global_parameter", name]` and
+`["maintenance", node]`.
+"""
 
 PROJECT: Final = "project"
 """The function of ops that a node answers by itself, from what it holds of a topology (`Topology.projected`)."""
@@ -76,7 +98,19 @@ class Migration(Topology, Protocol):
     """Entities in a system with two stores of them, from one of which they can be moved to the other, and back.
 
     The term of an answer about entities says which store gave it: 0 for the first store, any other for the second.
+    `delete` takes entities of every kind without their values, but for `["maintenance", node]`.
     """
+
+    async def declare_with_value(self, entity: Entity) -> Answer:
+        """Make an entity with the value at its end (`ENTITIES_WITH_VALUES`), or give the one that is there this value.
+
+        A virtual host, an exchange and a queue keep the value that they were made with. Errors are those of `declare`.
+        """
+        ...
+
+    async def entities_with_values(self) -> Answer:
+        """All entities of every kind at one moment, with their values, a sorted list; linearizable."""
+        ...
 
     async def migrate(self) -> Answer:
         """Have all entities moved to the second store; returns once it is in force. To ask again does no harm."""

@@ -229,6 +229,16 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._topology.projected(keys)
 
+    async def declare_with_value(self, entity: Entity) -> Answer:
+        """Make an entity with its value, or give the one that is there this value."""
+        with _CLASSIFIED:
+            return await self._topology.declare_with_value(entity)
+
+    async def entities_with_values(self) -> Answer:
+        """All entities of every kind at one moment, with their values."""
+        with _CLASSIFIED:
+            return await self._topology.entities_with_values()
+
     async def migrate(self) -> Answer:
         """Have all entities moved from the tables to the tree."""
         with _CLASSIFIED:

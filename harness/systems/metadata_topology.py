@@ -17,10 +17,9 @@ from splitbrain.cluster.entities.store import encoded
 from splitbrain.cluster.entities.topology import Topology
 from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.sessions import Answer, IndefiniteError
+from splitbrain.harness.systems import metadata_entities
+from splitbrain.harness.systems.metadata_entities import NUMBER
 from splitbrain.results.errors import ProtocolError
-
-NUMBER: Final = "number"
-"""The argument in which bindings differ."""
 
 HEADERS: Final = {NUMBER: 0}
 """Of all messages."""
@@ -84,35 +83,20 @@ class MetadataTopology:
                 raise ProtocolError(f"there is no entity {entity!r}.")
         return Answer(None, store.term)
 
+    async def declare_with_value(self, entity: Entity) -> Answer:
+        """Make an entity with its value, or give the one that is there this value."""
+        store = self._store()
+        await metadata_entities.declare(store, entity)
+        return Answer(None, store.term)
+
     async def delete(self, entity: Entity) -> Answer:
         """Remove an entity; whether it was there."""
         store = self._store()
         try:
-            was_there = await self._delete(store, entity)
+            was_there = await metadata_entities.delete(store, entity)
         except EntityNotFoundError as error:
             return Answer(False, error.term)
         return Answer(was_there, store.term)
-
-    @staticmethod
-    async def _delete(store: ClientStore, entity: Entity) -> bool:
-        match entity:
-            case ["vhost", v]:
-                await vhosts.delete(store, v)
-            case ["user", u]:
-                await users.delete(store, u)
-            case ["permission", v, u]:
-                return await permissions.revoke(store, v, u)
-            case ["exchange", v, x, *_]:
-                return await exchanges.delete(store, v, x)
-            case ["policy", v, name]:
-                return await policies.clear(store, v, name)
-            case ["queue", v, q]:
-                return await queues.delete(store, v, q)
-            case ["binding", v, x, kind, end, key, number]:
-                return await bindings.remove(store, v, x, kind, end, key, arguments={NUMBER: number})
-            case _:
-                raise ProtocolError(f"there is no entity {entity!r}.")
-        return True
 
     async def claim(self, vhost: str, queue: str) -> Answer:
         """Make a queue that is exclusive to this session's connection; whose it is."""
@@ -145,6 +129,11 @@ class MetadataTopology:
         """All entities at one moment, those left out that every virtual host begins with."""
         store = self._store()
         return Answer(_listed(await topology.read(store)), store.term)
+
+    async def entities_with_values(self) -> Answer:
+        """The same of every kind, and with their values."""
+        store = self._store()
+        return Answer(metadata_entities.shown(await topology.read_all(store)), store.term)
 
     async def projected(self, keys: Sequence[str]) -> Answer:
         """What the node holds at one moment: in its tree, in its projections, and where these lead."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers.migration import NEVER, Call, MigrationChecker, of_entities, of_stores, removes_too
+from splitbrain.checkers.migration import MigrationChecker, of_stores
+from splitbrain.checkers.moved_entities import NEVER, Call, of_entities, removes_too
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op

@@ -55,7 +55,9 @@ OPERATOR_POLICY: Final = symbol("operator_policy")
 
 ALL_VHOSTS: Final = Item(VHOST, "")
 ALL_USERS: Final = Item(USER, "")
-"""Locks without records: on which virtual hosts and users there are."""
+ALL_GLOBAL_PARAMETERS: Final = Item(PARAMETERS, "")
+ALL_MAINTENANCE: Final = Item(MAINTENANCE, "")
+"""Locks without records: on which there are of these kinds. Who changes one of the last two kinds holds its lock."""
 
 
 def key(*parts: str) -> str:

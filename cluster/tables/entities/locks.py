@@ -23,7 +23,16 @@ from splitbrain.cluster.entities import (
     vhosts,
 )
 from splitbrain.cluster.entities.store import Operation
-from splitbrain.cluster.tables.entities.layout import ALL_USERS, ALL_VHOSTS, MAINTENANCE, PARAMETERS, USER, VHOST
+from splitbrain.cluster.tables.entities.layout import (
+    ALL_GLOBAL_PARAMETERS,
+    ALL_MAINTENANCE,
+    ALL_USERS,
+    ALL_VHOSTS,
+    MAINTENANCE,
+    PARAMETERS,
+    USER,
+    VHOST,
+)
 from splitbrain.cluster.tables.locks import Mode
 from splitbrain.cluster.tables.procedures import Look, Read, Steps
 from splitbrain.cluster.tables.records import Item
@@ -74,6 +83,12 @@ def _of_all(data: Any) -> Steps:
     yield from _each(ALL_USERS, "read")
 
 
+def _of_every_kind(data: Any) -> Steps:
+    yield from _of_all(data)
+    yield Read(ALL_GLOBAL_PARAMETERS)
+    yield Read(ALL_MAINTENANCE)
+
+
 def _each(all_of_them: Item, mode: Mode) -> Steps:
     yield Read(all_of_them, mode)
     tables = yield Look()
@@ -91,10 +106,12 @@ def _looked_at(data: Any) -> Steps:
 
 
 def _of_node(data: Any) -> Steps:
+    yield Read(ALL_MAINTENANCE, "write")
     yield Read(_item(MAINTENANCE, data["node"]), "write")
 
 
 def _of_global_parameter(data: Any) -> Steps:
+    yield Read(ALL_GLOBAL_PARAMETERS, "write")
     yield Read(_item(PARAMETERS, data["name"]), "write")
 
 
@@ -122,4 +139,5 @@ LOCKS: Final[dict[Operation, Locking]] = {
     parameters.CLEAR_GLOBAL: _of_global_parameter,
     maintenance.SET: _of_node,
     topology.READ: _of_all,
+    topology.READ_ALL: _of_every_kind,
 }

@@ -150,6 +150,21 @@ def _read_topology(tx: TableTransaction, data: Any) -> Any:  # noqa: ARG001 - as
     return found
 
 
+def _read_all(tx: TableTransaction, data: Any) -> Any:
+    found = _in_order_of_paths(tx.keys(PARAMETERS))
+    of_vhosts = [(each, each.split("/")[1]) for each in found if "/" in each]
+    kinds = (
+        ("operator_policies", [each for each, component in of_vhosts if component == OPERATOR_POLICY]),
+        ("parameters", [each for each, component in of_vhosts if component not in (POLICY, OPERATOR_POLICY)]),
+        ("global_parameters", [each for each in found if "/" not in each]),
+    )
+    return [
+        *_read_topology(tx, data),
+        *([kind, [tx.get(PARAMETERS, each) for each in keys]] for kind, keys in kinds),
+        ["maintenance", [tx.get(MAINTENANCE, each) for each in sorted(tx.keys(MAINTENANCE))]],
+    ]
+
+
 def _in_order_of_paths(keys: list[str]) -> list[str]:
     return sorted(keys, key=lambda found: found.split("/"))
 
@@ -172,6 +187,7 @@ OPERATIONS: Final[Mapping[Operation, Function]] = {
     policies.CLEAR: _clear_policy,
     maintenance.SET: _set_maintenance,
     topology.READ: _read_topology,
+    topology.READ_ALL: _read_all,
     **ends.OPERATIONS,
 }
 """What each does, in the transaction that `splitbrain.cluster.tables.entities.locks` began."""
