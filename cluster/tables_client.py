@@ -49,6 +49,7 @@ class TablesState(NamedTuple):
     active: tuple[str, ...]
     alive: tuple[str, ...]
     partitions: tuple[str, ...]
+    client: str = ""
 
 
 async def connect(endpoint: socket.socket | MessageConnection) -> TablesClient:

@@ -51,6 +51,7 @@ class HostedReplica:
         on_changes: is given the changes of each transaction, once this replica has applied them.
         on_replaced: is called when the replica has taken over all tables of another one.
         listens: whether it serves clients.
+        life: distinguishes this process from the node's earlier ones.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class HostedReplica:
         self._last_request = 0
         self._answers: dict[int, Callable[[End], None]] = {}
         self.listens = False
+        self.life = 0
         self.on_changes: Callable[[Sequence[Change]], None] = lambda _: None
         self.on_replaced: Callable[[], None] = lambda: None
         self.machine: TableNode
@@ -86,11 +88,12 @@ class HostedReplica:
         """
         config, runtime = self._config, self._runtime
         recovered, self._journal = await open_journal(runtime.disk, config.node)
+        self.life = runtime.rng.between(1, _LIFE_LIMIT)
         self.machine = TableNode(
             config.node,
             (config.node, *config.peers),
             strategy_named(config.strategy, config.preferred, config.bugs),
-            runtime.rng.between(1, _LIFE_LIMIT),
+            self.life,
             config.tick_ms,
             runtime.rng.between,
             self._now_ms(),

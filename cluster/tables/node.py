@@ -48,7 +48,8 @@ class TablesNode:
             peer: PeerLink(runtime, config.node, peer, address, partial(self._link_changed, peer), NO_BUGS)
             for peer, address in config.peers.items()
         }
-        self._clients: dict[Connection, None] = {}
+        self._clients: dict[Connection, int] = {}
+        self._last_client = 0
         self._replica = HostedReplica(
             config,
             runtime,
@@ -147,7 +148,8 @@ class TablesNode:
     async def _serve_client(self, connection: Connection) -> None:
         """Clients of a node that has paused can ask for its status only."""
         arrivals = Arrivals()
-        self._clients[connection] = None
+        self._last_client += 1
+        self._clients[connection] = self._last_client
         self._replica.machine.clients = len(self._clients)
 
         def take(data: bytes) -> None:
@@ -166,7 +168,7 @@ class TablesNode:
             connection.send(encode(Answer(asked.id, outcome)))
 
         if isinstance(asked, StatusRequest):
-            answer(self._state())
+            answer(self._state(connection))
             return
         problem = _problem(asked, size)
         if problem is not None:
@@ -177,7 +179,7 @@ class TablesNode:
         else:
             self.begin(asked.procedure, asked.arguments, asked.timeout_ms, answer)
 
-    def _state(self) -> NodeState:
+    def _state(self, connection: Connection) -> NodeState:
         database = self._replica.database
         return NodeState(
             members=tuple(sorted([self._config.node, *self._config.peers])),
@@ -185,6 +187,7 @@ class TablesNode:
             active=database.active(),
             alive=tuple(sorted(self._replica.machine.alive)),
             partitions=tuple(sorted(database.partitions)),
+            client=f"{self._config.node}.{self._replica.life}.{self._clients[connection]}",
         )
 
 

@@ -56,6 +56,7 @@ class NodeState(msgspec.Struct, frozen=True, array_like=True, tag="state"):
         active: the replicas with which it shares its tables.
         alive: the nodes that are not down for it.
         partitions: the nodes that run apart from it.
+        client: the name of the connection that asked: no other one of this node, or of another, ever has it.
     """
 
     members: tuple[str, ...]
@@ -63,6 +64,7 @@ class NodeState(msgspec.Struct, frozen=True, array_like=True, tag="state"):
     active: tuple[str, ...]
     alive: tuple[str, ...]
     partitions: tuple[str, ...]
+    client: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):

@@ -145,6 +145,18 @@ def _names_and_counts(value: object) -> bool:
     return counts and all(each >= 1 and each is not True for each in cast("Mapping[str, int]", value).values())
 
 
+def _by_setting(value: object) -> bool:
+    if not isinstance(value, tuple):
+        return False
+    for each in cast("tuple[object, ...]", value):
+        if not isinstance(each, tuple) or len(cast("tuple[object, ...]", each)) != 3:
+            return False
+        name, at, fs = cast("tuple[object, object, object]", each)
+        if not _is_name(name) or not isinstance(at, int) or not _texts(frozenset)(fs):
+            return False
+    return True
+
+
 def _kinds_and_reasons(value: object) -> bool:
     texts = _mapping_of(str, str)(value)
     return texts and all(kind in get_args(FaultKind) for kind in cast("Mapping[str, str]", value))
@@ -257,6 +269,7 @@ _ELECTIONS: Final[Mapping[str, _Rule]] = {
     "lease_s": _SECONDS,
     "lease_setting": _Rule(_instance(str), "the name of a setting, or an empty text"),
     "local": _Rule(_texts(frozenset), 'a frozenset of functions of ops, such as frozenset({"read"})'),
+    "local_where": _Rule(_by_setting, "a tuple of (name of a setting, its value, frozenset of functions of ops)"),
     "group": _Rule(_instance(str), "the name of a group, or an empty text"),
     "scaled_by": _Rule(_names_and_counts, "a mapping from names of settings to whole numbers of 1 or more"),
     "own_groups": _Rule(_groups, "a mapping from operations to patterns of names of groups, or tuples of them"),

@@ -24,6 +24,7 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
         lease_s: a node that lost its majority may continue to answer for this time.
         lease_setting: the setting without which (or with 0) there are no leases; empty: there always are.
         local: functions of ops that a node answers by itself, from what it holds.
+        local_where: the same where a setting has a value: its name, that value, and functions.
         group: in telemetry, the name of the group whose members answer; empty: any group that lasts.
         scaled_by: settings by which the times in seconds grow in proportion, each with the value at which they are as
             given here; at lower values they stay so.
@@ -38,6 +39,7 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 0.0
     lease_setting: str = ""
     local: frozenset[str] = frozenset()
+    local_where: tuple[tuple[str, int, frozenset[str]], ...] = ()
     group: str = ""
     scaled_by: Mapping[str, int] = {}
     own_groups: Mapping[str, str | tuple[str, ...]] = {}
@@ -52,13 +54,15 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
         return (self.group, *own) if others or (not own and self.group) else own
 
     def under(self, settings: Mapping[str, int]) -> Elections:
-        """The same with the times of a test with these settings."""
+        """The same with the times, and the ops that nodes answer by themselves, of a test with these settings."""
+        alone = (fs for name, value, fs in self.local_where if settings.get(name) == value)
         factor = math.prod(max(1.0, settings.get(name, at) / at) for name, at in self.scaled_by.items())
         return msgspec.structs.replace(
             self,
             timeout_s=factor * self.timeout_s,
             recovery_s=None if self.recovery_s is None else factor * self.recovery_s,
             lease_s=factor * self.lease_s,
+            local=self.local.union(*alone),
         )
 
     def lease_in_force_s(self, settings: Mapping[str, int]) -> float:

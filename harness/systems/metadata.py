@@ -144,6 +144,9 @@ OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at-entities", "migrate", "roll-back"})
 """Ops of the workload migration: tables answer without a majority, and entities move where all nodes run."""
 
+OF_TOPOLOGY_OPS: Final = frozenset({"declare", "delete", "bind", "unbind", "claim", "disconnect", "look", "project"})
+"""Ops of the workload topology: where entities are in tables, these answer without a majority."""
+
 OF_SOME: Final = OF_QUEUES | OF_CLASSIC | OF_STREAMS | OF_FLAGS | OF_STORES
 
 _OF_WORKLOADS: Final = {mark: line for mark, line in MARKS.items() if mark not in OF_SOME}
@@ -204,6 +207,7 @@ class Metadata:
                 | OF_CLASSIC_OPS
                 | OF_FLAG_OPS
                 | OF_MIGRATION_OPS,
+                local_where=((STORE, SETTINGS[STORE].words.index(TABLES), OF_TOPOLOGY_OPS),),
                 group=METADATA,
                 own_groups=_OWN_GROUPS,
             ),

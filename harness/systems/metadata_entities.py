@@ -18,7 +18,6 @@ from splitbrain.cluster.entities import (
     users,
     vhosts,
 )
-from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.errors import EntityExistsError
 from splitbrain.cluster.entities.names import decoded_arguments
 from splitbrain.cluster.entities.store import MetadataStore
@@ -48,26 +47,26 @@ NAMED_BY: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 """By kind: where a `Topology` has them, and the fields that are their names. All others are their value."""
 
 
-async def _declare_user(store: ClientStore, name: str, **value: Any) -> None:
+async def _declare_user(store: MetadataStore, name: str, **value: Any) -> None:
     try:
         await users.add(store, name, **value)
     except EntityExistsError:
         await users.change(store, name, **value)
 
 
-async def _declare_exchange(store: ClientStore, vhost: str, name: str, **value: Any) -> None:
+async def _declare_exchange(store: MetadataStore, vhost: str, name: str, **value: Any) -> None:
     kind = value.pop("type")
     await exchanges.declare(store, vhost, name, kind, **value)
 
 
-async def _declare_binding(store: ClientStore, *ends_and_number: Any, **value: Any) -> None:
+async def _declare_binding(store: MetadataStore, *ends_and_number: Any, **value: Any) -> None:
     *ends, number = ends_and_number
     if value[ARGUMENTS].get(NUMBER) != number:
         raise ProtocolError(f"the number of a binding is one of its arguments: {number!r} and {value[ARGUMENTS]!r}.")
     await bindings.add(store, *ends, **value)
 
 
-async def _put_operator_policy(store: ClientStore, vhost: str, name: str, **value: Any) -> None:
+async def _put_operator_policy(store: MetadataStore, vhost: str, name: str, **value: Any) -> None:
     await policies.put(store, vhost, name, **value, operator=True)
 
 
@@ -87,11 +86,11 @@ _DECLARE: Final[Mapping[str, Callable[..., Awaitable[Any]]]] = {
 }
 
 
-async def _delete_exchange(store: ClientStore, vhost: str, name: str, *_: Any) -> bool:
+async def _delete_exchange(store: MetadataStore, vhost: str, name: str, *_: Any) -> bool:
     return await exchanges.delete(store, vhost, name)  # what else an entity has may be its type
 
 
-async def _remove_binding(store: ClientStore, *ends_and_number: Any) -> bool:
+async def _remove_binding(store: MetadataStore, *ends_and_number: Any) -> bool:
     *ends, number = ends_and_number
     return await bindings.remove(store, *ends, arguments={NUMBER: number})
 
@@ -116,7 +115,7 @@ _DELETE: Final[Mapping[str, Callable[..., Awaitable[bool | None]]]] = {
 """What is noted of nodes is not removed: they are regular, or they are not."""
 
 
-async def declare(store: ClientStore, entity: Entity) -> None:
+async def declare(store: MetadataStore, entity: Entity) -> None:
     """Make an entity that has its value at its end, or give the one that is there this value.
 
     Raises:
@@ -129,7 +128,7 @@ async def declare(store: ClientStore, entity: Entity) -> None:
     await _DECLARE[kind](store, *names, **value)
 
 
-async def delete(store: ClientStore, entity: Entity) -> bool:
+async def delete(store: MetadataStore, entity: Entity) -> bool:
     """Remove an entity; whether it was there.
 
     Raises:

@@ -1,37 +1,24 @@
-"""Entities of a message broker on the metadata cluster: each operation is one transaction of `cluster.entities`."""
+"""Entities of a message broker on the metadata cluster."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
-from splitbrain.cluster.client import Client, ClientError
-from splitbrain.cluster.entities import bindings, exchanges, permissions, policies, queues, topology, users, vhosts
+from splitbrain.cluster.client import Client
+from splitbrain.cluster.entities import topology
 from splitbrain.cluster.entities.client import ClientStore
-from splitbrain.cluster.entities.errors import EntityExistsError, EntityNotFoundError
-from splitbrain.cluster.entities.names import decoded_arguments
-from splitbrain.cluster.entities.routing import TABLES, route, routed
-from splitbrain.cluster.entities.store import encoded
-from splitbrain.cluster.entities.topology import Topology
 from splitbrain.harness.contract.brokers import Entity
-from splitbrain.harness.contract.sessions import Answer, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, DefiniteError
 from splitbrain.harness.systems import metadata_entities
-from splitbrain.harness.systems.metadata_entities import NUMBER
-from splitbrain.results.errors import ProtocolError
+from splitbrain.harness.systems.broker_topology import LOOKED_AT, BrokerTopology, shown_at_one_moment
 
-HEADERS: Final = {NUMBER: 0}
-"""Of all messages."""
-
-POLICY: Final = {"max-length": 10}
-"""What policies set."""
-
-CLOSE_MS: Final = 300
-"""How long the end of a session may take."""
+OF_TABLES: Final = 0
+"""The term of what the tables of a node with two stores answer."""
 
 
-class MetadataTopology:
+class MetadataTopology(BrokerTopology):
     """Entities over one connection; errors of the client go through.
 
     Args:
@@ -41,46 +28,19 @@ class MetadataTopology:
     """
 
     def __init__(self, client: Client, timeout_ms: int, new_name: Callable[[], Awaitable[str]]) -> None:
+        super().__init__(self._client_store, new_name)
         self._client = client
         self._timeout_ms = timeout_ms
-        self._new_name = new_name
-        self._owner: str | None = None
 
-    def _store(self, timeout_ms: int | None = None) -> ClientStore:
-        """The store for one operation."""
+    def _client_store(self, timeout_ms: int | None = None) -> ClientStore:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + (timeout_ms or self._timeout_ms) / 1000
         return ClientStore(self._client, lambda: max(1, round((ends_s - loop.time()) * 1000)))
 
     async def prepare(self) -> Answer:
         """Have the cluster keep the projections of entities."""
-        store = self._store()
+        store = self._client_store()
         await store.register()
-        return Answer(None, store.term)
-
-    async def declare(self, entity: Entity) -> Answer:
-        """Make an entity, if it is not there."""
-        store = self._store()
-        match entity:
-            case ["vhost", v]:
-                await vhosts.declare(store, v)
-            case ["user", u]:
-                try:
-                    await users.add(store, u)
-                except EntityExistsError as error:
-                    return Answer(None, error.term)
-            case ["permission", v, u]:
-                await permissions.grant(store, v, u, read=".*")
-            case ["exchange", v, x, kind, *goes]:
-                await exchanges.declare(store, v, x, kind, auto_delete=goes == [True])
-            case ["policy", v, name]:
-                await policies.put(store, v, name, f"^{name}", POLICY)
-            case ["queue", v, q]:
-                await queues.declare(store, v, q)
-            case ["binding", v, x, kind, end, key, number]:
-                await bindings.add(store, v, x, kind, end, key, arguments={NUMBER: number})
-            case _:
-                raise ProtocolError(f"there is no entity {entity!r}.")
         return Answer(None, store.term)
 
     async def declare_with_value(self, entity: Entity) -> Answer:
@@ -89,99 +49,19 @@ class MetadataTopology:
         await metadata_entities.declare(store, entity)
         return Answer(None, store.term)
 
-    async def delete(self, entity: Entity) -> Answer:
-        """Remove an entity; whether it was there."""
-        store = self._store()
-        try:
-            was_there = await metadata_entities.delete(store, entity)
-        except EntityNotFoundError as error:
-            return Answer(False, error.term)
-        return Answer(was_there, store.term)
-
-    async def claim(self, vhost: str, queue: str) -> Answer:
-        """Make a queue that is exclusive to this session's connection; whose it is."""
-        owner = self._owner = self._owner or await self._new_name()
-        store = self._store()
-        await queues.declare(store, vhost, queue, durable=False, owner=owner)
-        return Answer(owner, store.term)
-
-    async def disconnect(self) -> Answer:
-        """End the connection: its queues go; whose they were.
-
-        Raises:
-            IndefiniteError: some may have gone.
-        """
-        owner, self._owner = self._owner, None
-        store = self._store()
-        try:
-            await queues.delete_exclusive(store, owner or "")  # without an owner it finds none
-        except ClientError as error:
-            raise IndefiniteError(str(error)) from error
-        return Answer(owner, store.term)
-
-    async def close(self) -> None:
-        """The same at the end of the session, as far as its node can still do it."""
-        if self._owner is not None:
-            with suppress(ClientError):
-                await queues.delete_exclusive(self._store(CLOSE_MS), self._owner)
-
-    async def entities(self) -> Answer:
-        """All entities at one moment, those left out that every virtual host begins with."""
-        store = self._store()
-        return Answer(_listed(await topology.read(store)), store.term)
-
     async def entities_with_values(self) -> Answer:
         """The same of every kind, and with their values."""
         store = self._store()
         return Answer(metadata_entities.shown(await topology.read_all(store)), store.term)
 
     async def projected(self, keys: Sequence[str]) -> Answer:
-        """What the node holds at one moment: in its tree, in its projections, and where these lead."""
-        names = dict.fromkeys((*topology.TABLES, *TABLES))
-        store = self._store()
-        tree, tables = await store.at_one_moment(topology.READ, tuple(names))
-        by_key = {name: _by_key(every) for name, every in tables.items()}
+        """What the node holds at one moment: in its tree, in its projections, and where these lead.
 
-        def records(table: str, key: Any) -> list[Any]:
-            return by_key[table].get(encoded(key), [])
-
-        projected = topology.of_tables(tables)
-        routes = [
-            [found.vhost, found.name, key, routed(route(found.vhost, found.name, key, HEADERS), records)]
-            for found in projected.exchanges
-            if not found.name.startswith(exchanges.RESERVED)
-            for key in keys
-        ]
-        value = {"tree": _listed(topology.of_read(tree)), "tables": _listed(projected), "routes": sorted(routes)}
-        return Answer(value, store.term)
-
-
-def _by_key(records: Sequence[Sequence[Any]]) -> dict[bytes, list[Any]]:
-    found: dict[bytes, list[Any]] = {}
-    for record in records:
-        found.setdefault(encoded(record[0]), []).append(record)
-    return found
-
-
-def _listed(found: Topology) -> list[Entity]:
-    entities: list[Entity] = [
-        *(["vhost", each.name] for each in found.vhosts),
-        *(["user", each.name] for each in found.users),
-        *(["permission", each.vhost, each.user] for each in found.permissions),
-        *(["policy", each.vhost, each.name] for each in found.policies),
-        *(
-            ["exchange", each.vhost, each.name, each.type, *([True] if each.auto_delete else [])]
-            for each in found.exchanges
-            if not each.name.startswith(exchanges.RESERVED)
-        ),
-        *(
-            ["queue", each.vhost, each.name] if each.owner is None else ["exclusive", each.vhost, each.name, each.owner]
-            for each in found.queues
-        ),
-        *(
-            ["binding", *(each.vhost, each.source, each.kind, each.destination, each.key), number]
-            for each in found.bindings
-            for number in [decoded_arguments(each.arguments).get(NUMBER)]
-        ),
-    ]
-    return sorted(entities)
+        Raises:
+            DefiniteError: the tables are in force, which answer each request by itself.
+        """
+        store = self._client_store()
+        tree, tables = await store.at_one_moment(topology.READ, LOOKED_AT)
+        if store.term == OF_TABLES:
+            raise DefiniteError("unavailable: the tables are in force, and have no projections")
+        return Answer(shown_at_one_moment(tree, tables, keys), store.term)

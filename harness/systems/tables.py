@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 
 from splitbrain import cluster
 from splitbrain.cluster.embedded_tables import BUGS, STRATEGY_NAMES, TICK_MS, start
 from splitbrain.cluster.tables_client import ClientError, TablesClient, connect
+from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.embedding import NodeWorld
@@ -19,8 +20,10 @@ from splitbrain.harness.contract.sessions import Answer, DefiniteError, Indefini
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.embedding import runtime_on
+from splitbrain.harness.systems.metadata_errors import CLASSIFIED
 from splitbrain.harness.systems.metadata_nodes import address_of, interpreter
 from splitbrain.harness.systems.strategies import PAUSES_IF_ALL_DOWN, strategy_checkers
+from splitbrain.harness.systems.tables_topology import TablesTopology
 
 RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster.tables")
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -56,6 +59,7 @@ class TablesSession:
     def __init__(self, client: TablesClient, timeout_ms: int) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._topology = TablesTopology(client, timeout_ms)
 
     async def read(self, key: str) -> Answer:
         """The value of a key."""
@@ -84,8 +88,42 @@ class TablesSession:
         found = await _answer(self._client.read_all(SETS, collection, self._timeout_ms))
         return Answer(sorted(found.value))
 
+    async def prepare_topology(self) -> Answer:
+        """Nothing is to be done: tables follow from others by themselves."""
+        return Answer(None)
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        with CLASSIFIED:
+            return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity; whether it was there."""
+        with CLASSIFIED:
+            return await self._topology.delete(entity)
+
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to this session's connection."""
+        with CLASSIFIED:
+            return await self._topology.claim(vhost, queue)
+
+    async def disconnect(self) -> Answer:
+        """End that connection, and begin another."""
+        return await self._topology.disconnect()
+
+    async def entities(self) -> Answer:
+        """All entities at one moment."""
+        with CLASSIFIED:
+            return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """What the node of this session holds, in its tables, in those that follow from them, and routes by these."""
+        with CLASSIFIED:
+            return await self._topology.projected(keys)
+
     async def close(self) -> None:
-        """Drop the connection."""
+        """Drop the connection; what is exclusive to it goes."""
+        await self._topology.close()
         await self._client.close()
 
 
@@ -96,7 +134,8 @@ class TableStore:
         name: as given to `--system`.
         bugs: breaks of what its strategies promise; what it loses, it loses by design, without a switch.
         election_timeout_s: there are no elections; the tick time by which a node is taken for down.
-        capabilities: registers and sets; no elections, and so no promise of who answers during a partition.
+        capabilities: registers, sets and entities of a broker; no elections, and so no promise of who answers during a
+            partition.
     """
 
     name = "tables"
@@ -107,7 +146,7 @@ class TableStore:
         """Nodes try for `request_timeout_ms`."""
         self._request_timeout_ms = request_timeout_ms
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "collections"}),
+            operations=frozenset({"key-value", "collections", "topology"}),
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),

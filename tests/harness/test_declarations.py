@@ -96,6 +96,8 @@ def test_a_field_that_cannot_be_is_refused_with_the_system_the_field_and_the_fix
         ("local", "read", "is 'read'; it must be a frozenset of functions of ops"),
         ("group", None, "is None; it must be the name of a group, or an empty text"),
         ("scaled_by", {"tick": 0}, "is {'tick': 0}; it must be a mapping from names of settings to whole numbers"),
+        ("local_where", ("store", 1, {"read"}), "it must be a tuple of (name of a setting, its value"),
+        ("local_where", (("store", 1, "read"),), "it must be a tuple of (name of a setting, its value"),
         ("own_groups", ("queues",), "is ('queues',); it must be a mapping from operations to patterns"),
     ],
 )

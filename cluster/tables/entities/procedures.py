@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from splitbrain.cluster.entities.store import Operation
+from splitbrain.cluster.entities.topology import READ
 from splitbrain.cluster.tables.entities.access import RECORD, Access, access_of, allows, drop, set_access
 from splitbrain.cluster.tables.entities.locks import LOCKS
 from splitbrain.cluster.tables.entities.operations import OPERATIONS
@@ -44,6 +45,19 @@ def records(table: str, key: bytes | None) -> Steps:
         return ["invalid", f"{table}: {type(error).__name__}"]
 
 
+def moment(names: list[str]) -> Steps:
+    """What `topology.READ` gives, and all records of some tables of projections, as this replica holds them now."""
+    tables = yield Look()
+    access = access_of(tables.read(RECORD))
+    if not allows(access, changes=False):
+        return ["closed", access]
+    unknown = [name for name in names if name not in PROJECTED]
+    if unknown:
+        return ["unknown", f"unknown_projection: {unknown[0]}"]
+    read = OPERATIONS[READ](TableTransaction(tables), None)
+    return ["value", [read, {name: records_of(tables, name) for name in names}]]
+
+
 def _carry_out(operation: Operation, data: bytes, *, changes: bool) -> Steps:
     if operation not in OPERATIONS:
         return ["unknown", f"unknown_function: {operation.name} {operation.version}"]
@@ -68,6 +82,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "entity_change": change,
     "entity_ask": ask,
     "entity_records": records,
+    "entity_moment": moment,
     "set_access": set_access,
     "drop_entities": drop,
 }
@@ -78,6 +93,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "version": (int,),
     "data": (bytes,),
     "table": (str,),
+    "names": (list, tuple),
     "key": (bytes, type(None)),
     "access": (str,),
     "number": (int,),

@@ -107,6 +107,15 @@ class TablesStore:
         """
         return value_of(await self._tables.run("entity_records", (table, None if key is None else encoded(key))))
 
+    async def at_one_moment(self, names: Sequence[str]) -> tuple[Any, dict[str, Sequence[Sequence[Any]]]]:
+        """What `topology.READ` gives, and all records of some tables, as one replica holds them at one moment.
+
+        Raises:
+            TablesClosedError: the tables are closed.
+        """
+        read, found = value_of(await self._tables.run("entity_moment", (list(names),)))
+        return read, found
+
 
 def _data(value: Any) -> bytes:
     data = encoded(value)
