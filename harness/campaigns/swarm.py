@@ -71,6 +71,11 @@ most bugs of a consensus show in single values, of which a test can do more.
 PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
+SLOW_DISKS: Final = "slow-disks"
+ELECTING: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas"})
+"""Workloads of several queues, each of which elects a leader of its own: what they vote waits for the same disk. Where
+one sync takes as long as an election may, as on slow disks, none of them has a leader for long."""
+
 REPLACING: Final = frozenset({"replicas"})
 """Workloads in which a replica has to be replaced: a node is away for long, and another one without a replica runs."""
 
@@ -260,7 +265,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
     counts = _spare(workload, _favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
     nodes = rng.choice(counts)
-    world = Streams(seed)["world of the test"].choice(theme.worlds) if asked.world == WORLD else asked.world
+    world = _world(seed, theme, workload) if asked.world == WORLD else asked.world
     pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
     ops_most = math.inf if _asks_for_one(asked) else OPS_MOST
     some = beside_core(nemeses, theme, pace_s, ops_most)
@@ -301,6 +306,12 @@ def draw(seed: int, asked: Asked) -> RunOptions:
 def _spare(workload: str, counts: Sequence[int]) -> Sequence[int]:
     """The numbers of nodes with one that a replica can be replaced on, if the workload needs that and there are any."""
     return [each for each in counts if each >= REPLACING_NODES or workload not in REPLACING] or counts
+
+
+def _world(seed: int, theme: Theme, workload: str) -> str:
+    """A world of the theme; apart from all other draws. Queues have none in which they elect no leader."""
+    drawn = Streams(seed)["world of the test"].choice(theme.worlds)
+    return WORLD if drawn == SLOW_DISKS and workload in ELECTING else drawn
 
 
 def overlap_of(seed: int, theme: Theme) -> float:

@@ -38,6 +38,7 @@ from splitbrain.harness.campaigns.overlaps import SELDOM as SELDOM_OVERLAP
 from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER, WAITING, bearable, misses_members, nodes_of
 from splitbrain.harness.campaigns.swarm import (
     ASKED_FOR,
+    ELECTING,
     LASTING,
     MORE_OPERATIONS,
     MORE_SHARE,
@@ -381,6 +382,14 @@ def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) ->
     assert len(set(kinds(names("--nemesis", drawn.nemesis)))) <= kinds_at_most(pace_s)
     if not set(MORE_TURNS) & set(kinds(names("--nemesis", drawn.nemesis))):
         assert drawn.interval >= min(PACES * pace_s, INTERVALS_S[-2])
+
+
+def test_queues_are_not_drawn_on_disks_on_which_none_of_them_elects_a_leader() -> None:
+    nemeses = ("clog-out", "kill-leader", "disk-slow")
+    asked = Asked(workloads=tuple(sorted(ELECTING)), nemeses=nemeses)
+    assert "slow-disks" not in {draw(seed, asked).world for seed in range(300)}
+    others = Asked(workloads=("register",), nemeses=nemeses)
+    assert "slow-disks" in {draw(seed, others).world for seed in range(300)}
 
 
 @pytest.mark.parametrize(("world", "pace_s"), [("lan", 0.007), ("globe", 0.388), ("slow-disks", 0.723)])
