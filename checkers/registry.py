@@ -109,7 +109,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "migration": (
             "splitbrain.checkers.migration:MigrationChecker",
-            "while entities move to another store none is lost or returns, and one store at a time answers",
+            "while entities move to another store none is lost, returns or changes, and one store at a time answers",
         ),
         "closed-predicate": (
             "splitbrain.checkers.transactions:ClosedPredicate",

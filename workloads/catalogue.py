@@ -103,7 +103,7 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     ),
     "migration": (
         migration,
-        "declare and delete entities while they move from tables to the tree; none is lost or returns",
+        "declare and delete entities while they move from tables to the tree; none is lost, returns or changes",
     ),
     "queue": (queue, "publish with confirms, take and acknowledge, drain; no acknowledged message may be missing"),
     "poison": (

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
+
 from splitbrain.cluster.entities.errors import EntityError
-from splitbrain.cluster.entities.store import MetadataStore, Operation
+from splitbrain.cluster.entities.store import MetadataStore, Operation, encoded
 from splitbrain.cluster.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from splitbrain.cluster.migration.marker import Marker
-from splitbrain.cluster.migration.repeating import IDEMPOTENT
+from splitbrain.cluster.migration.repeating import CREATE_OR_GET, IDEMPOTENT
 from splitbrain.cluster.tables.entities.access import TablesClosedError
 
 T = TypeVar("T")
@@ -116,7 +118,7 @@ class FallbackStore:
         Raises:
             UnavailableError: no store was in force for all attempts; nothing was done.
             OutcomeUnknownError: the store that was asked gave no answer, and the operation may not be repeated, or was
-                refused when it was.
+                refused when it was, or found another entity then.
         """
 
         async def once() -> Any:
@@ -130,7 +132,11 @@ class FallbackStore:
                 raise _Again
             return changed
 
-        return await self._repeated(once, operation.name, changes=True, may_repeat=IDEMPOTENT.get(operation, False))
+        def is_another(answer: Any) -> bool:
+            return operation in CREATE_OR_GET and answer is not None and not _is_as_given(answer, data["record"])
+
+        may_repeat = IDEMPOTENT.get(operation, False)
+        return await self._repeated(once, operation.name, changes=True, may_repeat=may_repeat, is_another=is_another)
 
     async def ask(self, operation: Operation, data: Any) -> Any:
         """See `MetadataStore`."""
@@ -196,7 +202,15 @@ class FallbackStore:
             self._known.tree_for_ever = True
         return self._known.tree_for_ever
 
-    async def _repeated(self, once: Callable[[], Awaitable[Any]], name: str, *, changes: bool, may_repeat: bool) -> Any:
+    async def _repeated(
+        self,
+        once: Callable[[], Awaitable[Any]],
+        name: str,
+        *,
+        changes: bool,
+        may_repeat: bool,
+        is_another: Callable[[Any], bool] = lambda _: False,
+    ) -> Any:
         unknown: OutcomeUnknownError | None = None
         tried = 0
         for attempt in range(ATTEMPTS + 1):
@@ -204,7 +218,7 @@ class FallbackStore:
             try:
                 if attempt:
                     await self._switch.progress()
-                return await once()
+                answer = await once()
             except (_Again, TablesClosedError):
                 continue
             except OutOfTimeError:
@@ -220,6 +234,11 @@ class FallbackStore:
                 # It says of this attempt only that nothing happened.
                 what = "it may have happened before it was refused"
                 raise OutcomeUnknownError(f"{name}: {what}: {error}", error.term) from error
+            else:
+                if unknown is not None and is_another(answer):
+                    what = "it may have happened before another one was found"
+                    raise OutcomeUnknownError(f"{name}: {what}: {unknown}", unknown.term)
+                return answer
         if unknown is not None:
             raise OutcomeUnknownError(f"{name}: no answer after {tried + 1} attempts: {unknown}") from unknown
         raise UnavailableError(
@@ -234,6 +253,11 @@ async def _of_marker(asked: Awaitable[T]) -> T:
         return await asked
     except OutcomeUnknownError as error:
         raise _Again from error
+
+
+def _is_as_given(answer: Any, record: Any) -> bool:
+    """Whether a store answers with what it was given."""
+    return answer == msgspec.msgpack.decode(encoded(record))
 
 
 def _is_same(before: Marker, after: Marker) -> bool:

@@ -1,7 +1,8 @@
 """Which operations may be carried out twice: then a call that may have been is repeated (M2K-1).
 
 May be repeated: what leaves the same, and answers the same, when it comes a second time. To declare does: the second
-time it gets what the first one made. Whether something was there differs, and so does the error that it exists.
+time it gets what the first one made, or what has come since (`CREATE_OR_GET`). Whether something was there differs, and
+so does the error that it exists.
 """
 
 from __future__ import annotations
@@ -53,3 +54,7 @@ IDEMPOTENT: Final[Mapping[Operation, bool]] = {
     topology.READ_ALL: True,
 }
 """Of every operation. One that is not here may not be repeated."""
+
+CREATE_OR_GET: Final = frozenset({vhosts.PUT, exchanges.DECLARE, queues.DECLARE})
+"""They answer with the entity that is there. One that differs from what was declared has come since a first attempt
+that may have made it: the caller would take that for a refusal."""

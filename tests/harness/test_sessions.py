@@ -65,7 +65,7 @@ def test_each_group_has_its_own_calls() -> None:
         "predicates": ["in_universe"],
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
         "migration": [
-            *("claim", "declare", "delete", "disconnect", "entities"),
+            *("claim", "declare", "declare_with_value", "delete", "disconnect", "entities", "entities_with_values"),
             *("migrate", "prepare_topology", "projected", "roll_back"),
         ],
         "queues": ["ack", "declare_queue", "publish", "purge", "reject", "take"],

@@ -132,7 +132,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
     "replicas": ("publish", "replicas"),
-    "migration": ("declare", "delete", "entities", "migrate"),
+    "migration": ("declare_with_value", "delete", "entities_with_values", "migrate"),
     "dead-letter": ("publish", "take"),
     "conversion": ("put_classic", "take_classic"),
     "stream": ("publish_to_stream", "read_stream"),

@@ -9,7 +9,7 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from splitbrain.cluster.entities import bindings, parameters, permissions, policies, queues, users, vhosts
+from splitbrain.cluster.entities import bindings, parameters, permissions, policies, queues, topology, users, vhosts
 from splitbrain.cluster.entities.store import LocalStore, MetadataStore, Operation
 from splitbrain.cluster.errors import ClusterError
 from splitbrain.cluster.tables.entities.projected import PROJECTED
@@ -175,6 +175,7 @@ class TreeBesideTables(EntitiesBesideModel):
     def every_table_is_the_same(self) -> None:
         for table in PROJECTED:
             now(self.store.records(table))  # pyright: ignore[reportArgumentType]
+        now(topology.read_all(self.store))
 
     def teardown(self) -> None:
         for name in ("n", ":policy", "a/b"):

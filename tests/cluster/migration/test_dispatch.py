@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from splitbrain.cluster.entities import bindings, exchanges, queues, users
-from splitbrain.cluster.entities.errors import EntityNotFoundError
+from splitbrain.cluster.entities.errors import EntityNotFoundError, PreconditionFailedError
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.entities.records import Queue
 from splitbrain.cluster.entities.store import MetadataStore, Operation
@@ -196,6 +196,28 @@ def test_m2k_1_what_may_have_happened_and_is_refused_when_it_is_repeated_is_stil
     with pytest.raises(OutcomeUnknownError, match="may have happened before it was refused"):
         now(queues.declare(world.store, "/", "a"))
     assert now(queues.find(world.tables.store, "/", "a")) is not None
+
+
+def test_m2k_1_a_declaration_that_may_have_made_an_entity_and_then_finds_another_one_is_of_unknown_outcome() -> None:
+    """To the client that finds another one when it asks again, it would look as if nothing had been made."""
+    world = World()
+    world.tables.after = lost
+
+    def on_progress(_: int) -> None:
+        world.tables.after = None
+        now(queues.delete(world.tables.store, "/", "a"))
+        now(queues.declare(world.tables.store, "/", "a", durable=False))
+
+    world.switch.on_progress = on_progress
+    with pytest.raises(OutcomeUnknownError, match="may have happened before another one was found"):
+        now(queues.declare(world.store, "/", "a"))
+
+
+def test_m2k_1_a_declaration_that_finds_another_one_at_once_is_refused() -> None:
+    world = World()
+    now(queues.declare(world.tables.store, "/", "a", durable=False))
+    with pytest.raises(PreconditionFailedError):
+        now(queues.declare(world.store, "/", "a"))
 
 
 def test_m2k_1_a_look_up_that_is_refused_after_no_answer_is_refused() -> None:

@@ -9,7 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitbrain.cluster.entities import bindings, exchanges, permissions, queues, topology, users, vhosts
+from splitbrain.cluster.entities import (
+    bindings,
+    exchanges,
+    maintenance,
+    parameters,
+    permissions,
+    queues,
+    topology,
+    users,
+    vhosts,
+)
 from splitbrain.cluster.entities.errors import EntityError
 from splitbrain.cluster.errors import UnavailableError
 from splitbrain.cluster.tables.coordinator import Done
@@ -72,6 +82,10 @@ def an_operation(store: TablesStore, rng: random.Random) -> Coroutine[Any, Any, 
         (3, bindings.add(store, v, x, "exchange", y)),
         (2, bindings.remove(store, v, x, "queue", "q", "a")),
         (2, topology.read(store)),
+        (2, parameters.put_global(store, rng.choice(("g", "h")), rng.random())),
+        (1, parameters.clear_global(store, "g")),
+        (2, maintenance.put(store, "n1", rng.choice(("regular", "draining")))),
+        (2, topology.read_all(store)),
     ]
     chosen = rng.choices(range(len(drawn)), [weight for weight, _ in drawn])[0]
     for at, (_, other) in enumerate(drawn):
