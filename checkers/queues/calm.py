@@ -12,7 +12,7 @@ import pyarrow as pa
 from splitbrain.checkers.coverage.outages import calm
 from splitbrain.checkers.quorum.windows import DIED_WITHIN_NS
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import run_events
+from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.notes import NodeEnded
 
 
@@ -29,6 +29,8 @@ class Calm(msgspec.Struct, frozen=True):
     def of(cls, checker: str, history: pa.Table, options: Mapping[str, Any], settle_s: float) -> Calm:
         """Those of a run: no fault is in force, and none was in the `settle_s` before; none after a node crashed.
 
+        A node that gave up over its disk while a fault was in force is started again by what heals that fault.
+
         Args:
             checker: for the error.
             history: with the ops of the nemesis and of the harness.
@@ -43,8 +45,9 @@ class Calm(msgspec.Struct, frozen=True):
             raise UsageError(f"checker {checker}: option 'settle_s' must be a number of seconds, not {chosen!r}.")
         events = run_events(history)
         settle_ns = round(chosen * 1e9)
-        deaths = [*events.notes("crash", NodeEnded), *events.notes("halt", NodeEnded)]
-        end_ns = min((op.time - DIED_WITHIN_NS for op, _ in deaths), default=events.end_ns)
+        deaths = [op.time for op, _ in events.notes("crash", NodeEnded)]
+        deaths += [op.time for op, _ in events.notes("halt", NodeEnded) if not _is_under_a_fault(events, op.time)]
+        end_ns = min((died_ns - DIED_WITHIN_NS for died_ns in deaths), default=events.end_ns)
         found = [
             (begin + settle_ns if after_fault else begin, end)
             for begin, end, after_fault in calm(events, 0, end_ns + 1)
@@ -55,3 +58,8 @@ class Calm(msgspec.Struct, frozen=True):
         """Whether a time lies within one span, both ends included."""
         at = bisect_right(self.spans, (begin_ns, 2**63)) - 1
         return at >= 0 and end_ns <= self.spans[at][1]
+
+
+def _is_under_a_fault(events: RunEvents, found_ns: int) -> bool:
+    """Whether a fault was in force when a node may have ended that was found dead."""
+    return any(window.begin_ns <= found_ns and window.end_ns >= found_ns - DIED_WITHIN_NS for window in events.windows)

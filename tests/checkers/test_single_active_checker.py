@@ -260,6 +260,23 @@ def test_calm_begins_once_a_later_stop_is_verified_or_the_harness_has_healed_all
     assert judge(script, settle_s=0).anomalies == ("shared",)
 
 
+@pytest.mark.parametrize(
+    ("f", "in_force", "anomalies"), [("halt", True, ("shared",)), ("halt", False, ()), ("crash", True, ())]
+)
+def test_a_node_that_gives_up_over_a_fault_of_its_disk_is_back_once_that_is_healed(
+    f: str, in_force: bool, anomalies: tuple[str, ...]
+) -> None:
+    script = Script()
+    if in_force:
+        fault(script, "disk", "start")
+    script.event(HARNESS, "info", f, {"node": "n1"})
+    fault(script, "heal", "stop")
+    put(script, 0, 1, 2, 3)
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        consumed(script, consumer, value)
+    assert judge(script, settle_s=0).anomalies == anomalies
+
+
 def test_a_consumer_that_a_fault_may_have_hidden_is_not_convicted_but_counted() -> None:
     script = Script()
     put(script, 0, 1, 2, 3)
