@@ -7,7 +7,7 @@
     restarted-undecided  a node restarted, and nothing was decided before
     loser-ran-on         a node that had lost did not restart
     loser-stayed-down    it stopped, and did not serve again
-    kept-own-tables      it restarted, and served its own tables, although the winner ran
+    kept-own-tables      it restarted, and served its own tables, although it and the winner, which ran, saw each other
     no-heal              all nodes saw each other, some ran apart, and nothing was decided
     left-partial         a node learned of a partial partition, and did not make it whole
 
@@ -142,21 +142,30 @@ def _of_restart(run: Run, stop: Sight, decided: Sequence[Decision]) -> Iterator[
 
 
 def _kept_own_tables(run: Run, stop: Sight) -> Iterator[Finding]:
-    """What a node served behind a stop, in the same process."""
+    """What a node served behind a stop, in the same process.
+
+    A loser that loses the winner before it has its tables is not to wait for it: RabbitMQ's starts what it has when the
+    winner goes down, so that it does not get stuck (`rabbit_autoheal`). It runs apart, and the next heal decides anew.
+    """
     life = next(each for each in run.reported.lives if stop in each)
     later = [each for each in life if each.time > stop.time]
     then = next((each for each in later if each.event in ("serves", "loses", "pauses")), None)
     if then is None or then.event != "serves" or then.other != stop.node:
         return
-    winner = [each for each in run.reported.sights if each.node == stop.other and stop.time <= each.time <= then.time]
-    before = [
-        each for each in run.reported.sights if each.node == stop.other and each.time < stop.time and each.is_whole
-    ]
-    if before and all(each.row.role in (RUNNING, None) for each in [before[-1], *winner]):
+    own = [each for each in later if each.time <= then.time and each.is_whole]
+    winner = _around(run, stop.other, stop.time - BEFORE_NS, then.time + BEFORE_NS)
+    saw = all(stop.other in each.alive for each in own) and all(stop.node in each.alive for each in winner)
+    if winner and saw and all(each.row.role in (RUNNING, None) for each in winner):
         words = (
             f"Kept own tables: {stop.node} stopped for {stop.other} ({stop.row.at}), and served its own ({then.row.at})"
         )
         yield run.finding("kept-own-tables", words, stop, then)
+
+
+def _around(run: Run, node: str, begin_ns: int, end_ns: int) -> list[Sight]:
+    """The whole rows of a node in a stretch, and what it showed when that began."""
+    own = [each for each in run.reported.sights if each.node == node and each.is_whole]
+    return [*[each for each in own if each.time < begin_ns][-1:], *(e for e in own if begin_ns <= e.time <= end_ns)]
 
 
 def _no_heal(run: Run, calm: Calm) -> Iterator[Finding]:

@@ -200,6 +200,19 @@ def test_a_loser_must_restart_with_tables_of_another_node() -> None:
     assert autoheal(*stopped, seen(23, "n2", ALL, "stopped"), *serves(24, "n1", "n1")).valid == "true", "no winner ran"
 
 
+@pytest.mark.parametrize("blind", [("n1", "n2"), ("n2", "n1")])
+def test_a_loser_that_loses_the_winner_before_it_has_its_tables_may_serve_its_own(blind: tuple[str, str]) -> None:
+    """RabbitMQ's loser starts what it has when the winner goes down. That one of the two saw the other down is enough:
+    the other one may see the end of a session and its successor at once."""
+    node, other = blind
+    stopped = [*answers(22, EQUAL), decides(22, "n2", "n1"), loses(22.1, "n1", "n2")]
+    role = "stopped" if node == "n1" else "running"
+    lost = seen(23, node, " ".join(set(ALL.split()) - {other}), role)
+    again = seen(23.5, node, ALL, role)
+    assert autoheal(*stopped, lost, again, *serves(24, "n1", "n1")).valid == "true"
+    assert autoheal(*stopped, again, *serves(24, "n1", "n1")).anomalies == ("kept-own-tables",)
+
+
 def test_nodes_that_run_apart_and_see_each_other_must_be_healed_in_time() -> None:
     apart = [seen(time_s, "n1", ALL, counted="n2=1", event="look") for time_s in (30, 40, 50, 56)]
     verdict = autoheal(*apart, made=script((10, ALONE), (20, []), end_s=20))

@@ -138,6 +138,17 @@ def test_each_switch_breaks_what_a_strategy_promises_and_nothing_breaks_without_
     assert whole.valid != "false", whole.sentence
 
 
+def test_a_loser_that_is_cut_off_before_it_has_the_tables_of_the_winner_serves_its_own_and_breaks_nothing() -> None:
+    """So do those of RabbitMQ: a loser whose winner goes down starts what it has. The next heal decides again."""
+    cluster = healed(cluster_of("autoheal"), ["n1"], ["n2", "n3", "n4", "n5"], after_ms=0)
+    cluster.run_until(lambda: any(seen.event == "loses" for _, _, _, seen in cluster.observed), 10_000)
+    healed(cluster, ["n1"], ["n2", "n3", "n4", "n5"], after_ms=40_000)
+    served = [seen.leader for _, node, _, seen in cluster.observed if node == "n1" and seen.event == "serves"]
+    assert served[1:] == ["n1", "n2"], "its own first, and then those of the winner"
+    verdict = judge(cluster, "strategy-autoheal", "autoheal")
+    assert verdict.valid == "true", verdict.sentence
+
+
 def test_m85b_autoheal_that_is_confused_with_ignore_never_heals() -> None:
     assert recovers_by("autoheal", NO_BUGS).valid == "true"
     assert "no-heal" in recovers_by("autoheal", Bugs(["M85B"])).anomalies
