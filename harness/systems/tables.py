@@ -179,6 +179,9 @@ def _strategy(settings: Mapping[str, int]) -> str:
     return STRATEGY_NAMES[settings.get(STRATEGY, SETTINGS[STRATEGY].default)]
 
 
+_SILENCE: Final = "strategy-down"
+"""What judges when a node is taken for down, which every strategy begins with."""
+
 _JUDGED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "ignore": ("strategy-apart", "strategy-ignore"),
     "pause-minority": ("strategy-pause-minority",),
@@ -193,9 +196,9 @@ def _checkers(settings: Mapping[str, int], faults: frozenset[FaultKind]) -> tupl
         return ()
     strategy = _strategy(settings)
     if not strategy.startswith(_PAUSES_IF_ALL_DOWN):
-        return _JUDGED_BY[strategy]
+        return (_SILENCE, *_JUDGED_BY[strategy])
     recover = strategy.removeprefix(f"{_PAUSES_IF_ALL_DOWN}-")
-    return (f"strategy-{_PAUSES_IF_ALL_DOWN}", *_JUDGED_BY[recover])
+    return (_SILENCE, f"strategy-{_PAUSES_IF_ALL_DOWN}", *_JUDGED_BY[recover])
 
 
 async def _client(deployment: Deployment, node: NodeId) -> TablesClient:

@@ -65,7 +65,7 @@ def partly(strategy: str, bugs: Bugs, listed: tuple[str, ...] = ()) -> Cluster:
     cluster = cluster_of(strategy, bugs=bugs, listed=listed)
     cluster.cut = {("n1", "n2"), ("n2", "n1")}
     cluster.cuts.append((cluster.now_ms, sorted(cluster.cut)))
-    cluster.run(8000)
+    cluster.run(12_000)
     cluster.heal()
     cluster.run(12_000)
     return cluster
@@ -77,6 +77,11 @@ def in_partial(bugs: Bugs) -> Verdict:
 
 def partial_under_ignore(bugs: Bugs) -> Verdict:
     return judge(partly("ignore", bugs), "strategy-ignore", "ignore")
+
+
+def silent(bugs: Bugs) -> Verdict:
+    cluster = healed(cluster_of("ignore", bugs=bugs), ["n1", "n2"], ["n3", "n4", "n5"])
+    return judge(cluster, "strategy-down", "ignore")
 
 
 def ignored(bugs: Bugs) -> Verdict:
@@ -117,6 +122,9 @@ BREAKS: dict[str, tuple[Callable[[Bugs], Verdict], str]] = {
     "M83": (ignored, "stopped-by-itself"),
     "M83B": (partial_under_ignore, "left-partial"),
     "M83C": (apart, "unnoticed"),
+    "M83D": (partial_under_ignore, "partial-unseen"),
+    "M83E": (silent, "too-early"),
+    "M83F": (silent, "did-not-notice"),
     "M84": (minority, "did-not-pause"),
     "M84B": (majority_without_all, "stayed-paused"),
     "M84C": (in_partial, "resumed-too-soon"),
@@ -152,6 +160,15 @@ def test_a_loser_that_is_cut_off_before_it_has_the_tables_of_the_winner_serves_i
 def test_m85b_autoheal_that_is_confused_with_ignore_never_heals() -> None:
     assert recovers_by("autoheal", NO_BUGS).valid == "true"
     assert "no-heal" in recovers_by("autoheal", Bugs(["M85B"])).anomalies
+
+
+@pytest.mark.parametrize("strategy", ["autoheal", "pause-minority", "pause-if-all-down-ignore"])
+def test_m83d_a_partial_partition_that_nobody_reports_is_seen_under_each_strategy(strategy: str) -> None:
+    listed = ("n3",) if strategy.startswith("pause-if") else ()
+    name = f"strategy-{strategy.removesuffix('-ignore')}"
+    broken = judge(partly(strategy, Bugs(["M83D"]), listed), name, strategy, listed)
+    assert broken.anomalies == ("partial-unseen",), broken.sentence
+    assert judge(partly(strategy, NO_BUGS, listed), name, strategy, listed).valid != "false"
 
 
 @pytest.mark.parametrize("strategy", ["autoheal", "pause-if-all-down-ignore"])
