@@ -228,7 +228,7 @@ def test_whatever_happens_no_strategy_breaks_its_promise(strategy: str, seed: in
     cluster.heal()
     _start_all(cluster)
     cluster.run(30_000)
-    for name in names:
+    for name in ("strategy-down", *names):
         verdict = judge(cluster, name, strategy, listed)
         assert verdict.valid != "false", verdict.sentence
 
