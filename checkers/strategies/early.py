@@ -24,6 +24,10 @@ SLACK_NS: Final = 250_000_000
 """How far times of two nodes may be apart."""
 
 
+SOON_NS: Final = 2_000_000_000
+"""What a node may take beside the tick time to hear of another process of a node: links are made anew."""
+
+
 class Loss(NamedTuple):
     """The end of a session, at one of its sides.
 
@@ -92,6 +96,21 @@ class _Judged:
             for each in self._of_other_side(loss)
         )
 
+    def _may_have_ended(self, other: str, loss: Loss) -> bool:
+        """Whether the process that the session was with may have ended, by all that is known of its times.
+
+        One that ended about when the session began is another one than that of the session, unless the session ended
+        soon: the next process says that it is there, or the silence lasts.
+        """
+        time_ns, seen_ns = loss.sight.time, loss.seen_ns
+        if not self._timelines.lived(other, min(seen_ns + SLACK_NS, time_ns), time_ns + SLACK_NS):
+            return True
+        soon_ns = self._tick_ms * 1_000_000 + SOON_NS
+        return any(
+            seen_ns - SLACK_NS <= begun_ns <= time_ns + SLACK_NS and time_ns <= begun_ns + soon_ns
+            for begun_ns in self._timelines.restarts(other)
+        )
+
     def is_answer(self, loss: Loss) -> bool:
         """Whether the other side had ended the session before, without a reason: that is what is found then."""
         at = (loss.sight.time, loss.sight.node)
@@ -107,7 +126,7 @@ class _Judged:
         node, other, time_ns = loss.sight.node, loss.sight.other, loss.sight.time
         if loss.silent_ms > self._tick_ms:
             return True
-        if not self._timelines.lived(other, min(loss.seen_ns + SLACK_NS, time_ns), time_ns + SLACK_NS):
+        if self._may_have_ended(other, loss):
             return True
         return any(
             (each.node, each.other) == (node, other) and time_ns - SLACK_NS <= each.time <= time_ns + SLACK_NS

@@ -20,13 +20,20 @@ class Timelines:
             *(node for op in events.fault_ops[-1:] for node in _stopped(op, reported.nodes)),
         }
         self._whole: dict[str, list[Sight]] = {node: [] for node in reported.nodes}
+        self._lost: dict[str, list[Sight]] = {}
         for each in reported.sights:
             if each.is_whole:
                 self._whole[each.node].append(each)
+            elif each.event == "lost":
+                self._lost.setdefault(each.node, []).append(each)
 
     def lived(self, node: str, begin_ns: int, end_ns: int) -> bool:
         """Whether one process of a node wrote something before a stretch, and something behind it."""
         return any(span.begin_ns <= begin_ns and end_ns <= span.end_ns for span in self._spans.get(node, ()))
+
+    def restarts(self, node: str) -> list[int]:
+        """When each process of a node but the first began."""
+        return [span.begin_ns for span in self._spans.get(node, ())[1:]]
 
     def may_have_lived(self, node: str, begin_ns: int, end_ns: int) -> bool:
         """The same, or it was its last process, and nothing says that this ended.
@@ -45,9 +52,10 @@ class Timelines:
         return own[max(0, first - 1) : bisect.bisect_right(own, end_ns, key=lambda each: each.time)]
 
     def saw(self, node: str, others: set[str], begin_ns: int, end_ns: int) -> bool:
-        """Whether a node saw all of some others, all through a stretch."""
+        """Whether a node saw all of some others, all through a stretch, and each in one session."""
         shown = self.shown(node, begin_ns, end_ns)
-        return bool(shown) and shown[0].time <= begin_ns and all(others <= each.alive for each in shown)
+        ended = any(each.other in others and begin_ns <= each.time <= end_ns for each in self._lost.get(node, ()))
+        return bool(shown) and shown[0].time <= begin_ns and not ended and all(others <= each.alive for each in shown)
 
 
 def _stopped(op: FaultOp, nodes: Collection[str]) -> Collection[str]:

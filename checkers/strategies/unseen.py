@@ -12,7 +12,7 @@ for as long as a session outlives silence: 1.25 tick times for each of the four.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from splitbrain.checkers.consensus.findings import Finding
 from splitbrain.checkers.strategies.disturbed import Disturbed
@@ -30,49 +30,85 @@ SLACK_NS: Final = 250_000_000
 """How far times of two nodes may be apart."""
 
 
+class Loss(NamedTuple):
+    """A node that saw another one no more.
+
+    Attributes:
+        sight: the row that shows it.
+        lost: the other one.
+        since_ns: when it had seen that first.
+    """
+
+    sight: Sight
+    lost: str
+    since_ns: int
+
+
 def unseen(run: Run) -> Iterator[Finding]:
     """Losses that one third node at least must have told to be partial, and that changed nothing."""
     if not run.reported.is_complete:
         return
-    timelines, disturbed = Timelines(run.reported, run.events), Disturbed(run.events)
+    judge = _Judge(run)
     for life in run.reported.lives:
         since: dict[str, int] = {}
         for each in life:
             if each.is_whole:
                 for lost in sorted(since.keys() - each.alive):
-                    yield from _of_loss(run, timelines, disturbed, each, lost, since.pop(lost))
+                    yield from judge.of_loss(Loss(each, lost, since.pop(lost)))
                 for other in each.alive - {each.node}:
                     since.setdefault(other, each.time)
 
 
-def _of_loss(
-    run: Run, timelines: Timelines, disturbed: Disturbed, sight: Sight, lost: str, since_ns: int
-) -> Iterator[Finding]:
-    """The first third node that saw both, if the node went on as before; it had seen the lost one since `since_ns`."""
-    node, begin_ns = sight.node, sight.time - SLACK_NS
-    tick_ns = run.reported.setup.tick_ms * 1_000_000
-    end_ns = sight.time + TICKS * tick_ns + MORE_NS
-    noticed_ns = end_ns + 2 * tick_ns
-    shown = [each for each in timelines.shown(node, sight.time, end_ns) if each.time >= sight.time]
-    if noticed_ns > run.events.end_ns or any(lost in each.alive or not each.serves for each in shown):
-        return
-    # One process each: what was lost is not asked for where another process of that node is there.
-    if not (
-        timelines.may_have_lived(node, begin_ns, noticed_ns)
-        and timelines.may_have_lived(lost, since_ns + SLACK_NS, noticed_ns)
-    ):
-        return
-    for third in sorted(sight.alive - {node}):
-        if (
-            timelines.may_have_lived(third, begin_ns, noticed_ns)
-            and timelines.saw(node, {third}, begin_ns, noticed_ns)
-            and timelines.saw(third, {node, lost}, begin_ns, noticed_ns)
-            and timelines.saw(lost, {third}, begin_ns, noticed_ns)
-            and not any(disturbed.between(third, other, begin_ns, end_ns) for other in (node, lost))
-        ):
-            words = (
-                f"Partial partition unseen: {node} lost {lost} ({sight.row.at}), {third} saw both for "
-                f"{(end_ns - sight.time) / 1e9:g} s, and {node} kept its session with {third}, and served on"
-            )
-            yield run.finding("partial-unseen", words, sight)
+class _Judge:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._timelines = Timelines(run.reported, run.events)
+        self._disturbed = Disturbed(run.events)
+        self._tick_ns = run.reported.setup.tick_ms * 1_000_000
+        self._lasts_ns = TICKS * self._tick_ns + MORE_NS
+
+    def of_loss(self, loss: Loss) -> Iterator[Finding]:
+        """A finding, if a third node saw both, and the node went on as before."""
+        sight, lost = loss.sight, loss.lost
+        if self._noticed_ns(loss) > self._run.events.end_ns:
             return
+        if not self._went_on(loss) or not self._is_of_one_process(loss):
+            return
+        third = next((each for each in sorted(sight.alive - {sight.node}) if self._saw_both(each, loss)), None)
+        if third is not None:
+            words = (
+                f"Partial partition unseen: {sight.node} lost {lost} ({sight.row.at}), {third} saw both for "
+                f"{self._lasts_ns / 1e9:g} s, and {sight.node} kept its session with {third}, and served on"
+            )
+            yield self._run.finding("partial-unseen", words, sight)
+
+    def _went_on(self, loss: Loss) -> bool:
+        """Whether the node served on, and did not see the lost one again."""
+        begin_ns = loss.sight.time
+        shown = self._timelines.shown(loss.sight.node, begin_ns, begin_ns + self._lasts_ns)
+        return all(loss.lost not in each.alive and each.serves for each in shown if each.time >= begin_ns)
+
+    def _is_of_one_process(self, loss: Loss) -> bool:
+        """Whether the process that was lost ran on: nobody asks for it where another one of its node is there."""
+        begin_ns, end_ns = loss.since_ns + SLACK_NS, self._noticed_ns(loss)
+        anew = any(abs(each - loss.since_ns) <= SLACK_NS for each in self._timelines.restarts(loss.lost))
+        return self._timelines.may_have_lived(loss.lost, begin_ns, end_ns) and not anew
+
+    def _saw_both(self, third: str, loss: Loss) -> bool:
+        """Whether a third node could ask the lost one, and answer, and did not lose its session with any of the two."""
+        node, begin_ns, end_ns = loss.sight.node, loss.sight.time - SLACK_NS, self._noticed_ns(loss)
+        saw = self._timelines.saw
+        return (
+            all(self._timelines.may_have_lived(each, begin_ns, end_ns) for each in (node, third))
+            and saw(node, {third}, begin_ns, end_ns)
+            and saw(third, {node, loss.lost}, begin_ns, end_ns)
+            and saw(loss.lost, {third}, begin_ns, end_ns)
+            and not any(
+                self._disturbed.between(third, each, begin_ns, loss.sight.time + self._lasts_ns)
+                for each in (node, loss.lost)
+            )
+        )
+
+    def _noticed_ns(self, loss: Loss) -> int:
+        """When the end of a process that did not end in time would have been noticed."""
+        return loss.sight.time + self._lasts_ns + 2 * self._tick_ns

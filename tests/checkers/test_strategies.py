@@ -329,6 +329,14 @@ def test_a_session_with_a_process_that_ends_ends_at_any_time() -> None:
     assert judge("strategy-down", rows).valid == "true"
 
 
+def test_a_process_that_restarts_as_soon_as_a_session_with_it_begins_ends_that_session_soon_and_no_later_one() -> None:
+    before = [ended(29, "n2", "n3", 1100), seen(29, "n2", "n1 n2"), ended(29, "n3", "n2", 1100), seen(30, "n2", ALL)]
+    again = [seen(30.01, "n3", ALL, life=2), seen(50, "n3", ALL, event="look", life=2)]
+    rows = [*starts("ignore"), *BEGUN, *NOTICED, *before, *again]
+    assert judge("strategy-down", [*rows, ended(30.1, "n2", "n3", 60), seen(50, "n2", ALL)]).valid == "true"
+    assert judge("strategy-down", [*rows, ended(40, "n2", "n3", 60)]).anomalies == ("too-early",)
+
+
 def test_a_session_that_is_ended_on_purpose_ends_at_any_time() -> None:
     told = seen(30, "n2", "n2 n3", event="partial", leader="n3", raised_by="n1")
     assert down(*NOTICED, told, ended(30, "n2", "n3", 20), ended(30.01, "n3", "n2", 30)).valid == "true"
