@@ -157,6 +157,21 @@ def test_a_loser_that_is_cut_off_before_it_has_the_tables_of_the_winner_serves_i
     assert verdict.valid == "true", verdict.sentence
 
 
+def test_mn_2_a_node_reports_how_long_nothing_had_come_of_a_session_that_ended() -> None:
+    """Longer than the tick time after a silence; less if the other process is gone, which its machine says at once."""
+    cluster = cluster_of("ignore", names=FOUR)
+    cluster.kill("n4")
+    cluster.run(300)
+    killed = {node: seen.count or 0 for _, node, _, seen in cluster.observed if seen.event == "lost"}
+    assert set(killed) == {"n1", "n2", "n3"}
+    assert all(silent_ms <= 300 for silent_ms in killed.values())
+    cluster.partition(["n1"], ["n2", "n3"])
+    cluster.run(3000)
+    cut = [(node, seen.leader, seen.count or 0) for _, node, _, seen in cluster.observed if seen.event == "lost"][3:]
+    assert {(node, other) for node, other, _ in cut} == {("n1", "n2"), ("n1", "n3"), ("n2", "n1"), ("n3", "n1")}
+    assert all(1000 < silent_ms <= 1250 + 20 for _, _, silent_ms in cut)
+
+
 def test_m85b_autoheal_that_is_confused_with_ignore_never_heals() -> None:
     assert recovers_by("autoheal", NO_BUGS).valid == "true"
     assert "no-heal" in recovers_by("autoheal", Bugs(["M85B"])).anomalies
