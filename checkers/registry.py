@@ -178,6 +178,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.strategies:StrategyApart",
             "nodes that lost each other run apart, and say so, until one of them restarts",
         ),
+        "strategy-down": (
+            "splitbrain.checkers.strategies:StrategyDown",
+            "a node is taken for down once it was silent for the tick time, not before and not much later",
+        ),
         "strategy-ignore": (
             "splitbrain.checkers.strategies:StrategyIgnore",
             "under ignore no node stops by itself, and partial partitions are made whole",

@@ -542,6 +542,27 @@ M83C: Final = Bug(
     ("strategy-apart",),
     "tables",
 )
+M83D: Final = Bug(
+    "M83D",
+    "a node that loses another one asks no third node whether it sees that: partial partitions are not found out",
+    "MN-8",
+    ("strategy-ignore", "strategy-autoheal", "strategy-pause-minority", "strategy-pause-if-all-down"),
+    "tables",
+)
+M83E: Final = Bug(
+    "M83E",
+    "a node is taken for down when it was silent for half of the tick time",
+    "MN-2",
+    ("strategy-down",),
+    "tables",
+)
+M83F: Final = Bug(
+    "M83F",
+    "a node is taken for down only when it was silent for ten tick times",
+    "MN-2",
+    ("strategy-down",),
+    "tables",
+)
 M84: Final = Bug(
     "M84",
     "half of all nodes pass for a majority: both halves of an equal split serve on",
@@ -610,6 +631,20 @@ M86D: Final = Bug(
     "the winner restarts with the losers: what its partition acknowledged may go, too",
     "MN-7",
     ("strategy-autoheal",),
+    "tables",
+)
+M87: Final = Bug(
+    "M87",
+    "a write is applied by its coordinator alone: the other replicas that are up vote for it, and forget it",
+    "MN-1",
+    ("linearizable", "declare", "set"),
+    "tables",
+)
+M87B: Final = Bug(
+    "M87B",
+    "a write locks its record on the replica of its coordinator alone, not on all that are up",
+    "MN-1",
+    ("linearizable", "declare", "set"),
     "tables",
 )
 M90: Final = Bug(

@@ -77,6 +77,7 @@ CONSENSUS_CHECKERS: Final = (
 
 STRATEGY_CHECKERS: Final = (
     "strategy-apart",
+    "strategy-down",
     "strategy-ignore",
     "strategy-pause-minority",
     "strategy-pause-if-all-down",

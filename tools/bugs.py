@@ -146,6 +146,12 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 30 --settings strategy=ignore,net-tick-ms=500",
     "M83C": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 14"
     " --time-limit 60 --settings strategy=ignore,net-tick-ms=500",
+    "M83D": "--system tables --workload declare --rate 20 --nemesis partition-bridge --nodes 3,5 --interval 14"
+    " --time-limit 60 --settings strategy=pause-minority,net-tick-ms=500",
+    "M83E": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
+    " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=1000",
+    "M83F": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 10"
+    " --time-limit 60 --settings strategy=pause-minority,net-tick-ms=1000",
     "M84": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --interval 5"
     " --time-limit 30 --settings strategy=pause-minority,net-tick-ms=500",
     "M84B": "--system tables --workload set --rate 4 --nemesis partition-halves,kill-one --nodes 5 --interval 5"
@@ -166,6 +172,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 60 --settings strategy=autoheal,net-tick-ms=500",
     "M86D": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
     " --time-limit 30 --settings strategy=autoheal,net-tick-ms=500",
+    "M87": "--system tables --workload set,register,declare --nemesis none --nodes 3,5",
+    "M87B": "--system tables --workload register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n",
     "M90": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M91": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",
     "M92": "--workload list-append --nemesis partition-leader --interval 2 --nodes 3,5 --rate 200"

@@ -7,12 +7,13 @@
     restarted-undecided  a node restarted, and nothing was decided before
     loser-ran-on         a node that had lost did not restart
     loser-stayed-down    it stopped, and did not serve again
-    kept-own-tables      it restarted, and served its own tables, although the winner ran
+    kept-own-tables      it restarted, and served its own tables, although it and the winner, which ran, saw each other
     no-heal              all nodes saw each other, some ran apart, and nothing was decided
     left-partial         a node learned of a partial partition, and did not make it whole
+    partial-unseen       nodes saw what makes one, and none of them did anything
 
-The last but three of these take time: they are judged where, for as long, all nodes reported that they saw all others,
-and no op of the nemesis came.
+That losers restart, and that there is a decision, takes time: it is judged where, for as long, all nodes reported that
+they saw all others, and no op of the nemesis came.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from splitbrain.checkers.strategies import partial
 from splitbrain.checkers.strategies.calm import Calm
 from splitbrain.checkers.strategies.decision import Decision, decisions, documented
 from splitbrain.checkers.strategies.sights import RUNNING, Sight, words_of
+from splitbrain.checkers.strategies.timelines import Timelines
+from splitbrain.checkers.strategies.unseen import unseen
 from splitbrain.checkers.strategies.verdicts import Run, run_of, verdict
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.quantities import counted
@@ -77,7 +80,7 @@ class StrategyAutoheal(OfOneRun):
             found += [finding for each in restarts for finding in _of_restart(run, each, decided)]
             found += _no_heal(run, calm)
             if run.reported.setup.strategy == "autoheal":
-                found += partial.not_made_whole(run)
+                found += [*partial.not_made_whole(run), *unseen(run)]
         praise = (
             f"{counted(len(decided), 'decision')} of the first node let the right partition win, and "
             f"{counted(len(restarts), 'restart')} of nodes that lost followed."
@@ -142,17 +145,20 @@ def _of_restart(run: Run, stop: Sight, decided: Sequence[Decision]) -> Iterator[
 
 
 def _kept_own_tables(run: Run, stop: Sight) -> Iterator[Finding]:
-    """What a node served behind a stop, in the same process."""
+    """What a node served behind a stop, in the same process.
+
+    A loser that loses the winner before it has its tables is not to wait for it: RabbitMQ's starts what it has when the
+    winner goes down, so that it does not get stuck (`rabbit_autoheal`). It runs apart, and the next heal decides anew.
+    """
     life = next(each for each in run.reported.lives if stop in each)
     later = [each for each in life if each.time > stop.time]
     then = next((each for each in later if each.event in ("serves", "loses", "pauses")), None)
     if then is None or then.event != "serves" or then.other != stop.node:
         return
-    winner = [each for each in run.reported.sights if each.node == stop.other and stop.time <= each.time <= then.time]
-    before = [
-        each for each in run.reported.sights if each.node == stop.other and each.time < stop.time and each.is_whole
-    ]
-    if before and all(each.row.role in (RUNNING, None) for each in [before[-1], *winner]):
+    own = [each for each in later if each.time <= then.time and each.is_whole]
+    winner = Timelines(run.reported, run.events).shown(stop.other, stop.time - BEFORE_NS, then.time + BEFORE_NS)
+    saw = all(stop.other in each.alive for each in own) and all(stop.node in each.alive for each in winner)
+    if winner and saw and all(each.row.role in (RUNNING, None) for each in winner):
         words = (
             f"Kept own tables: {stop.node} stopped for {stop.other} ({stop.row.at}), and served its own ({then.row.at})"
         )

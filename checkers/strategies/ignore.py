@@ -2,6 +2,7 @@
 
     stopped-by-itself  a strategy stopped a database
     left-partial       a node learned that a node which is down for it is not for another one, and kept that one
+    partial-unseen     nodes saw what makes a partial partition, and none of them did anything
 
 What both sides acknowledged stays on both sides, until somebody restarts a node. As the way to recover of
 pause-if-all-down it says the same of nodes that see a listed one, and they may pause.
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from splitbrain.checkers.strategies import partial
+from splitbrain.checkers.strategies.unseen import unseen
 from splitbrain.checkers.strategies.verdicts import run_of, verdict
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.quantities import counted
@@ -46,7 +48,7 @@ class StrategyIgnore(OfOneRun):
             if each.event in stops
         ]
         if not pauses:
-            found += partial.not_made_whole(run)
+            found += [*partial.not_made_whole(run), *unseen(run)]
         apart = sorted({each.node for each in run.reported.sights if each.is_whole and each.apart})
         figures = {"apart": len(apart), "partial": partial.count(run)}
         praise = f"{counted(len(apart), 'node')} ran apart from others, and no strategy stopped a database."

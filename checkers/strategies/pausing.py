@@ -1,16 +1,16 @@
 """MN-5, MN-6 and MN-8: a node that is not with enough others stops serving, and serves again once it is.
 
     did-not-pause      a node saw too few others, and its database did not stop
-    did-not-notice     a node was cut off from others for longer than it takes to declare them down, and saw them still
     answered           a node whose database had stopped acknowledged an op
     paused-in-vain     a database stopped although the node saw enough others
     stayed-paused      a node that had stopped saw enough others, and did not start
     served-in-partial  a node learned of a partial partition, and did not stop (pause-minority)
     resumed-too-soon   a node that had stopped for a partial partition started before it saw all (pause-minority)
     left-partial       it may go on, and did not make it whole (pause-if-all-down)
+    partial-unseen     nodes saw what makes a partial partition, and none of them did anything
 
 What enough is, differs: for pause-minority more than half of all nodes, itself included; for pause-if-all-down one of
-those that are listed. A node is judged by what it saw itself; that it saw what there was, by the faults of the run.
+those that are listed. A node is judged by what it saw itself; `strategy-down` judges whether it saw what there was.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from splitbrain.checkers.consensus.findings import Finding
 from splitbrain.checkers.strategies import partial
 from splitbrain.checkers.strategies.answers import answered_while_stopped
 from splitbrain.checkers.strategies.sights import STOPPED, Setup, Sight, words_of
+from splitbrain.checkers.strategies.unseen import unseen
 from splitbrain.checkers.strategies.verdicts import Run, run_of, verdict
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.quantities import counted
 
 RESUME_NS: Final = 5_000_000_000
 """So long a node that has stopped may see enough others: it looks each second, and may be slow."""
-
-NOTICE_NS: Final = 2_000_000_000
-"""What a node may take beyond 1.25 of its tick time to declare another one down: messages on the way, slow clocks."""
 
 
 class Pausing(OfOneRun, ABC):
@@ -68,7 +66,7 @@ class Pausing(OfOneRun, ABC):
             return self.is_enough(sight.alive, setup)
 
         found = [finding for life in run.reported.lives for finding in self._of_life(run, life, may_serve)]
-        found += [*_did_not_notice(run), *self.in_partial(run), *answered_while_stopped(run, history)]
+        found += [*self.in_partial(run), *unseen(run), *answered_while_stopped(run, history)]
         few = sorted(
             {each.node for each in run.reported.sights if each.is_whole and each.alive and not may_serve(each)}
         )
@@ -131,30 +129,6 @@ def _stayed_paused(run: Run, life: Sequence[Sight], may_serve: Callable[[Sight],
             )
             yield run.finding("stayed-paused", words, since, each)
             return
-
-
-def _did_not_notice(run: Run) -> Iterator[Finding]:
-    """By the faults: a node that lived through a cut, and a tick time in it, sees nobody behind it any more."""
-    limit_ns = run.reported.setup.tick_ms * 1_250_000 + NOTICE_NS
-    for cut in run.cuts:
-        for life in run.reported.lives:
-            before = [each for each in life if each.time <= cut.end_ns and each.is_whole]
-            if not before or not _lived_through(life, cut.begin_ns, cut.end_ns):
-                continue
-            last = before[-1]
-            unnoticed = last.alive & cut.unreachable(last.node)
-            free_ns = run.troubles.longest_without(last.node, cut.begin_ns, cut.end_ns)
-            if unnoticed and free_ns > limit_ns:
-                words = (
-                    f"Did not notice: {last.node} still saw {words_of(unnoticed)} {free_ns / 1e9:.1f} s after it was "
-                    f"cut off from there; its tick time is {run.reported.setup.tick_ms / 1000:g} s"
-                )
-                yield run.finding("did-not-notice", words, last, at_ns=cut.begin_ns)
-
-
-def _lived_through(life: Sequence[Sight], begin_ns: int, end_ns: int) -> bool:
-    """Whether a process wrote before a stretch, and behind it."""
-    return bool(life) and life[0].time <= begin_ns and life[-1].time >= end_ns
 
 
 class StrategyPauseMinority(Pausing):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -77,6 +77,14 @@ class Setup(NamedTuple):
     tick_ms: int
 
 
+class Span(NamedTuple):
+    """From the first to the last row of a process, starts and ends included; `is_over` if it says that it ended."""
+
+    begin_ns: int
+    end_ns: int
+    is_over: bool
+
+
 class Reported(NamedTuple):
     """The telemetry of a run.
 
@@ -85,12 +93,14 @@ class Reported(NamedTuple):
         nodes: all that reported anything, sorted.
         sights: all rows but those of starts, in order of time.
         lives: the same by node and process, each from its start on.
+        spans: by node, of each process, in order of time.
     """
 
     setup: Setup
     nodes: tuple[str, ...]
     sights: tuple[Sight, ...]
     lives: tuple[tuple[Sight, ...], ...]
+    spans: Mapping[str, tuple[Span, ...]]
 
     @property
     def is_complete(self) -> bool:
@@ -106,7 +116,10 @@ def reported(telemetry: pa.Table) -> Reported:
     """
     setup = Setup("", frozenset(), 0, 0)
     lives: dict[tuple[str, int], list[Sight]] = {}
+    spans: dict[tuple[str, int], Span] = {}
     for row in rows_of_tables(telemetry):
+        before = spans.get((row.node, row.life))
+        spans[row.node, row.life] = Span(row.time if before is None else before.begin_ns, row.time, row.event == "end")
         life = lives.setdefault((row.node, row.life), [])
         if row.event == "start":
             said = counts_of(row)
@@ -115,7 +128,8 @@ def reported(telemetry: pa.Table) -> Reported:
             life.append(_sight(row))
     every = sorted((each for life in lives.values() for each in life), key=lambda each: each.time)
     nodes = tuple(sorted({node for node, _ in lives}))
-    return Reported(setup, nodes, tuple(every), tuple(map(tuple, lives.values())))
+    by_node = {node: tuple(span for (of, _), span in sorted(spans.items()) if of == node) for node in nodes}
+    return Reported(setup, nodes, tuple(every), tuple(map(tuple, lives.values())), by_node)
 
 
 def _sight(row: Row) -> Sight:

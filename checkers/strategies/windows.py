@@ -24,9 +24,9 @@ class Cut(NamedTuple):
     end_ns: int
     links: frozenset[Link]
 
-    def unreachable(self, node: str) -> frozenset[str]:
-        """The nodes to which nothing goes from a node, and from which nothing comes."""
-        return frozenset(to for sender, to in self.links if sender == node and (to, node) in self.links)
+    def unheard(self, node: str) -> frozenset[str]:
+        """The nodes from which nothing comes to a node."""
+        return frozenset(sender for sender, to in self.links if to == node)
 
     def said(self, nodes: Collection[str]) -> str:
         """The partition in words, with its times."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from splitbrain.cluster.bugs import M87B, NO_BUGS, Bugs
 from splitbrain.cluster.tables.locks import Mode, Tid
 from splitbrain.cluster.tables.messages import AskLock, Commit, LockAnswer, Message, Prepare, Release, Vote
 from splitbrain.cluster.tables.procedures import Look, Read, Step, Steps
@@ -110,9 +111,11 @@ class Coordinator:
         node: its name.
         life: of its process.
         replica: of this node.
+        bugs: what is broken on purpose.
     """
 
-    def __init__(self, node: str, life: int, replica: Replica) -> None:
+    def __init__(self, node: str, life: int, replica: Replica, bugs: Bugs = NO_BUGS) -> None:
+        self._locks_alone = M87B in bugs
         self._node = node
         self._life = life
         self._replica = replica
@@ -232,11 +235,12 @@ class Coordinator:
         # One lock after the other: which replicas are to be asked is fixed only while MEMBERS is held.
         item, mode = wanted[0]
         replicas = self._replica.active() if mode == "write" else (self._node,)
+        lockers = (self._node,) if self._locks_alone and item != MEMBERS else replicas
         for replica in replicas:
-            transaction.outstanding[item, replica] = None
             transaction.asked[replica] = None
+        transaction.outstanding |= dict.fromkeys((item, replica) for replica in lockers)
         transaction.locked[item] = mode
-        for replica in replicas:
+        for replica in lockers:
             self._replica.send(replica, AskLock(transaction.tid, transaction.attempt, item, mode))
 
     def _go_on(self, transaction: _Transaction) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from splitbrain.cluster.bugs import M83C, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M83C, M87, NO_BUGS, Bugs
 from splitbrain.cluster.tables.coordinator import MEMBERS, Coordinator, Done, End, GivenUp
 from splitbrain.cluster.tables.effects import Effect, LogActive, LogChanges, ReplaceAll, Reply, Say
 from splitbrain.cluster.tables.known import KNOWN
@@ -127,7 +127,7 @@ class Database:
 
     def _begin_run(self, now_ms: int) -> None:
         self._participant = Participant(self._node, self.send, self._committed, self._reaches)
-        self._coordinator = Coordinator(self._node, self._life, self)
+        self._coordinator = Coordinator(self._node, self._life, self, self._bugs)
         self._began_ms = now_ms
         self._settled = False
         self._joining: str | None = None
@@ -285,7 +285,7 @@ class Database:
             if self._reaches(node, run):
                 self._active[node] = run
                 self._active_changed()
-        if prepared.changes:
+        if prepared.changes and not (M87 in self._bugs and prepared.tid.node != self._node):
             self._tables.apply(prepared.changes)
             self._emit(LogChanges(prepared.changes))
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, cast, get_args
 
-from splitbrain.cluster.bugs import M83B, NO_BUGS, Bugs
+from msgspec import structs
+
+from splitbrain.cluster.bugs import M83B, M83D, M83E, M83F, NO_BUGS, Bugs
 from splitbrain.cluster.tables.database import Database
 from splitbrain.cluster.tables.effects import Effect, Listen, Say, SendFrame
 from splitbrain.cluster.tables.messages import (
@@ -90,13 +92,14 @@ class TableNode:
         self._effects: list[Effect] = []
         self.clients = 0
         self._sessions = {
-            peer: Session(life, tick_ms, partial(self._send_frame, peer), now_ms)
+            peer: Session(life, tick_ms, partial(self._send_frame, peer), now_ms, _silence_ms(tick_ms, bugs))
             for peer in self._members
             if peer != node
         }
         self._database = Database(
             node, self._members, life, between, self._send, self._effects.append, contents, last_active, bugs
         )
+        self._heard_ms = dict.fromkeys(self._sessions, now_ms)
         self._look_due_ms = now_ms + LOOK_MS
         self._booted = False
         self._seen: Observed | None = None
@@ -133,7 +136,11 @@ class TableNode:
     def received(self, peer: str, frame: Frame, now_ms: int) -> list[Effect]:
         """A frame of another node came."""
         self._now_ms = now_ms
-        self._happened(peer, self._sessions[peer].received(frame, now_ms))
+        session = self._sessions[peer]
+        happened = session.received(frame, now_ms)
+        if "down" not in happened and session.has(frame):
+            self._heard_ms[peer] = now_ms
+        self._happened(peer, happened)
         return self._taken()
 
     def link_up(self, peer: str, now_ms: int) -> list[Effect]:
@@ -171,6 +178,7 @@ class TableNode:
             if session.epoch != epoch:
                 return  # what came before had the session ended: the rest is of a node that is down
             if event == "up":
+                self._heard_ms[peer] = self._now_ms
                 self._effects.append(Say(f"node {peer} up"))
                 self._database.node_up(peer)
             elif event == "down":
@@ -193,8 +201,11 @@ class TableNode:
 
     def _node_down(self, peer: str) -> None:
         self._effects.append(Say(f"node {peer} down"))
+        self._observe("lost", leader=peer, count=self._now_ms - self._heard_ms[peer])
         lost = CheckPartial(peer, self._sessions[peer].lost_life)
-        for other in sorted(self.alive - {self._node, peer}):  # the peer's next session may have begun already
+        # The peer's next session may have begun already.
+        asked = self.alive - {self._node, peer} if M83D not in self._bugs else ()
+        for other in sorted(asked):
             self._send(other, lost)
         was_running = self._database.phase_of(peer) == "running"
         self._database.node_down(peer, self._now_ms)
@@ -282,8 +293,11 @@ class TableNode:
             raised_by,
         )
 
-    def _observe(self, event: str, *, leader: str | None = None, raised_by: str | None = None) -> None:
-        self._effects.append(self.observed(event, leader=leader, raised_by=raised_by))
+    def _observe(
+        self, event: str, *, leader: str | None = None, raised_by: str | None = None, count: int | None = None
+    ) -> None:
+        seen = self.observed(event, leader=leader, raised_by=raised_by)
+        self._effects.append(seen if count is None else structs.replace(seen, count=count))
 
     def _observe_change(self) -> None:
         seen, before = self.observed("sees"), self._seen
@@ -303,3 +317,10 @@ class TableNode:
         taken = list(self._effects)
         self._effects.clear()
         return taken
+
+
+def _silence_ms(tick_ms: int, bugs: Bugs) -> int:
+    """After how much silence a node is down (MN-2)."""
+    if M83E in bugs:
+        return tick_ms // 2
+    return 10 * tick_ms if M83F in bugs else tick_ms

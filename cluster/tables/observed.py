@@ -4,12 +4,16 @@
      "counted": {"n3": 1}, "count": 2, "leader": null, "raised_by": null}
 
 `role` is the phase of its database, `members` are the nodes that are not down for it, itself included, `counted` has
-those whose databases run apart from its own (each with a 1), and `count` is how many connections of clients it has.
+those whose databases run apart from its own (each with a 1), and `count` is how many connections of clients it has,
+unless the event says otherwise.
 Events:
 
     start     a process begins. `raised_by` is the strategy; `members` are the nodes that pause-if-all-down lists;
               `counted` has the tick time as `net_tick_ms`, and the number of all nodes as `nodes`
     sees      what is in `role`, `members` or `counted` has changed: the state after an event is carried out as a whole
+    lost      its session with `leader` has ended, so that it takes that node for down (MN-2). `count` is for how many
+              milliseconds no frame of that session had come: longer than the tick time, unless the other side ended
+              the session, its process ended, or this one did it on purpose
     look      the same again, once a second while the database is stopped or runs apart from others
     partial   it has learned that a node which is down for it, `raised_by`, is not for `leader`; what it does follows
     pauses    its strategy has stopped the database

@@ -44,6 +44,7 @@ class Session:
         tick_ms: T.
         send: takes each frame; it may be lost.
         now_ms: when this is made.
+        silence_ms: what is waited instead of T; only where that is broken on purpose.
 
     Attributes:
         is_up: whether there is a session.
@@ -51,9 +52,17 @@ class Session:
         lost_life: of its process in the last session that ended; -1 before the first end.
     """
 
-    def __init__(self, life: int, tick_ms: int, send: Callable[[Frame], None], now_ms: int) -> None:
+    def __init__(
+        self,
+        life: int,
+        tick_ms: int,
+        send: Callable[[Frame], None],
+        now_ms: int,
+        silence_ms: int | None = None,
+    ) -> None:
         self._me = SessionId(life, 0)
         self._tick_ms = tick_ms
+        self._silence_ms = tick_ms if silence_ms is None else silence_ms
         self._send_frame = send
         self.is_up = False
         self.peer_life = -1
@@ -76,6 +85,10 @@ class Session:
     def epoch(self) -> int:
         """Of this side: another one once the session has ended."""
         return self._me.epoch
+
+    def has(self, frame: Frame) -> bool:
+        """Whether a frame is one of the session that there is."""
+        return self.is_up and frame.receiver == self._me and frame.sender == self._peer
 
     def send(self, message: Message, now_ms: int) -> None:
         """Send a message; it is lost if there is no session, or if the session ends before it arrives."""
@@ -132,7 +145,7 @@ class Session:
             stood_still = now_ms - self._looked_ms > self._tick_ms
             self._looked_ms = now_ms
             # A node that stood still itself may have been sent much that it has not looked at yet.
-            if not stood_still and now_ms - self._heard_ms > self._tick_ms:
+            if not stood_still and now_ms - self._heard_ms > self._silence_ms:
                 return self._end(now_ms)
         if self._unacknowledged and now_ms >= self._again_due_ms:
             self._repeat(now_ms)

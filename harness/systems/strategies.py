@@ -10,6 +10,9 @@ from splitbrain.harness.contract.faults import FaultKind
 PAUSES_IF_ALL_DOWN: Final = "pause-if-all-down"
 """The strategy of which there is one for each way in which it recovers, with the name of that behind it."""
 
+_SILENCE: Final = "strategy-down"
+"""What judges when a node is taken for down, which every strategy begins with."""
+
 _JUDGED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "ignore": ("strategy-apart", "strategy-ignore"),
     "pause-minority": ("strategy-pause-minority",),
@@ -23,6 +26,6 @@ def strategy_checkers(strategy: str, faults: Collection[FaultKind]) -> tuple[str
     if "cut" not in faults:
         return ()
     if not strategy.startswith(PAUSES_IF_ALL_DOWN):
-        return _JUDGED_BY[strategy]
+        return (_SILENCE, *_JUDGED_BY[strategy])
     recover = strategy.removeprefix(f"{PAUSES_IF_ALL_DOWN}-")
-    return (f"strategy-{PAUSES_IF_ALL_DOWN}", *_JUDGED_BY[recover])
+    return (_SILENCE, f"strategy-{PAUSES_IF_ALL_DOWN}", *_JUDGED_BY[recover])

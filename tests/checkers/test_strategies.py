@@ -84,17 +84,6 @@ def test_a_pause_of_the_node_itself_excuses_a_late_start() -> None:
     assert minority(*late).anomalies == ("stayed-paused",)
 
 
-def test_one_that_sees_what_it_is_cut_off_from_did_not_notice() -> None:
-    verdict = minority(seen(1, "n1", ALL), seen(21, "n1", ALL, event="look"))
-    assert verdict.anomalies == ("did-not-notice",)
-    short = script((10, ALONE), (13, []))
-    assert minority(seen(1, "n1", ALL), seen(21, "n1", ALL, event="look"), made=short).valid == "unknown"
-
-
-def test_a_node_that_did_not_live_through_the_cut_is_not_accused_of_not_noticing() -> None:
-    assert minority(seen(1, "n1", ALL)).valid == "unknown"
-
-
 def test_an_answer_of_a_node_that_has_stopped_is_found() -> None:
     made = script((10, ALONE))
     made.event(0, "invoke", "read", node="n1", key="k", time_s=60)
@@ -200,6 +189,19 @@ def test_a_loser_must_restart_with_tables_of_another_node() -> None:
     assert autoheal(*stopped, seen(23, "n2", ALL, "stopped"), *serves(24, "n1", "n1")).valid == "true", "no winner ran"
 
 
+@pytest.mark.parametrize("blind", [("n1", "n2"), ("n2", "n1")])
+def test_a_loser_that_loses_the_winner_before_it_has_its_tables_may_serve_its_own(blind: tuple[str, str]) -> None:
+    """RabbitMQ's loser starts what it has when the winner goes down. That one of the two saw the other down is enough:
+    the other one may see the end of a session and its successor at once."""
+    node, other = blind
+    stopped = [*answers(22, EQUAL), decides(22, "n2", "n1"), loses(22.1, "n1", "n2")]
+    role = "stopped" if node == "n1" else "running"
+    lost = seen(23, node, " ".join(set(ALL.split()) - {other}), role)
+    again = seen(23.5, node, ALL, role)
+    assert autoheal(*stopped, lost, again, *serves(24, "n1", "n1")).valid == "true"
+    assert autoheal(*stopped, again, *serves(24, "n1", "n1")).anomalies == ("kept-own-tables",)
+
+
 def test_nodes_that_run_apart_and_see_each_other_must_be_healed_in_time() -> None:
     apart = [seen(time_s, "n1", ALL, counted="n2=1", event="look") for time_s in (30, 40, 50, 56)]
     verdict = autoheal(*apart, made=script((10, ALONE), (20, []), end_s=20))
@@ -269,12 +271,166 @@ def test_a_node_that_runs_apart_must_not_forget_it() -> None:
     assert "forgotten" not in apart(*LOST, said, *others, *lost_again).anomalies
 
 
+# --- down ---------------------------------------------------------------------------------------------------------
+
+ONE_WAY = [("n2", "n1")]
+BEGUN = [seen(1, node, ALL) for node in ALL.split()]
+
+
+def ended(time_s: float, node: str, other: str, silent_ms: int, **more: Any) -> dict[str, Any]:
+    left = " ".join(each for each in ALL.split() if each != other)
+    return seen(time_s, node, left, event="lost", leader=other, applied_count=silent_ms, **more)
+
+
+def down(*rows: dict[str, Any], made: Script | None = None) -> Verdict:
+    """The tick time is 1 s, and n1 is cut off from 10 s to 20 s."""
+    later = [seen(50, node, ALL, event="look") for node in ALL.split()]
+    return judge("strategy-down", [*starts("ignore"), *BEGUN, *rows, *later], made)
+
+
+NOTICED = [
+    ended(11.2, "n1", "n2", 1200),
+    ended(11.2, "n1", "n3", 1200),
+    *(seen(11.2, node, left) for node, left in (("n1", "n1"), ("n2", "n2 n3"), ("n3", "n2 n3"))),
+    *(seen(21, node, ALL) for node in ALL.split()),
+]
+
+
+def test_a_node_is_taken_for_down_once_it_was_silent_for_longer_than_the_tick_time() -> None:
+    verdict = down(*NOTICED)
+    assert (verdict.valid, verdict.figures["lost"], verdict.figures["silent"]) == ("true", 2, 2)
+    verdict = down(*NOTICED, ended(30, "n2", "n3", 1000))
+    assert verdict.anomalies == ("too-early",)
+    assert verdict.sentence.startswith(
+        "Too early: n2 took n3 for down 1 s after it had last heard of it (at 30.000 s in life 1), and its tick time "
+        "is 1 s; n3 ran on, and had not lost n2 before"
+    )
+    assert down(*NOTICED, ended(30, "n2", "n3", 1001)).valid == "true"
+
+
+def test_of_two_that_lost_each_other_too_early_the_first_is_named() -> None:
+    verdict = down(*NOTICED, ended(30, "n3", "n2", 500), ended(30.01, "n2", "n3", 20))
+    assert (verdict.anomalies, verdict.figures["broken"]) == (("too-early",), 1)
+    assert "n3 took n2 for down" in verdict.sentence
+
+
+def test_a_session_that_the_other_side_ended_for_a_reason_ends_at_any_time() -> None:
+    assert down(*NOTICED, ended(30, "n3", "n2", 1100), ended(30.01, "n2", "n3", 20)).valid == "true"
+    assert down(*NOTICED, ended(33, "n2", "n3", 20), ended(30, "n3", "n2", 1100)).valid == "true", "it was on its way"
+    before = [ended(25, "n2", "n3", 1100), seen(25, "n2", "n1 n2"), seen(26, "n2", ALL)]
+    assert down(*NOTICED, ended(25, "n3", "n2", 1100), *before, ended(30, "n2", "n3", 20)).anomalies == ("too-early",)
+
+
+def test_a_session_with_a_process_that_ends_ends_at_any_time() -> None:
+    made = ended(30, "n2", "n3", 20)
+    assert down(*NOTICED, made, seen(29.9, "n3", ALL, event="end")).anomalies == ("too-early",), "it wrote more later"
+    again = [seen(40, "n3", ALL, life=2), seen(50, "n3", ALL, event="look", life=2)]
+    rows = [*starts("ignore"), *BEGUN, *NOTICED, made, seen(29.9, "n3", ALL, event="end"), *again]
+    assert judge("strategy-down", rows).valid == "true"
+
+
+def test_a_process_that_restarts_as_soon_as_a_session_with_it_begins_ends_that_session_soon_and_no_later_one() -> None:
+    before = [ended(29, "n2", "n3", 1100), seen(29, "n2", "n1 n2"), ended(29, "n3", "n2", 1100), seen(30, "n2", ALL)]
+    again = [seen(30.01, "n3", ALL, life=2), seen(50, "n3", ALL, event="look", life=2)]
+    rows = [*starts("ignore"), *BEGUN, *NOTICED, *before, *again]
+    assert judge("strategy-down", [*rows, ended(30.1, "n2", "n3", 60), seen(50, "n2", ALL)]).valid == "true"
+    assert judge("strategy-down", [*rows, ended(40, "n2", "n3", 60)]).anomalies == ("too-early",)
+
+
+def test_a_session_that_is_ended_on_purpose_ends_at_any_time() -> None:
+    told = seen(30, "n2", "n2 n3", event="partial", leader="n3", raised_by="n1")
+    assert down(*NOTICED, told, ended(30, "n2", "n3", 20), ended(30.01, "n3", "n2", 30)).valid == "true"
+    assert down(*NOTICED, told, ended(31, "n2", "n3", 20)).anomalies == ("too-early",), "not for that partial partition"
+
+
+@pytest.mark.parametrize(("links", "by"), [(ALONE, {"n1", "n2", "n3"}), (ONE_WAY, {"n1"})])
+def test_a_node_that_still_sees_one_of_which_nothing_came_did_not_notice(
+    links: list[tuple[str, str]], by: set[str]
+) -> None:
+    verdict = down(made=script((10, links), (20, [])))
+    assert verdict.anomalies == ("did-not-notice",)
+    assert {each["by"] for each in verdict.evidence["findings"]} == by
+    assert down(*NOTICED, made=script((10, links), (20, []))).valid == "true"
+    assert down(made=script((10, links), (13, []))).valid == "unknown", "too short"
+
+
+def test_a_node_that_did_not_live_through_the_cut_is_not_accused_of_not_noticing() -> None:
+    begun = [*starts("ignore"), *BEGUN]
+    ended = [seen(12, node, ALL, event="end") for node in ALL.split()]
+    assert judge("strategy-down", [*begun, *ended]).valid == "unknown"
+    crashed = script((10, ALONE), (20, []), end_s=60)
+    for node in ALL.split():
+        crashed.event(HARNESS, "info", "crash", {"node": node}, time_s=60)
+    assert judge("strategy-down", begun, crashed).valid == "unknown", "when it ended nobody knows"
+
+
+# --- partial partitions that nobody acts upon -----------------------------------------------------------------------
+
+PARTLY = [("n1", "n2"), ("n2", "n1")]
+LOSES = [*BEGUN, seen(12, "n1", "n1 n3"), seen(12, "n2", "n2 n3")]
+
+
+def partly(*rows: dict[str, Any], made: Script | None = None) -> bool:
+    """Whether nobody acted, where n1 and n2 lose each other at 12 s, and n3 sees both: they have 8 s with 1 s ticks."""
+    made = script((10, PARTLY), (40, [])) if made is None else made
+    return "partial-unseen" in judge("strategy-ignore", [*starts("ignore"), *LOSES, *rows], made).anomalies
+
+
+def test_of_three_nodes_one_must_act_where_two_lost_each_other_and_the_third_sees_both() -> None:
+    assert partly()
+    assert partly(seen(25, "n1", "n1"), seen(25, "n2", "n2")), "too late"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [seen(14, "n1", "n1"), seen(14, "n2", "n2")],
+        [seen(14, "n1", "n1 n3", "stopped"), seen(14, "n2", "n2 n3", "stopped")],
+        [seen(14, "n3", "n2 n3"), seen(15, "n3", ALL)],
+        [seen(19, "n1", ALL), seen(19, "n2", ALL)],
+        [seen(13, "n3", ALL, event="end")],
+        [seen(21, "n1", "n1"), seen(21, "n2", "n2")],
+    ],
+    ids=["disconnects", "stops", "third lost one", "sees it again", "third ended", "third may have ended in time"],
+)
+def test_nobody_need_act_or_somebody_has_acted(rows: list[dict[str, Any]]) -> None:
+    assert not partly(*rows)
+
+
+def test_another_process_of_what_was_lost_is_not_asked_for() -> None:
+    """n2 started again before n1 lost its former process: n3 sees the new one alone."""
+    again = [seen(11, "n2", "n2", life=2), seen(11.5, "n2", "n2 n3", life=2), seen(50, "n2", ALL, event="look", life=2)]
+    rows = [*starts("ignore"), *BEGUN, seen(12, "n1", "n1 n3"), *again]
+    assert "partial-unseen" not in judge("strategy-ignore", rows, script((10, PARTLY), (40, []))).anomalies
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ({"links": [["n1", "n2"]]}, True),
+        ({"links": [["n3", "n1"], ["n3", "n2"]]}, False),
+        ({"paused": ["n3"]}, False),
+        ({"down": None}, False),
+    ],
+)
+def test_whoever_may_not_have_heard_the_question_is_excused(fault: dict[str, Any], found: bool) -> None:
+    made = script((10, PARTLY))
+    value = {"fault": "packet", "action": "start", "target": "n3", "cut": PARTLY, "down": [], "paused": [], **fault}
+    made.event(NEMESIS, "invoke", "packet", value, time_s=60)
+    made.event(NEMESIS, "ok", "packet", value, time_s=60)
+    late = [seen(62, "n1", "n1 n3"), seen(62, "n2", "n2 n3")]
+    begun = [*starts("ignore"), *BEGUN]
+    made.event(HARNESS, "info", "over", {}, time_s=100)
+    assert ("partial-unseen" in judge("strategy-ignore", [*begun, *late], made).anomalies) == found
+
+
 # --- what is inconclusive, and the context of other verdicts ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", STRATEGY_CHECKERS)
 def test_without_a_cut_without_its_effect_and_without_telemetry_nothing_is_proven(name: str) -> None:
-    strategy = {"strategy-pause-if-all-down": "pause-if-all-down-ignore"}.get(name, name.removeprefix("strategy-"))
+    names = {"strategy-pause-if-all-down": "pause-if-all-down-ignore", "strategy-down": "ignore"}
+    strategy = names.get(name, name.removeprefix("strategy-"))
     rows = starts(strategy, *(["n1"] if "all-down" in strategy else []))
     codes = [
         judge(name, rows, script()).inconclusive,

@@ -288,11 +288,26 @@ def test_a_setting_names_the_strategy_of_all_nodes() -> None:
 @pytest.mark.parametrize(
     ("strategy", "judges"),
     [
-        ("ignore", ("strategy-apart", "strategy-ignore")),
-        ("pause-minority", ("strategy-pause-minority",)),
-        ("pause-if-all-down-ignore", ("strategy-pause-if-all-down", "strategy-apart", "strategy-ignore")),
-        ("pause-if-all-down-autoheal", ("strategy-pause-if-all-down", "strategy-autoheal")),
-        ("autoheal", ("strategy-autoheal",)),
+        ("ignore", ("strategy-down", "strategy-apart", "strategy-ignore")),
+        (
+            "pause-minority",
+            (
+                "strategy-down",
+                "strategy-pause-minority",
+            ),
+        ),
+        (
+            "pause-if-all-down-ignore",
+            ("strategy-down", "strategy-pause-if-all-down", "strategy-apart", "strategy-ignore"),
+        ),
+        ("pause-if-all-down-autoheal", ("strategy-down", "strategy-pause-if-all-down", "strategy-autoheal")),
+        (
+            "autoheal",
+            (
+                "strategy-down",
+                "strategy-autoheal",
+            ),
+        ),
     ],
 )
 def test_what_the_strategy_in_force_promises_is_judged_where_links_can_be_cut(

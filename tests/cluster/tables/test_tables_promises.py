@@ -65,7 +65,7 @@ def partly(strategy: str, bugs: Bugs, listed: tuple[str, ...] = ()) -> Cluster:
     cluster = cluster_of(strategy, bugs=bugs, listed=listed)
     cluster.cut = {("n1", "n2"), ("n2", "n1")}
     cluster.cuts.append((cluster.now_ms, sorted(cluster.cut)))
-    cluster.run(8000)
+    cluster.run(12_000)
     cluster.heal()
     cluster.run(12_000)
     return cluster
@@ -77,6 +77,11 @@ def in_partial(bugs: Bugs) -> Verdict:
 
 def partial_under_ignore(bugs: Bugs) -> Verdict:
     return judge(partly("ignore", bugs), "strategy-ignore", "ignore")
+
+
+def silent(bugs: Bugs) -> Verdict:
+    cluster = healed(cluster_of("ignore", bugs=bugs), ["n1", "n2"], ["n3", "n4", "n5"])
+    return judge(cluster, "strategy-down", "ignore")
 
 
 def ignored(bugs: Bugs) -> Verdict:
@@ -117,6 +122,9 @@ BREAKS: dict[str, tuple[Callable[[Bugs], Verdict], str]] = {
     "M83": (ignored, "stopped-by-itself"),
     "M83B": (partial_under_ignore, "left-partial"),
     "M83C": (apart, "unnoticed"),
+    "M83D": (partial_under_ignore, "partial-unseen"),
+    "M83E": (silent, "too-early"),
+    "M83F": (silent, "did-not-notice"),
     "M84": (minority, "did-not-pause"),
     "M84B": (majority_without_all, "stayed-paused"),
     "M84C": (in_partial, "resumed-too-soon"),
@@ -138,9 +146,44 @@ def test_each_switch_breaks_what_a_strategy_promises_and_nothing_breaks_without_
     assert whole.valid != "false", whole.sentence
 
 
+def test_a_loser_that_is_cut_off_before_it_has_the_tables_of_the_winner_serves_its_own_and_breaks_nothing() -> None:
+    """So do those of RabbitMQ: a loser whose winner goes down starts what it has. The next heal decides again."""
+    cluster = healed(cluster_of("autoheal"), ["n1"], ["n2", "n3", "n4", "n5"], after_ms=0)
+    cluster.run_until(lambda: any(seen.event == "loses" for _, _, _, seen in cluster.observed), 10_000)
+    healed(cluster, ["n1"], ["n2", "n3", "n4", "n5"], after_ms=40_000)
+    served = [seen.leader for _, node, _, seen in cluster.observed if node == "n1" and seen.event == "serves"]
+    assert served[1:] == ["n1", "n2"], "its own first, and then those of the winner"
+    verdict = judge(cluster, "strategy-autoheal", "autoheal")
+    assert verdict.valid == "true", verdict.sentence
+
+
+def test_mn_2_a_node_reports_how_long_nothing_had_come_of_a_session_that_ended() -> None:
+    """Longer than the tick time after a silence; less if the other process is gone, which its machine says at once."""
+    cluster = cluster_of("ignore", names=FOUR)
+    cluster.kill("n4")
+    cluster.run(300)
+    killed = {node: seen.count or 0 for _, node, _, seen in cluster.observed if seen.event == "lost"}
+    assert set(killed) == {"n1", "n2", "n3"}
+    assert all(silent_ms <= 300 for silent_ms in killed.values())
+    cluster.partition(["n1"], ["n2", "n3"])
+    cluster.run(3000)
+    cut = [(node, seen.leader, seen.count or 0) for _, node, _, seen in cluster.observed if seen.event == "lost"][3:]
+    assert {(node, other) for node, other, _ in cut} == {("n1", "n2"), ("n1", "n3"), ("n2", "n1"), ("n3", "n1")}
+    assert all(1000 < silent_ms <= 1250 + 20 for _, _, silent_ms in cut)
+
+
 def test_m85b_autoheal_that_is_confused_with_ignore_never_heals() -> None:
     assert recovers_by("autoheal", NO_BUGS).valid == "true"
     assert "no-heal" in recovers_by("autoheal", Bugs(["M85B"])).anomalies
+
+
+@pytest.mark.parametrize("strategy", ["autoheal", "pause-minority", "pause-if-all-down-ignore"])
+def test_m83d_a_partial_partition_that_nobody_reports_is_seen_under_each_strategy(strategy: str) -> None:
+    listed = ("n3",) if strategy.startswith("pause-if") else ()
+    name = f"strategy-{strategy.removesuffix('-ignore')}"
+    broken = judge(partly(strategy, Bugs(["M83D"]), listed), name, strategy, listed)
+    assert broken.anomalies == ("partial-unseen",), broken.sentence
+    assert judge(partly(strategy, NO_BUGS, listed), name, strategy, listed).valid != "false"
 
 
 @pytest.mark.parametrize("strategy", ["autoheal", "pause-if-all-down-ignore"])
@@ -200,7 +243,7 @@ def test_whatever_happens_no_strategy_breaks_its_promise(strategy: str, seed: in
     cluster.heal()
     _start_all(cluster)
     cluster.run(30_000)
-    for name in names:
+    for name in ("strategy-down", *names):
         verdict = judge(cluster, name, strategy, listed)
         assert verdict.valid != "false", verdict.sentence
 
