@@ -168,16 +168,14 @@ class MigrationClient(SessionClient[Migration]):
         match op.f:
             case "declare-entity":
                 answer = await self.session.declare_with_value(op.value)
-                return op.complete("ok", {"store": _store(answer.term)}, term=answer.term or None)
+                return op.complete("ok", {"store": _store(answer.term)}, term=answer.term)
             case "delete-entity":
                 answer = await self.session.delete(op.value)
                 value = {"store": _store(answer.term), "was_there": answer.value}
-                return op.complete("ok", value, term=answer.term or None)
+                return op.complete("ok", value, term=answer.term)
             case "look-at-entities":
                 answer = await self.session.entities_with_values()
-                return op.complete(
-                    "ok", {"store": _store(answer.term), "entities": answer.value}, term=answer.term or None
-                )
+                return op.complete("ok", {"store": _store(answer.term), "entities": answer.value}, term=answer.term)
             case "migrate":
                 await self.session.migrate()
                 return op.complete("ok", None)

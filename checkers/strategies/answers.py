@@ -1,4 +1,7 @@
-"""Whether a node whose database had stopped acknowledged ops: by the history, which says who answered."""
+"""Whether a node whose database had stopped acknowledged ops: by the history, which says who answered.
+
+Where the node has consensus beside its tables, only answers with term 0 are of the tables.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,16 @@ from splitbrain.checkers.consensus.findings import Finding
 from splitbrain.checkers.strategies.sights import STOPPED, Sight
 from splitbrain.checkers.strategies.verdicts import Run
 from splitbrain.results.calls import client_calls, ints
+from splitbrain.results.columns import numbers
+from splitbrain.results.telemetry import TABLES
 
 SLACK_NS: Final = 250_000_000
 """How far times of a node and of the controller may be apart, with what was answered already and is on its way."""
+
+
+NO_TERM: Final = -1
+OF_TABLES: Final = 0
+"""The term of answers of tables on a node that has consensus, too."""
 
 
 class _Stop(NamedTuple):
@@ -29,6 +39,9 @@ def answered_while_stopped(run: Run, history: pa.Table) -> Iterator[Finding]:
     by_node = {node: _stops(run.reported.lives, node) for node in run.reported.nodes}
     calls = client_calls(history)
     chosen = np.flatnonzero(calls.ended("ok"))
+    if any(each.row.group == TABLES for each in run.reported.sights[:1]):
+        terms = numbers(history["term"], null=NO_TERM)
+        chosen = chosen[terms[calls.complete[chosen]] == OF_TABLES]
     times, nodes = ints(history, "time"), history.column("node")
     reported = set[tuple[str, int]]()
     for place in chosen.tolist():
