@@ -199,7 +199,7 @@ STORE: Final[dict[str, str]] = {
 """What brings a bug out with a workload of the metadata store: tree, topology, projections, counter with triggers."""
 
 AS_BY_DESIGN: Final = frozenset({"M87", "M87B"})
-"""They look like what the table store loses in partitions by design: the default draw, which has some, proves nothing."""
+"""They look like what the table store loses in partitions by design: the default draw, with some, proves nothing."""
 
 _OF_SYSTEMS: Final = {
     bug.id: "" if bug.of == "metadata" else f"--system {bug.of}" for bug in ALL.values() if bug.id not in AS_BY_DESIGN
