@@ -198,7 +198,12 @@ STORE: Final[dict[str, str]] = {
 }
 """What brings a bug out with a workload of the metadata store: tree, topology, projections, counter with triggers."""
 
-_OF_SYSTEMS: Final = {bug.id: "" if bug.of == "metadata" else f"--system {bug.of}" for bug in ALL.values()}
+AS_BY_DESIGN: Final = frozenset({"M87", "M87B"})
+"""They look like what the table store loses in partitions by design: the default draw, with some, proves nothing."""
+
+_OF_SYSTEMS: Final = {
+    bug.id: "" if bug.of == "metadata" else f"--system {bug.of}" for bug in ALL.values() if bug.id not in AS_BY_DESIGN
+}
 
 OPTIONS: Final[dict[Draw, dict[str, str]]] = {"default": _OF_SYSTEMS, "chosen": CHOSEN, "store": STORE}
 
@@ -209,7 +214,8 @@ of the table store (`splitbrain run --system tables --bug M84`), or of nodes tha
 (`splitbrain run --system formation --bug M68`). Each was hunted twice, from seed 1 until it was
 found or its budget of CPU seconds was used up: with the default draw, and with options that bring it out. Some were
 hunted once more, with a workload of the metadata store. CPU seconds are those of one busy machine: compare them with
-each other only. What checkers said of runs of the table store includes what it loses without a switch.
+each other only. What checkers said of runs of the table store includes what it loses without a switch; so `M87` and
+`M87B` were not hunted with the default draw, in which nobody can tell them from that.
 """
 
 

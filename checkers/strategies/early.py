@@ -20,8 +20,11 @@ from splitbrain.checkers.strategies.sights import Sight
 from splitbrain.checkers.strategies.timelines import Timelines
 from splitbrain.checkers.strategies.verdicts import Run
 
-SLACK_NS: Final = 250_000_000
+SLACK_NS: Final = 1_000_000_000
 """How far times of two nodes may be apart."""
+
+AT_ONCE_NS: Final = 250_000_000
+"""What lies between two rows that a node writes for one event, at most."""
 
 
 SOON_NS: Final = 2_000_000_000
@@ -129,6 +132,6 @@ class _Judged:
         if self._may_have_ended(other, loss):
             return True
         return any(
-            (each.node, each.other) == (node, other) and time_ns - SLACK_NS <= each.time <= time_ns + SLACK_NS
+            (each.node, each.other) == (node, other) and abs(time_ns - each.time) <= AT_ONCE_NS
             for each in self._partial
         )

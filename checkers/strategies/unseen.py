@@ -26,8 +26,11 @@ TICKS: Final = 5
 MORE_NS: Final = 3_000_000_000
 """What they may take beside: half a second each until they are sent again, and slow nodes."""
 
-SLACK_NS: Final = 250_000_000
+SLACK_NS: Final = 1_000_000_000
 """How far times of two nodes may be apart."""
+
+OF_FAULTS_NS: Final = 250_000_000
+"""How far times of a node and of the nemesis may be apart."""
 
 
 class Loss(NamedTuple):
@@ -96,7 +99,8 @@ class _Judge:
 
     def _saw_both(self, third: str, loss: Loss) -> bool:
         """Whether a third node could ask the lost one, and answer, and did not lose its session with any of the two."""
-        node, begin_ns, end_ns = loss.sight.node, loss.sight.time - SLACK_NS, self._noticed_ns(loss)
+        node, lost_ns = loss.sight.node, loss.sight.time
+        begin_ns, end_ns = lost_ns - SLACK_NS, self._noticed_ns(loss)
         saw = self._timelines.saw
         return (
             all(self._timelines.may_have_lived(each, begin_ns, end_ns) for each in (node, third))
@@ -104,7 +108,7 @@ class _Judge:
             and saw(third, {node, loss.lost}, begin_ns, end_ns)
             and saw(loss.lost, {third}, begin_ns, end_ns)
             and not any(
-                self._disturbed.between(third, each, begin_ns, loss.sight.time + self._lasts_ns)
+                self._disturbed.between(third, each, lost_ns - OF_FAULTS_NS, lost_ns + self._lasts_ns)
                 for each in (node, loss.lost)
             )
         )
