@@ -91,6 +91,9 @@ TRACE_CHECKERS: Final = CONSENSUS_CHECKERS + STRATEGY_CHECKERS
 TABLES: Final = ":tables"
 """The group of rows that the tables of a node report, beside those of its groups of consensus."""
 
+TERM_OF_TABLES: Final = 0
+"""The term of what they answer to clients: no term of consensus is 0."""
+
 ASIDE: Final = "aside"
 """The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""
 

@@ -215,7 +215,7 @@ of the table store (`splitbrain run --system tables --bug M84`), or of nodes tha
 found or its budget of CPU seconds was used up: with the default draw, and with options that bring it out. Some were
 hunted once more, with a workload of the metadata store. CPU seconds are those of one busy machine: compare them with
 each other only. What checkers said of runs of the table store includes what it loses without a switch; so `M87` and
-`M87B` were not hunted with the default draw, in which nobody can tell them from that.
+`M87B`, which look like these losses, were not hunted with the default draw.
 """
 
 

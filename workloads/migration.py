@@ -34,6 +34,7 @@ from splitbrain.harness.generators import (
 )
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
+from splitbrain.results.telemetry import TERM_OF_TABLES
 from splitbrain.workloads.sessions import SessionClient
 
 VHOST: Final = "v0"
@@ -187,7 +188,7 @@ class MigrationClient(SessionClient[Migration]):
 
 
 def _store(term: int | None) -> str:
-    return FIRST_STORE if term == 0 else SECOND_STORE
+    return FIRST_STORE if term == TERM_OF_TABLES else SECOND_STORE
 
 
 _OF_ALL_VHOSTS: Final[Mapping[str, Sequence[str]]] = {

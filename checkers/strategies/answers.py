@@ -13,19 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.findings import Finding
+from splitbrain.checkers.quorum.answers import NO_TERM
 from splitbrain.checkers.strategies.sights import STOPPED, Sight
 from splitbrain.checkers.strategies.verdicts import Run
 from splitbrain.results.calls import client_calls, ints
 from splitbrain.results.columns import numbers
-from splitbrain.results.telemetry import TABLES
+from splitbrain.results.telemetry import TABLES, TERM_OF_TABLES
 
 SLACK_NS: Final = 250_000_000
 """How far times of a node and of the controller may be apart, with what was answered already and is on its way."""
-
-
-NO_TERM: Final = -1
-OF_TABLES: Final = 0
-"""The term of answers of tables on a node that has consensus, too."""
 
 
 class _Stop(NamedTuple):
@@ -41,7 +37,7 @@ def answered_while_stopped(run: Run, history: pa.Table) -> Iterator[Finding]:
     chosen = np.flatnonzero(calls.ended("ok"))
     if any(each.row.group == TABLES for each in run.reported.sights[:1]):
         terms = numbers(history["term"], null=NO_TERM)
-        chosen = chosen[terms[calls.complete[chosen]] == OF_TABLES]
+        chosen = chosen[terms[calls.complete[chosen]] == TERM_OF_TABLES]
     times, nodes = ints(history, "time"), history.column("node")
     reported = set[tuple[str, int]]()
     for place in chosen.tolist():

@@ -7,7 +7,8 @@ tick time, something else has to have ended the session, and the reports of both
     the other node's process ended
     the node itself had learned of a partial partition, and ended it on purpose (MN-8)
 
-Faults are no measure of it: a network may hold up messages where nobody asked it to, and cut links may not be silent.
+The faults of the run do not decide this: a network may hold up messages without a fault, and a cut link may let some
+through.
 """
 
 from __future__ import annotations
@@ -17,15 +18,11 @@ from typing import Final, NamedTuple
 
 from splitbrain.checkers.consensus.findings import Finding
 from splitbrain.checkers.strategies.sights import Sight
-from splitbrain.checkers.strategies.timelines import Timelines
+from splitbrain.checkers.strategies.timelines import SLACK_NS, Timelines
 from splitbrain.checkers.strategies.verdicts import Run
-
-SLACK_NS: Final = 1_000_000_000
-"""How far times of two nodes may be apart."""
 
 AT_ONCE_NS: Final = 250_000_000
 """What lies between two rows that a node writes for one event, at most."""
-
 
 SOON_NS: Final = 2_000_000_000
 """What a node may take beside the tick time to hear of another process of a node: links are made anew."""

@@ -15,7 +15,7 @@ NOTICE_NS: Final = 2_000_000_000
 
 
 def did_not_notice(run: Run) -> Iterator[Finding]:
-    """A node that lived through a cut, and a tick time in it, sees nobody any more from whom nothing came."""
+    """Nodes that still see another one, although a cut let nothing come from it for longer than the limit."""
     limit_ns = run.reported.setup.tick_ms * 1_250_000 + NOTICE_NS
     timelines = Timelines(run.reported, run.events)
     for cut in run.cuts:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Collection
+from typing import Final
 
 from splitbrain.checkers.strategies.sights import Reported, Sight
 from splitbrain.results.faults import FaultOp, RunEvents
 from splitbrain.results.notes import NodeEnded
+
+SLACK_NS: Final = 1_000_000_000
+"""How far times of two nodes may be apart."""
 
 
 class Timelines:

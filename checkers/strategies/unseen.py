@@ -1,9 +1,9 @@
-"""MN-8: a partial partition that all saw the parts of, and about which nobody did anything.
+"""MN-8: partial partitions after which no node acted, although three nodes together saw them.
 
-One node lost a second one, and a third one saw both all the time: then the first is told so, and ends its session with
-the third, or stops. That is judged by what the three report of whom they see, whatever they say of partial partitions.
+One node loses a second one, and a third one sees both all the time. The third one has to say so to the first, which
+ends its session with the third, or stops. The judge reads whom the three see, not what they say of partial partitions.
 
-That a process ran on is known from those that go on seeing it for so long that they would have noticed its end.
+A process ran on if other nodes see it for so long that they would have noticed its end.
 
 A question goes from the first over the third to the second, and its answer the same way back. A message may be held up
 for as long as a session outlives silence: 1.25 tick times for each of the four.
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from splitbrain.checkers.consensus.findings import Finding
 from splitbrain.checkers.strategies.disturbed import Disturbed
 from splitbrain.checkers.strategies.sights import Sight
-from splitbrain.checkers.strategies.timelines import Timelines
+from splitbrain.checkers.strategies.timelines import SLACK_NS, Timelines
 from splitbrain.checkers.strategies.verdicts import Run
 
 TICKS: Final = 5
@@ -25,9 +25,6 @@ TICKS: Final = 5
 
 MORE_NS: Final = 3_000_000_000
 """What they may take beside: half a second each until they are sent again, and slow nodes."""
-
-SLACK_NS: Final = 1_000_000_000
-"""How far times of two nodes may be apart."""
 
 OF_FAULTS_NS: Final = 250_000_000
 """How far times of a node and of the nemesis may be apart."""
@@ -48,7 +45,7 @@ class Loss(NamedTuple):
 
 
 def unseen(run: Run) -> Iterator[Finding]:
-    """Losses that one third node at least must have told to be partial, and that changed nothing."""
+    """Losses of which a third node must have said that they are partial, and after which the node served on."""
     if not run.reported.is_complete:
         return
     judge = _Judge(run)
@@ -92,7 +89,7 @@ class _Judge:
         return all(loss.lost not in each.alive and each.serves for each in shown if each.time >= begin_ns)
 
     def _is_of_one_process(self, loss: Loss) -> bool:
-        """Whether the process that was lost ran on: nobody asks for it where another one of its node is there."""
+        """Whether the process that was lost ran on: no node asks for one in whose place another one runs."""
         begin_ns, end_ns = loss.since_ns + SLACK_NS, self._noticed_ns(loss)
         anew = any(abs(each - loss.since_ns) <= SLACK_NS for each in self._timelines.restarts(loss.lost))
         return self._timelines.may_have_lived(loss.lost, begin_ns, end_ns) and not anew

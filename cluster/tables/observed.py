@@ -54,7 +54,7 @@ def apart(nodes: Iterable[str]) -> dict[str, int]:
 
 
 def line(observed: Observed, clock: Clock, group: str | None = None) -> bytes:
-    """The raw line; `group` tells it from those of consensus, where the node has that, too."""
+    """The raw line, with a `group` where the node has lines of consensus, too."""
     about: dict[str, Any] = msgspec.structs.asdict(observed)
     if group is not None:
         about["group"] = group

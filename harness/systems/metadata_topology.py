@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from splitbrain.cluster.client import Client
 from splitbrain.cluster.entities import topology
@@ -13,9 +12,7 @@ from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.sessions import Answer, DefiniteError
 from splitbrain.harness.systems import metadata_entities
 from splitbrain.harness.systems.broker_topology import LOOKED_AT, BrokerTopology, shown_at_one_moment
-
-OF_TABLES: Final = 0
-"""The term of what the tables of a node with two stores answer."""
+from splitbrain.results.telemetry import TERM_OF_TABLES
 
 
 class MetadataTopology(BrokerTopology):
@@ -62,6 +59,6 @@ class MetadataTopology(BrokerTopology):
         """
         store = self._client_store()
         tree, tables = await store.at_one_moment(topology.READ, LOOKED_AT)
-        if store.term == OF_TABLES:
+        if store.term == TERM_OF_TABLES:
             raise DefiniteError("unavailable: the tables are in force, and have no projections")
         return Answer(shown_at_one_moment(tree, tables, keys), store.term)

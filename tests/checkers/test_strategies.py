@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.consensus.rows import every_row, rows
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.cluster.twostores.replica import GROUP
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import HARNESS, NEMESIS
-from splitbrain.results.telemetry import STRATEGY_CHECKERS
+from splitbrain.results.telemetry import STRATEGY_CHECKERS, TABLES, of_consensus
 from tests.checkers.support import Script
 from tests.checkers.telemetry import row, told
 from tests.cluster.tables.recorded import partition, start
@@ -91,6 +93,30 @@ def test_an_answer_of_a_node_that_has_stopped_is_found() -> None:
     stopped = [*PAUSED, seen(70, "n1", "n1", "stopped", "look")]
     assert minority(*stopped, made=made).anomalies == ("answered",)
     assert minority(*PAUSED, seen(60.5, "n1", ALL, "waiting"), made=made).valid == "true", "it started meanwhile"
+
+
+@pytest.mark.parametrize(("term", "anomalies"), [(0, ("answered",)), (3, ()), (None, ())])
+def test_only_answers_of_tables_count_on_a_node_that_has_consensus_too(
+    term: int | None, anomalies: tuple[str, ...]
+) -> None:
+    made = script((10, ALONE))
+    made.event(0, "invoke", "declare-entity", node="n1", time_s=60)
+    made.event(0, "ok", "declare-entity", node="n1", term=term, time_s=61)
+    rows = [*starts("pause-minority"), *PAUSED, seen(70, "n1", "n1", "stopped", "look")]
+    beside = [{**each, "group": TABLES} for each in rows]
+    consensus = [row(time_s, node, "role", term=1, role="leader") for time_s in (1, 65) for node in ALL.split()]
+    assert judge("strategy-pause-minority", [*beside, *consensus], made).anomalies == anomalies
+
+
+def test_checkers_of_consensus_leave_out_what_tables_report() -> None:
+    tables = [{**each, "group": TABLES} for each in [*starts("ignore"), seen(11, "n1", "n1")]]
+    consensus = [row(time_s, "n1", "commit", term=1, role="leader") for time_s in (1, 2)]
+    telemetry = told(*tables, *consensus)
+    assert [each.event for each in rows(telemetry)] == ["commit", "commit"]
+    assert [each.event for each in every_row(telemetry)] == ["commit", "commit"]
+    assert of_consensus(telemetry)["event"].to_pylist() == ["commit", "commit"]
+    assert of_consensus(told(*consensus)).num_rows == 2
+    assert TABLES == GROUP, "a node writes what checkers look for"
 
 
 def test_a_partial_partition_stops_a_node_until_it_sees_all() -> None:

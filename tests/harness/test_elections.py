@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from splitbrain.harness.contract.elections import Elections
+from splitbrain.harness.contract.settings import chosen
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.results.telemetry import CONSENSUS_CHECKERS
 
 
 @pytest.mark.parametrize(
@@ -61,3 +64,22 @@ def test_times_grow_with_the_settings_that_make_them(
     found = elections.under(settings)
     assert (found.timeout_s, found.lease_s) == (3.0 * factor, 2.0 * factor)
     assert found.bound_s == elections.bound_s * factor
+
+
+def test_ops_that_nodes_answer_alone_may_depend_on_a_setting() -> None:
+    elections = Elections(timeout_s=1.2, local=frozenset({"look-up"}), local_where=(("store", 1, frozenset({"bind"})),))
+    assert elections.under({}).local == elections.under({"store": 0}).local == frozenset({"look-up"})
+    assert elections.under({"store": 1}).local == frozenset({"look-up", "bind"})
+
+
+def test_the_metadata_cluster_is_judged_by_a_strategy_where_entities_are_asked_to_be_in_tables() -> None:
+    known = Metadata().capabilities
+    assert known.telemetry_checkers is not None
+    assert known.elections is not None
+    tables = chosen("store=tables,partition-strategy=autoheal", known.settings, "metadata")
+    with_cuts = known.telemetry_checkers(tables, frozenset({"cut"}))
+    assert with_cuts == (*CONSENSUS_CHECKERS, "strategy-down", "strategy-autoheal")
+    assert known.telemetry_checkers(tables, frozenset({"kill"})) == CONSENSUS_CHECKERS
+    assert known.telemetry_checkers({}, frozenset({"cut"})) == CONSENSUS_CHECKERS
+    assert "bind" in known.elections.under(tables).local
+    assert "bind" not in known.elections.under({}).local
