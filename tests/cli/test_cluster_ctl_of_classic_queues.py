@@ -55,8 +55,11 @@ def test_an_operators_way_with_classic_queues(call: Call) -> None:
     assert "no such transformation" in call("ctl", "enable_transformation", "nothing", code=1).stderr
     call("down")  # in good order: the count is written down, and a file converted for it
     call(*up)
-    [row] = answer(call("ctl", "classic_queues", "--json"))
-    assert set(row["versions"].values()) == {2}
+    deadline = time.monotonic() + 20
+    while (versions := answer(call("ctl", "classic_queues", "--json"))[0]["versions"]) is None:
+        assert time.monotonic() < deadline, "the node does not open its queue"
+        time.sleep(0.05)
+    assert set(versions.values()) == {2}
 
     async def redeliver(queues: Any) -> None:
         message = await queues.take("jobs")
