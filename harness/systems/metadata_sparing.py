@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 from splitbrain.cluster.client import Client, NodeNotFoundError
 from splitbrain.cluster.groupnames import COORDINATOR_PATH, STREAM_COORDINATOR
-from splitbrain.cluster.tree.paths import format_path
 from splitbrain.harness.contract.sessions import DefiniteError
 
 Sparing: TypeAlias = Callable[[Client, str], Awaitable[None]]
@@ -19,6 +18,8 @@ Sparing: TypeAlias = Callable[[Client, str], Awaitable[None]]
 
 _QUEUES: Final = "/quorum_queues"
 """Where the records of queues stand; each names the members of a queue."""
+
+_COORDINATOR: Final = f"/{'/'.join(COORDINATOR_PATH)}"
 
 _SPARED: Final = 3
 """Of so many votes at least one may go at once: the others are a majority, and have it leave."""
@@ -53,7 +54,7 @@ async def spared_by_streams(client: Client, member: str) -> None:
     """
     members = await client.members(learners=True)
     try:
-        await client.get(format_path(COORDINATOR_PATH), mode="local")
+        await client.get(_COORDINATOR, mode="local")
     except NodeNotFoundError:
         return  # no stream was declared
     _refuse_early("the coordinator of streams", await client.of_group(STREAM_COORDINATOR).members(), members, member)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from splitbrain.cluster.tables.entities.store import TablesStore
 from splitbrain.cluster.tables_client import TablesClient
+from splitbrain.cluster.tables_entities import TablesStore
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.broker_topology import LOOKED_AT, BrokerTopology, shown_at_one_moment
 
