@@ -72,9 +72,10 @@ PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
 SLOW_DISKS: Final = "slow-disks"
-ELECTING: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas"})
-"""Workloads of several queues, each of which elects a leader of its own: what they vote waits for the same disk. Where
-one sync takes as long as an election may, as on slow disks, none of them has a leader for long."""
+SYNCING: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas", "stream"})
+"""Workloads that wait for many syncs of one disk: each queue elects a leader of its own, and a client of a stream that
+lost its writer writes to the log of the cluster before each next op. Where one sync takes as long as an election may,
+as on slow disks, queues have no leader for long, and ops of streams wait behind each other until all time out."""
 
 REPLACING: Final = frozenset({"replicas"})
 """Workloads in which a replica has to be replaced: a node is away for long, and another one without a replica runs."""
@@ -309,9 +310,9 @@ def _spare(workload: str, counts: Sequence[int]) -> Sequence[int]:
 
 
 def _world(seed: int, theme: Theme, workload: str) -> str:
-    """A world of the theme; apart from all other draws. Queues have none in which they elect no leader."""
+    """A world of the theme; apart from all other draws. None with slow disks for workloads that wait for many syncs."""
     drawn = Streams(seed)["world of the test"].choice(theme.worlds)
-    return WORLD if drawn == SLOW_DISKS and workload in ELECTING else drawn
+    return WORLD if drawn == SLOW_DISKS and workload in SYNCING else drawn
 
 
 def overlap_of(seed: int, theme: Theme) -> float:

@@ -38,13 +38,13 @@ from splitbrain.harness.campaigns.overlaps import SELDOM as SELDOM_OVERLAP
 from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER, WAITING, bearable, misses_members, nodes_of
 from splitbrain.harness.campaigns.swarm import (
     ASKED_FOR,
-    ELECTING,
     LASTING,
     MORE_OPERATIONS,
     MORE_SHARE,
     NODES,
     OPS_MOST,
     SELDOM,
+    SYNCING,
     Asked,
     asked_for,
     draw,
@@ -384,9 +384,9 @@ def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) ->
         assert drawn.interval >= min(PACES * pace_s, INTERVALS_S[-2])
 
 
-def test_queues_are_not_drawn_on_disks_on_which_none_of_them_elects_a_leader() -> None:
+def test_queues_and_streams_are_not_drawn_on_disks_that_take_as_long_as_an_election() -> None:
     nemeses = ("clog-out", "kill-leader", "disk-slow")
-    asked = Asked(workloads=tuple(sorted(ELECTING)), nemeses=nemeses)
+    asked = Asked(workloads=tuple(sorted(SYNCING)), nemeses=nemeses)
     assert "slow-disks" not in {draw(seed, asked).world for seed in range(300)}
     others = Asked(workloads=("register",), nemeses=nemeses)
     assert "slow-disks" in {draw(seed, others).world for seed in range(300)}
