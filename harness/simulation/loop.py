@@ -255,7 +255,7 @@ class SimLoop(Unreal):
                 else:
                     callback(item)
             except Exception as error:
-                self._event_failed(callback, error)
+                self.event_failed(callback, error)
             if ready:
                 left = self._run_ready(left)
 
@@ -286,10 +286,11 @@ class SimLoop(Unreal):
             try:
                 handle.context.run(*handle.call)
             except Exception as error:
-                self._event_failed(handle.callback, error)
+                self.event_failed(handle.callback, error)
         return left
 
-    def _event_failed(self, callback: object, error: Exception) -> None:
+    def event_failed(self, callback: object, error: Exception) -> None:
+        """An event raised an error that nothing handled: it fails the run at its end."""
         if isinstance(callback, Later):
             callback = callback.callback
         self.call_exception_handler({"message": f"{name_of(callback)} failed", "exception": error})

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from splitbrain.harness.simulation.clock import LocalTimer, Oscillator
-
 if TYPE_CHECKING:
+    from splitbrain.harness.simulation.clock import Oscillator
     from splitbrain.harness.simulation.cpu import CpuLimit
     from splitbrain.harness.simulation.loop import SimLoop, SimTimer
 
@@ -136,8 +135,7 @@ class SimProcess:
             self._next_period = None
         # Emptied first: what finds no CPU this time queues up again, in the same order.
         waiting, self._throttled = self._throttled, deque()
-        for callback in waiting:
-            self.post(callback)
+        self._post_all(waiting)
 
     def pause(self) -> None:
         """Let it do nothing until it is resumed."""
@@ -154,8 +152,15 @@ class SimProcess:
         self._look_for_hindrances()
         # Emptied first: a callback may pause the process again, and hold the rest back.
         held, self._held = self._held, []
-        for callback in held:
-            self.post(callback)
+        self._post_all(held)
+
+    def _post_all(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Post what had to wait. An error of one is none of what let it go on, and keeps no other one from its turn."""
+        for callback in callbacks:
+            try:
+                self.post(callback)
+            except Exception as error:
+                self._loop.event_failed(callback, error)
 
     def end(self, failure: BaseException | None = None) -> None:
         """End it at once; its tasks are cancelled in the order in which they were spawned."""
@@ -207,6 +212,32 @@ async def _awaited(awaitable: Awaitable[None]) -> None:
     await awaitable
 
 
+class GatedTimer:
+    """A timer whose callback waits until its process may do something; cancelled meanwhile, it never runs."""
+
+    __slots__ = ("_callback", "_process", "_timer")
+
+    def __init__(
+        self, oscillator: Oscillator, process: SimProcess, delay_ns: int, callback: Callable[[], None]
+    ) -> None:
+        self._process = process
+        self._callback: Callable[[], None] | None = callback
+        self._timer = oscillator.call_later(delay_ns, self._ring)
+
+    def cancel(self) -> None:
+        """Forget it; no harm if it has run."""
+        self._callback = None
+        self._timer.cancel()
+
+    def _ring(self) -> None:
+        self._process.post(self._run)
+
+    def _run(self) -> None:
+        callback = self._callback
+        if callback is not None:
+            callback()
+
+
 class ProcessClock:
     """The clock of a process (`splitbrain.cluster.runtime.Clock`): its host's, with timers that the process gates."""
 
@@ -217,10 +248,9 @@ class ProcessClock:
         self.monotonic_ns = oscillator.monotonic_ns
         self.wall_ns = oscillator.wall_ns
 
-    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> SimTimer | LocalTimer:
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> GatedTimer:
         """Run `callback` after `delay_ns` of the host's time; later if the process is paused then."""
-        post = self._process.post
-        return self._oscillator.call_later(delay_ns, lambda: post(callback))
+        return GatedTimer(self._oscillator, self._process, delay_ns, callback)
 
     async def sleep(self, delay_ns: int) -> None:
         """Suspend the calling task."""

@@ -8,10 +8,11 @@ from collections import Counter
 import pytest
 
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation.clock import TrueClock
+from splitbrain.harness.simulation.clock import Oscillator, TrueClock
 from splitbrain.harness.simulation.cpu import COST_NS, PERIOD_NS, CpuLimit
 from splitbrain.harness.simulation.loop import SimLoop
-from splitbrain.harness.simulation.process import SimProcess
+from splitbrain.harness.simulation.process import ProcessClock, SimProcess
+from splitbrain.results.errors import SimulationError
 
 S = 1_000_000_000
 
@@ -56,6 +57,49 @@ def test_in_each_period_no_more_is_done_than_the_share_pays_for_and_everything_i
     bench.loop.run(main())
     assert bench.order() == list(range(4 * quota))
     assert Counter(at_ns // PERIOD_NS for at_ns, _ in bench.did) == dict.fromkeys(range(4), quota)
+
+
+def test_a_timer_that_is_cancelled_while_its_callback_waits_for_a_cpu_never_runs() -> None:
+    """As in a real event loop: a process never sees a timer run out that it has stopped before."""
+    bench = Bench()
+    rang: list[str] = []
+
+    async def main() -> None:
+        clock = ProcessClock(bench.loop, Oscillator(bench.loop), bench.process)
+        first = clock.call_later(S, lambda: rang.append("first"))
+        clock.call_later(S, lambda: rang.append("second"))
+        await bench.clock.sleep_ns(S // 2)
+        bench.process.pause()
+        await bench.clock.sleep_ns(S)
+        bench.process.post(first.cancel)  # behind it: too late
+        bench.process.resume()
+        assert sorted(rang) == ["first", "second"]
+        third = clock.call_later(S, lambda: rang.append("third"))
+        clock.call_later(S - 1, third.cancel)
+        bench.process.pause()
+        await bench.clock.sleep_ns(2 * S)
+        bench.process.resume()
+
+    bench.loop.run(main())
+    assert sorted(rang) == ["first", "second"]
+
+
+def test_an_error_of_what_waited_for_a_cpu_is_not_one_of_what_lifts_the_limit() -> None:
+    bench = Bench()
+
+    def fails() -> None:
+        raise KeyError("of the process")
+
+    async def main() -> None:
+        bench.limit(0.001)
+        bench.post(range(1))
+        bench.process.post(fails)
+        bench.post(range(1, 2))
+        bench.process.limit(None)
+        assert bench.order() == [0, 1], "what is behind it has its turn"
+
+    with pytest.raises(SimulationError, match=r"was never handled: .* failed: KeyError: 'of the process'"):
+        bench.loop.run(main())
 
 
 def test_a_process_that_does_less_than_its_share_notices_nothing() -> None:

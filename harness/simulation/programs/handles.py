@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from splitbrain.harness.simulation.places import name_of
 
 if TYPE_CHECKING:
-    from splitbrain.harness.simulation.clock import LocalTimer
-    from splitbrain.harness.simulation.handles import SimTimer
+    from splitbrain.harness.simulation.process import GatedTimer
 
 T = TypeVar("T")
 
@@ -65,7 +64,7 @@ class ProgramTimer(asyncio.TimerHandle):
         self.args = args
         self.context = context
         self.due_s = due_s
-        self.timer: SimTimer | LocalTimer | None = None
+        self.timer: GatedTimer | None = None
 
     def run(self) -> None:
         """Run it, unless it was cancelled."""
