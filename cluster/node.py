@@ -64,6 +64,7 @@ from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.tree import AskMachine
 
 if TYPE_CHECKING:
+    from splitbrain.cluster.tables.hosted import HostedReplica
     from splitbrain.cluster.twostores.node import TwoStores
 
 __all__ = ["Node", "NodeConfig"]
@@ -164,6 +165,11 @@ class Node:
         self._flags.start()
         if self._stores is not None:
             self._stores.start(self._flags)
+
+    @property
+    def tables(self) -> HostedReplica | None:
+        """Its replica of the tables, on which a plug-in in this process can carry out procedures; None without one."""
+        return None if self._stores is None else self._stores.replica
 
     async def _two_stores(self) -> TwoStores:
         from splitbrain.cluster.twostores.node import TwoStores  # most nodes do without it, and start sooner

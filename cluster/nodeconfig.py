@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from splitbrain.cluster.arrivals import WINDOW
 from splitbrain.cluster.bugs import M51, NO_BUGS, Bugs
@@ -22,6 +22,9 @@ from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SN
 from splitbrain.cluster.storage import WAL_BYTES
 from splitbrain.cluster.tables.config import TICK_MS
 from splitbrain.cluster.tree import NEWEST_VERSION, Functions
+
+if TYPE_CHECKING:
+    from splitbrain.cluster.migration.converters import Converter
 
 STORES: Final = ("tree", "tables")
 
@@ -60,6 +63,8 @@ class NodeConfig:
         store: where entities are at first: "tree", or "tables": then the node has both stores.
         partition_strategy: what the tables do about partitions, by name; the same on all nodes.
         preferred: the nodes that `pause-if-all-down` lists.
+        converters: those of a plug-in's tables, which a migration copies with the tables of entities; the same on all
+            nodes that have tables.
         conversions: how much of classic queues may be converted at once.
         net_tick_ms: the tick time of the tables; the same on all nodes.
         functions: those that transactions, procedures and projections may name; the same on all members.
@@ -93,6 +98,7 @@ class NodeConfig:
     preferred: tuple[str, ...] = ()
     net_tick_ms: int = TICK_MS
     conversions: Thresholds = ANY_AMOUNT
+    converters: tuple[Converter, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""

@@ -223,8 +223,12 @@ def delete(path: Path) -> Write:
     return {"do": "delete", "path": path}
 
 
-def of_entities() -> Converters:
-    """The converters of all tables of entities. A new registry, to which others can be added."""
+def of_entities(others: Iterable[Converter] = ()) -> Converters:
+    """The converters of all tables of entities, and others. A new registry, to which more can be added.
+
+    Raises:
+        ArgumentError: one of the others is of a table that has a converter.
+    """
     vhost: dict[Path, tuple[int, ...]] = {paths.VHOSTS: (0,)}
     user: dict[Path, tuple[int, ...]] = {paths.USERS: (1,)}
     return Converters(
@@ -241,6 +245,7 @@ def of_entities() -> Converters:
             ),
             OfRoutes(),
             Derived(),
+            *others,
         )
     )
 

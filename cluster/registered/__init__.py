@@ -14,13 +14,13 @@ All nodes are started with it (`--functions module:FUNCTIONS`). A module here is
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.entities.functions import functions_of
 from splitbrain.cluster.errors import ArgumentError, FunctionRefusedError
+from splitbrain.cluster.ownparts import imported
 from splitbrain.cluster.registered import mops, objects, queues, runs, steps, values
 from splitbrain.cluster.tree import Functions
 
@@ -52,14 +52,7 @@ def known(places: Iterable[str], bugs: Bugs = NO_BUGS) -> Functions:
 
 
 def _at(place: str) -> Functions:
-    module, _, attributes = place.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for attribute in attributes.split("."):
-            found = getattr(found, attribute)
-    except Exception as error:  # it is the module's code that runs
-        problem = f"{type(error).__name__}: {error}"
-        raise ArgumentError(f"--functions {place} cannot be imported ({problem}): give module:attribute.") from error
+    found = imported("--functions", place)
     if not isinstance(found, Functions):
         raise ArgumentError(
             f"--functions {place} is a {type(found).__name__}, and no splitbrain.cluster.tree.Functions."

@@ -8,14 +8,14 @@ started with the same function, which decides by its arguments alone.
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.members import node_of
+from splitbrain.cluster.ownparts import imported
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.replicas.situation import Situation
 
@@ -51,15 +51,11 @@ def placement_named(name: str) -> Placement:
     """
     if name in PLACEMENTS:
         return PLACEMENTS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise ArgumentError(
             f"--placement: there is no placement {name!r}: it is one of {', '.join(PLACEMENTS)}, or module:attribute."
         )
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # it is the module's code that runs
-        raise ArgumentError(f"--placement: {name!r} cannot be imported: {error}.") from error
+    found = imported("--placement", name)
     if not callable(found):
         raise ArgumentError(f"--placement: {name!r} is no function.")
     return cast("Placement", found)

@@ -20,6 +20,11 @@ def problem_of(procedure: str, arguments: Sequence[Any]) -> str | None:
         bound: Any = inspect.signature(KNOWN[procedure]).bind(*arguments)
     except TypeError as error:
         return f"procedure {procedure}: {error}"
+    if procedure == "while_open":
+        inner = bound.arguments["procedure"]
+        if inner not in PROCEDURES or not isinstance(bound.arguments["arguments"], list | tuple):
+            return f"procedure {procedure} takes one of {', '.join(PROCEDURES)}, and its arguments"
+        return problem_of(inner, bound.arguments["arguments"])
     if procedure in of_entities.PROCEDURES:
         problem = of_entities.problem_of(procedure, bound.arguments)
         return None if problem is None else f"procedure {procedure}: {problem}"

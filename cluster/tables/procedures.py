@@ -97,3 +97,6 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "insert": insert,
 }
 """By the names that requests use."""
+
+READING: Final = frozenset({"read", "read_all"})
+"""Those that change nothing."""

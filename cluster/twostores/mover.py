@@ -27,7 +27,7 @@ from splitbrain.cluster.flags.effects import Answer, RunCallback
 from splitbrain.cluster.flags.registry import KHEPRI_DB, FlagState
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.migration import treewrites
-from splitbrain.cluster.migration.converters import of_entities
+from splitbrain.cluster.migration.converters import Converters
 from splitbrain.cluster.migration.ending import Finish, Undo
 from splitbrain.cluster.migration.expiry import RETENTION_MS, Expiry
 from splitbrain.cluster.migration.machine import Broken, Migration, Step, Until
@@ -113,6 +113,7 @@ class Mover:
         is_alive: whether the process of a name runs, as far as is known here.
         runtime: of the node.
         broken: what is broken on purpose.
+        converters: of all tables that are moved.
 
     Attributes:
         tree_is_in_force: whether the tree is, as far as this node has heard.
@@ -128,6 +129,7 @@ class Mover:
         is_alive: Callable[[str], bool],
         runtime: Runtime,
         broken: Collection[Broken],
+        converters: Converters,
     ) -> None:
         self.tree_is_in_force = False
         self._owner = owner
@@ -139,7 +141,7 @@ class Mover:
         self._broken = broken
         self._member = member
         self._tree = NodeStore(member, lambda: REQUEST_MS)
-        self._converters = of_entities()
+        self._converters = converters
         self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._runs = 0

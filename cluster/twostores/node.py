@@ -9,11 +9,13 @@ from splitbrain.cluster.bugs import M64, M65, M66
 from splitbrain.cluster.detector import FailureDetector
 from splitbrain.cluster.flags.registry import KHEPRI_DB
 from splitbrain.cluster.links import Links
+from splitbrain.cluster.migration.converters import of_entities
 from splitbrain.cluster.migration.machine import Broken
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody
+from splitbrain.cluster.tables.hosted import HostedReplica
 from splitbrain.cluster.tables.observed import line
 from splitbrain.cluster.twostores.mover import FlagsOfNode, Mover
 from splitbrain.cluster.twostores.replica import ABOUT_TABLES, GROUP, hosted, tell
@@ -39,6 +41,7 @@ class TwoStores:
 
     Attributes:
         mover: the migration; it has the callbacks of the feature flag.
+        replica: of the tables, for what runs in the process of the node; None if the node has none.
     """
 
     def __init__(
@@ -58,22 +61,23 @@ class TwoStores:
         self._links = links
         self._detector = detector
         self._replicas = config.founding_nodes
-        self._replica = hosted(config, runtime, links, self._listen)
+        self.replica: HostedReplica | None = hosted(config, runtime, links, self._listen)
         broken = cast("tuple[Broken, ...]", tuple(bug.id for bug in (M64, M65) if bug in config.bugs))
         self.mover = Mover(
             f"{config.node}{_SEPARATOR}{life}",
             member,
-            self._replica,
+            self.replica,
             self._replicas,
             tree_nodes,
             self._is_alive,
             runtime,
             broken,
+            of_entities(config.converters),
         )
         self._serving = Serving(
             config.node,
             member,
-            self._replica,
+            self.replica,
             self._replicas,
             runtime.clock,
             self._flag_may_change,
@@ -89,30 +93,30 @@ class TwoStores:
             StorageError: the data directory cannot be used.
             OSError: the disk failed.
         """
-        if self._replica is not None:
-            await self._replica.open()
-            tell(self._runtime, self._replica.begins())
-            machine = self._replica.machine
+        if self.replica is not None:
+            await self.replica.open()
+            tell(self._runtime, self.replica.begins())
+            machine = self.replica.machine
             self._runtime.last_words(lambda: line(machine.observed("end"), self._runtime.clock, GROUP))
 
     def start(self, flags: FlagsOfNode) -> None:
         """Serve, once the node listens."""
         self._flags = flags
-        if self._replica is not None:
-            self._replica.keep_journal()
+        if self.replica is not None:
+            self.replica.keep_journal()
             self._links.open([node for node in self._replicas if node != self._node])
-            self._replica.start()
+            self.replica.start()
         self.mover.start(flags)
 
     def link_changed(self, node: str) -> None:
         """A connection to another node has been made, or broke."""
-        if self._replica is not None and node in self._replicas and self._links.is_up(node):
-            self._replica.link_up(node)
+        if self.replica is not None and node in self._replicas and self._links.is_up(node):
+            self.replica.link_up(node)
 
     def has_clients(self, count: int) -> None:
         """So many clients are connected: what autoheal decides by, if the tables' parts of a partition are unlike."""
-        if self._replica is not None:
-            self._replica.machine.clients = count
+        if self.replica is not None:
+            self.replica.machine.clients = count
 
     def takes_frame(self, node: str, frame: bytes) -> bool:
         """Whether a frame of another node is about the tables, which have it then.
@@ -122,8 +126,8 @@ class TwoStores:
         """
         if not frame.startswith(ABOUT_TABLES):
             return False
-        if self._replica is not None and node in self._replicas:
-            self._replica.received(node, frame[len(ABOUT_TABLES) :])
+        if self.replica is not None and node in self._replicas:
+            self.replica.received(node, frame[len(ABOUT_TABLES) :])
         return True
 
     def takes_request(self, body: object, timeout_ms: int, answer: Answering) -> bool:

@@ -6,7 +6,7 @@ What they return is a list that begins with what became of it: `value` and what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -18,7 +18,8 @@ from splitbrain.cluster.tables.entities.locks import LOCKS
 from splitbrain.cluster.tables.entities.operations import OPERATIONS
 from splitbrain.cluster.tables.entities.projected import PROJECTED, records_of
 from splitbrain.cluster.tables.entities.transaction import AbortedError, TableTransaction
-from splitbrain.cluster.tables.procedures import Look, Procedure, Read, Steps
+from splitbrain.cluster.tables.procedures import PROCEDURES as ON_TABLES
+from splitbrain.cluster.tables.procedures import READING, Look, Procedure, Read, Steps
 
 
 def change(name: str, version: int, data: bytes) -> Steps:
@@ -58,6 +59,22 @@ def moment(names: list[str]) -> Steps:
     return ["value", [read, {name: records_of(tables, name) for name in names}]]
 
 
+def while_open(procedure: str, arguments: Sequence[Any]) -> Steps:
+    """A procedure on a table of a plug-in, if a migration has not closed the tables to it.
+
+    Args:
+        procedure: one of `splitbrain.cluster.tables.procedures`.
+        arguments: of it.
+
+    Returns:
+        ["value", what it gives], or ["closed", what is still allowed].
+    """
+    access = access_of((yield Read(RECORD)))
+    if not allows(access, changes=procedure not in READING):
+        return ["closed", access]
+    return ["value", (yield from ON_TABLES[procedure](*arguments))]
+
+
 def _carry_out(operation: Operation, data: bytes, *, changes: bool) -> Steps:
     if operation not in OPERATIONS:
         return ["unknown", f"unknown_function: {operation.name} {operation.version}"]
@@ -83,6 +100,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "entity_ask": ask,
     "entity_records": records,
     "entity_moment": moment,
+    "while_open": while_open,
     "set_access": set_access,
     "drop_entities": drop,
 }

@@ -13,6 +13,7 @@ from splitbrain.cluster.client import Client, ClientError, OutcomeUnknownError
 from splitbrain.cluster.entities import queues, vhosts
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.flags.registry import KHEPRI_DB
+from splitbrain.cluster.migration.converters import Converter
 from splitbrain.cluster.migration.shell import Shell
 from splitbrain.cluster.migration.steps import Effect, Event
 from splitbrain.cluster.migration.treewrites import add_functions
@@ -37,6 +38,7 @@ class TwoStoresWorld(World):
         add_functions(of_migration)
         self.functions = Functions.of(BUILT_IN, of_migration)
         self.starts = 0
+        self.converters: tuple[Converter, ...] = ()
 
     def runtime(self, name: str) -> Runtime:
         """Each process draws other numbers: by its life a replica of the tables knows that another one is new."""
@@ -65,6 +67,7 @@ class TwoStoresWorld(World):
                 store="tables",
                 functions=self.functions,
                 partition_strategy=self.strategy,
+                converters=self.converters,
             )
             node = Node(config, self.runtime(name))
             await node.start()

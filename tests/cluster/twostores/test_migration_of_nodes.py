@@ -10,7 +10,9 @@ import pytest
 
 from splitbrain.cluster.client import ClientError, FlagNotEnabledError
 from splitbrain.cluster.entities import queues, vhosts
+from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.members import member_id
+from splitbrain.cluster.migration.converters import ORDER_OF_PLUGINS, OfRecords
 from splitbrain.cluster.migration.shell import Shell
 from splitbrain.cluster.migration.steps import (
     ClearTree,
@@ -23,9 +25,15 @@ from splitbrain.cluster.migration.steps import (
     TakeEvents,
     WriteTree,
 )
+from splitbrain.cluster.node import Node
+from splitbrain.cluster.tables.entities import layout
+from splitbrain.cluster.tables.wire import Refusal, Result
 from tests.cluster.support import eventually, in_virtual_time
 from tests.cluster.test_cluster_membership import changed
 from tests.cluster.twostores.support import THREE, TwoStoresWorld, stops
+
+HISTORY = "rh_exchange_table"
+"""The table of a plug-in."""
 
 
 def _swaps_to(state: str) -> Callable[[Effect], bool]:
@@ -84,6 +92,55 @@ def test_m2k_2_under_load_nothing_acknowledged_is_lost_and_nothing_deleted_retur
         await migration
         assert min(counts) > 10
         assert await world.all_see() == ("tree", sorted(there))
+        await world.end()
+
+    in_virtual_time(check())
+
+
+def test_m2k_3_the_table_of_a_plug_in_moves_with_the_entities() -> None:
+    """Its records, and those that it writes while entities are copied, are in the tree of each node afterwards."""
+    history = ("recent_history",)
+
+    async def written(node: Node, key: str, value: int) -> bool:
+        ended: asyncio.Future[Result | Refusal] = asyncio.get_running_loop().create_future()
+        assert node.tables is not None
+        node.tables.begin("while_open", ("write", (HISTORY, key, value)), 4_000, ended.set_result)
+        match await ended:
+            case Result(value=[said, *_]):
+                return said == "value"
+            case other:
+                raise AssertionError(other)
+
+    async def check() -> None:
+        world = TwoStoresWorld()
+        world.converters = (OfRecords(HISTORY, ORDER_OF_PLUGINS, history, {}),)
+        await world.first()
+        assert await written(world.nodes["n1"], "before", 0)
+        migration, there = asyncio.ensure_future(world.migrated("n2")), {"before": 0}
+
+        async def writes(name: str) -> None:
+            number = 0
+            while await written(world.nodes[name], f"{name}-{number}", number):  # until the tables are closed
+                there[f"{name}-{number}"] = number
+                number += 1
+
+        await asyncio.gather(migration, *map(writes, THREE))
+        assert len(there) > 10
+        for name in THREE:
+            tree = await world.client(name)
+            found = {key: await tree.get(f"/{history[0]}/{key}") for key in there}
+            assert {key: node.value for key, node in found.items()} == there
+        await world.end()
+
+    in_virtual_time(check())
+
+
+def test_m2k_3_a_node_whose_plug_in_has_the_converter_of_an_entity_does_not_start() -> None:
+    async def check() -> None:
+        world = TwoStoresWorld()
+        world.converters = (OfRecords(layout.QUEUE, ORDER_OF_PLUGINS, ("queues",), {}),)
+        with pytest.raises(ArgumentError, match=f"{layout.QUEUE} has a converter already"):
+            await world.start("n1")
         await world.end()
 
     in_virtual_time(check())
@@ -271,7 +328,7 @@ def test_mn_7_each_replica_knows_how_many_clients_its_node_has() -> None:
         counts = {name: [await world.client(name) for _ in range(at)] for at, name in enumerate(THREE, 2)}
 
         def seen(name: str) -> int:
-            replica = world.nodes[name]._stores._replica  # pyright: ignore
+            replica = world.nodes[name].tables
             return replica.machine.clients  # pyright: ignore
 
         await asyncio.sleep(1)
