@@ -18,7 +18,7 @@ from splitbrain.cluster.entities.records import NO_ARGUMENTS
 from splitbrain.cluster.migration.converters import Converters, Path, Write, of_entities
 from splitbrain.cluster.tables.entities import layout
 from splitbrain.cluster.tables.records import Change, Insert, Put
-from splitbrain.cluster.twostores import mover
+from splitbrain.cluster.twostores import node
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.brokers import ENTITIES_WITH_VALUES
 from splitbrain.harness.running.simulate import simulate
@@ -141,7 +141,7 @@ def judged(seed: int) -> Verdict:
 def convicted(planted: str, patched: pytest.MonkeyPatch) -> Verdict:
     """The verdict on the first run that is not right."""
     table, spoil = PLANTED[planted]
-    patched.setattr(mover, "of_entities", lambda: Spoiled(table, spoil))
+    patched.setattr(node, "of_entities", lambda _: Spoiled(table, spoil))
     for seed in range(1, SEEDS + 1):
         found = judged(seed)
         if found.valid == "false":
