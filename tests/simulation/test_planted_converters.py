@@ -141,7 +141,11 @@ def judged(seed: int) -> Verdict:
 def convicted(planted: str, patched: pytest.MonkeyPatch) -> Verdict:
     """The verdict on the first run that is not right."""
     table, spoil = PLANTED[planted]
-    patched.setattr(node, "of_entities", lambda _: Spoiled(table, spoil))
+
+    def spoiled(_: object) -> Converters:
+        return Spoiled(table, spoil)
+
+    patched.setattr(node, "of_entities", spoiled)
     for seed in range(1, SEEDS + 1):
         found = judged(seed)
         if found.valid == "false":
