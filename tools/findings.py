@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Run third-party systems under faults, and write docs/findings.md: what was found, in how many runs, by which faults.
 
-usage: tools/findings.py --store DIR --budget MIN [--only SYSTEM[,SYSTEM...]]     run what is missing, then write
-       tools/findings.py --store DIR --write                                      write from what is stored, run nothing
+usage: tools/findings.py --store DIR --budget MIN [--only SYSTEM[,SYSTEM...]] [--again]      run what is missing
+       tools/findings.py --store DIR --write                      write from what is stored, run nothing
 
 The store is what the command goes on from: a run that is there is not made again, one that was cut short counts for
-nothing. Cells of the matrix (tools/findings_matrix.py) come in its order, each with its runs under faults and one
-without. Where a violation was found, its last fault alone is tried once. When the budget of minutes is used up no
-further run begins. docs/findings.json keeps what the page shows.
+nothing. What docs/findings.json has decided of a cell stays, and is not run again unless `--again` asks for it: so a
+store may be left behind. Cells of the matrix (tools/findings_matrix.py) come in its order, each with its runs under
+faults and one without. Where a violation was found, its last fault alone is tried once. When the budget of minutes is
+used up no further run begins. docs/findings.json keeps what the page shows, and is written after each run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Final
 import findings_page
 import msgspec
 from findings_matrix import CELLS, NO_FAULTS, Cell
-from findings_runs import Row, Stored, judged, of_cell, rows, shorter_schedule
+from findings_runs import Row, Stored, judged, of_cell, row_is_of, rows, shorter_schedule
 from hunts import SPLITBRAIN
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
@@ -35,6 +36,13 @@ TRIES: Final = 2
 """How many more runs are made where the harness failed, or runs tested too little."""
 
 _MINUTE_S: Final = 60.0
+
+
+class Data(msgspec.Struct, kw_only=True):
+    """What docs/findings.json holds."""
+
+    format: int = 1
+    rows: list[Row]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -81,9 +89,26 @@ def run(task: Task, store: Path, program: Sequence[str] = SPLITBRAIN) -> str:
 
 def write(found: Sequence[Row]) -> None:
     """Write data and page."""
-    data = msgspec.json.encode({"format": 1, "rows": found})
+    data = msgspec.json.encode(Data(rows=list(found)))
     DATA.write_bytes(msgspec.json.format(data, indent=1) + b"\n")
     PAGE.write_text(findings_page.page(found))
+
+
+def stated() -> list[Row]:
+    """What the data says so far."""
+    return msgspec.json.decode(DATA.read_bytes(), type=Data).rows if DATA.exists() else []
+
+
+def together(before: Sequence[Row], now: Sequence[Row], cells: Sequence[Cell]) -> list[Row]:
+    """Of each cell what the store says now, unless what was stated before rests on more."""
+    found: list[Row] = []
+    for cell in cells:
+        old = next((row for row in before if row_is_of(row, cell)), None)
+        new = next((row for row in now if row_is_of(row, cell)), None)
+        rests = [row for row in (new, old) if row is not None]
+        if rests:
+            found.append(max(rests, key=lambda row: (row.decided, row.runs)))
+    return found
 
 
 def main(words: Sequence[str]) -> None:
@@ -93,9 +118,14 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--budget", type=float, default=0.0, metavar="MIN")
     parser.add_argument("--only", default="", metavar="SYSTEM")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--again", action="store_true")
     given = parser.parse_args(words)
     only = {name for name in given.only.split(",") if name}
-    cells = [cell for cell in CELLS if not only or cell.system in only]
+    before = stated()
+    decided = [] if given.again else [row for row in before if row.decided]
+    cells = [
+        cell for cell in CELLS if (not only or cell.system in only) and not any(row_is_of(row, cell) for row in decided)
+    ]
     until = time.monotonic() + given.budget * _MINUTE_S
     while not given.write and time.monotonic() < until:
         task = next(missing(judged(given.store), cells), None)
@@ -103,7 +133,8 @@ def main(words: Sequence[str]) -> None:
             break
         print(" ".join(task.words), "by a shorter schedule" if task.schedule else "", flush=True)
         print("   ", run(task, given.store), flush=True)
-    write(rows(given.store))
+        write(together(before, rows(given.store), CELLS))
+    write(together(before, rows(given.store), CELLS))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,19 @@ class Row(msgspec.Struct, kw_only=True):
     state: str = "not yet"
     why: str = ""
 
+    @property
+    def decided(self) -> bool:
+        """Whether enough runs have shown what there is."""
+        return self.state != "not yet"
+
+
+def row_is_of(row: Row, cell: Cell) -> bool:
+    """Whether it says what is known of this cell."""
+    return (row.system, row.workload, row.read_mode, row.settings, row.nemesis) == (
+        *(cell.system, cell.workload, cell.read_mode),
+        *(dict(cell.settings), cell.nemesis),
+    )
+
 
 def of_cell(document: Mapping[str, Any], cell: Cell, *, nemesis: str | None = None) -> bool:
     """Whether a run is one of this cell: the same test, load and backend, with these faults.

@@ -217,3 +217,36 @@ def test_only_missing_runs_are_made_and_a_shorter_schedule_is_tried_once(tmp_pat
 
 def test_every_cell_of_the_matrix_is_another_test() -> None:
     assert len({tuple(cell.words(cell.nemesis)) for cell in matrix.CELLS}) == len(matrix.CELLS)
+
+
+def test_what_was_decided_in_another_store_stays_and_what_was_not_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = matrix.Cell(system="etcd", workload="set", runs=3)
+    known: dict[str, Any] = {"nemesis": matrix.FAULTS, "read_mode": "linearizable", "workload": "set", "settings": {}}
+    decided = runs.Row(system="redis", wanted=3, runs=3, state="nothing found", **known)
+    begun = runs.Row(system="etcd", wanted=3, runs=1, **known)
+    still, cells_asked = iter([findings.Task(CELL.words("none"))]), list[Any]()
+    data, made = tmp_path / "findings.json", list[str]()
+    monkeypatch.setattr(findings, "DATA", data)
+    monkeypatch.setattr(findings, "PAGE", tmp_path / "findings.md")
+    monkeypatch.setattr(findings, "CELLS", [CELL, other])
+
+    def run(task: Any, _: Path) -> str:
+        made.append(" ".join(task.words))
+        return "exit 0"
+
+    def missing(_: object, cells: Any) -> Any:
+        cells_asked.append(cells)
+        return still
+
+    monkeypatch.setattr(findings, "run", run)
+    monkeypatch.setattr(findings, "missing", missing)
+    findings.write([decided, begun])
+    findings.main(["--store", str(tmp_path / "empty"), "--budget", "1"])
+    assert cells_asked[0] == [other]
+    assert len(made) == 1
+    assert findings.stated() == [decided, begun], "an empty store takes nothing away"
+    now = runs.Row(system="etcd", wanted=3, runs=2, **known)
+    again = runs.Row(system="redis", wanted=3, runs=1, **known)
+    assert findings.together([decided, begun], [again, now], [CELL, other]) == [decided, now]
