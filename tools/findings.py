@@ -128,11 +128,15 @@ def main(words: Sequence[str]) -> None:
     ]
     until = time.monotonic() + given.budget * _MINUTE_S
     while not given.write and time.monotonic() < until:
-        task = next(missing(judged(given.store), cells), None)
+        stored = judged(given.store)
+        task = next(missing(stored, cells), None)
         if task is None:
             break
         print(" ".join(task.words), "by a shorter schedule" if task.schedule else "", flush=True)
-        print("   ", run(task, given.store), flush=True)
+        said = run(task, given.store)
+        print("   ", said, flush=True)
+        if len(judged(given.store)) == len(stored):
+            raise SystemExit(f"that run left no verdict, and the next one would be the same ({said}): mend it first")
         write(together(before, rows(given.store), CELLS))
     write(together(before, rows(given.store), CELLS))
 

@@ -234,6 +234,7 @@ def test_what_was_decided_in_another_store_stays_and_what_was_not_gives_way(
 
     def run(task: Any, _: Path) -> str:
         made.append(" ".join(task.words))
+        stored(tmp_path / "store", len(made), "pass")
         return "exit 0"
 
     def missing(_: object, cells: Any) -> Any:
@@ -243,10 +244,14 @@ def test_what_was_decided_in_another_store_stays_and_what_was_not_gives_way(
     monkeypatch.setattr(findings, "run", run)
     monkeypatch.setattr(findings, "missing", missing)
     findings.write([decided, begun])
-    findings.main(["--store", str(tmp_path / "empty"), "--budget", "1"])
+    findings.main(["--store", str(tmp_path / "store"), "--budget", "1"])
     assert cells_asked[0] == [other]
     assert len(made) == 1
-    assert findings.stated() == [decided, begun], "an empty store takes nothing away"
+    assert findings.stated() == [decided, begun], "a store with less takes nothing away"
+    monkeypatch.setattr(findings, "run", lambda *_: "exit 255: no image")
+    still = iter([findings.Task(CELL.words("none"))])
+    with pytest.raises(SystemExit, match="left no verdict.*exit 255: no image"):
+        findings.main(["--store", str(tmp_path / "store"), "--budget", "1"])
     now = runs.Row(system="etcd", wanted=3, runs=2, **known)
     again = runs.Row(system="redis", wanted=3, runs=1, **known)
     assert findings.together([decided, begun], [again, now], [CELL, other]) == [decided, now]
