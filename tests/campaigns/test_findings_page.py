@@ -248,9 +248,13 @@ def test_what_was_decided_in_another_store_stays_and_what_was_not_gives_way(
     assert cells_asked[0] == [other]
     assert len(made) == 1
     assert findings.stated() == [decided, begun], "a store with less takes nothing away"
-    monkeypatch.setattr(findings, "run", lambda *_: "exit 255: no image")
+
+    def without_image(*_: object) -> str:
+        return "exit 255: no image"
+
+    monkeypatch.setattr(findings, "run", without_image)
     still = iter([findings.Task(CELL.words("none"))])
-    with pytest.raises(SystemExit, match="left no verdict.*exit 255: no image"):
+    with pytest.raises(SystemExit, match=r"left no verdict.*exit 255: no image"):
         findings.main(["--store", str(tmp_path / "store"), "--budget", "1"])
     now = runs.Row(system="etcd", wanted=3, runs=2, **known)
     again = runs.Row(system="redis", wanted=3, runs=1, **known)
