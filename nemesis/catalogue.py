@@ -28,6 +28,7 @@ from splitbrain.nemesis import (
     disk,
     groups,
     membership,
+    migrate,
     moment,
     packet,
     partition,
@@ -72,6 +73,7 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     moment.KIND,
     bounce_at_moments.KIND,
     discovery.KIND,
+    migrate.KIND,
 )
 """The built-in kinds of fault, in the order in which hunts draw from them."""
 

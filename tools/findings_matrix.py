@@ -70,6 +70,9 @@ RABBITMQ_WORKLOADS: Final = (
     "create-once",
 )
 
+MIGRATED: Final = ("set", "declare", "create-once")
+"""Workloads whose metadata move to Khepri while clients work and other faults strike."""
+
 _RECOVERY_S: Final = 90
 """A node of RabbitMQ that was killed takes 10 s and more until it answers again."""
 
@@ -86,6 +89,16 @@ def _rabbitmq() -> Iterator[Cell]:
     for workload in ("set", "declare"):
         for strategy in STRATEGIES:
             yield from _of_rabbitmq(workload, strategy)
+    for workload in MIGRATED:
+        settings = (("release", "4.0"), ("store", "mnesia"), ("partition-handling", STRATEGIES[0]))
+        yield Cell(
+            system="rabbitmq",
+            workload=workload,
+            settings=settings,
+            rate=_RATE,
+            recovery=_RECOVERY_S,
+            nemesis=f"{FAULTS},migrate",
+        )
     for workload in RABBITMQ_WORKLOADS[2:]:
         yield from _of_rabbitmq(workload, STRATEGIES[0])
 

@@ -13,6 +13,7 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
 from splitbrain.harness.contract.membership import Learners, Membership
+from splitbrain.harness.contract.migrations import Migrations
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode, ReadPromise
 from splitbrain.harness.contract.settings import Setting
@@ -52,6 +53,7 @@ class Capabilities:
         membership: how its nodes leave and join while it runs; None if its members are fixed.
         upgrades: how its nodes are upgraded while it runs; None if there is one version only.
         transfer: how its leader is asked to hand leadership over; None if it cannot be asked.
+        migrations: how its metadata move to another store while it runs; None if they cannot.
         learners: how nodes join without a vote first; None if they cannot.
         groups: how its nodes take part in further groups; None if there are none.
         discovery: the service by which its nodes find each other, where a test can let it fail; None if there is none.
@@ -89,6 +91,7 @@ class Capabilities:
     membership: Membership | None = None
     upgrades: Upgrades | None = None
     transfer: Transfer | None = None
+    migrations: Migrations | None = None
     learners: Learners | None = None
     groups: Groups | None = None
     discovery: Discovery | None = None

@@ -15,6 +15,7 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
 from splitbrain.harness.contract.membership import Learners, Membership
+from splitbrain.harness.contract.migrations import Migrations
 from splitbrain.harness.contract.moments import SystemMarks
 from splitbrain.harness.contract.operations import group_named, lacking
 from splitbrain.harness.contract.read_modes import READ, SESSION_READS, ReadMode, ReadPromise
@@ -27,6 +28,7 @@ _OF_CLIENTS: Final = ("open", "setup", "invoke", "close")
 _OF_MEMBERSHIP: Final = tuple(name for name in vars(Membership) if not name.startswith("_"))
 _OF_UPGRADES: Final = ("begin", "version", "choose", "in_force")
 _OF_LEARNERS: Final = tuple(name for name in vars(Learners) if not name.startswith("_"))
+_OF_MIGRATIONS: Final = tuple(name for name in vars(Migrations) if not name.startswith("_"))
 _OF_TRANSFER: Final = tuple(name for name in vars(Transfer) if not name.startswith("_"))
 _OF_DISCOVERY: Final = tuple(name for name in vars(Discovery) if not name.startswith("_"))
 _OF_GROUPS: Final = tuple(name for name in vars(Groups) if not name.startswith("_"))
@@ -228,6 +230,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
     "upgrades": _Rule(_none_or(_with(*_OF_UPGRADES)), f"None, or have newest, {', '.join(_OF_UPGRADES)}"),
     "transfer": _Rule(_none_or(_with(*_OF_TRANSFER)), f"None, or have {', '.join(_OF_TRANSFER)}"),
+    "migrations": _Rule(_none_or(_with(*_OF_MIGRATIONS)), f"None, or have second, {', '.join(_OF_MIGRATIONS)}"),
     "learners": _Rule(_none_or(_with(*_OF_LEARNERS)), f"None, or have {', '.join(_OF_LEARNERS)}"),
     "groups": _Rule(_none_or(_with(*_OF_GROUPS)), f"None, or have {', '.join(_OF_GROUPS)}"),
     "discovery": _Rule(_none_or(_with(*_OF_DISCOVERY)), f"None, or have {', '.join(_OF_DISCOVERY)}"),

@@ -94,6 +94,8 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
         immune.setdefault("upgrade", f"there is one version of system {system.name!r} only.")
     if able.transfer is None:
         immune.setdefault("transfer", f"the leader of system {system.name!r} cannot be asked to hand leadership over.")
+    if able.migrations is None:
+        immune.setdefault("migrate", f"system {system.name!r} cannot be asked to move its metadata to another store.")
     if able.learners is None:
         immune.setdefault("learners", f"every member of system {system.name!r} votes from the beginning.")
     if able.groups is None:

@@ -41,7 +41,7 @@ InjectedKind: TypeAlias = Literal[
 jitter. "moment" is not a fault but a time for one: when a node passes a mark.
 """
 
-RequestedKind: TypeAlias = Literal["transfer", "groups", "learners", "upgrade", "discovery"]
+RequestedKind: TypeAlias = Literal["transfer", "groups", "learners", "upgrade", "discovery", "migrate"]
 """What a system itself is asked for, as an operator would: no backend takes part."""
 
 FaultKind: TypeAlias = Literal[InjectedKind, RequestedKind]

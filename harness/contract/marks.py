@@ -45,6 +45,8 @@ MARKS: Final[Mapping[str, str]] = {
     "some nodes upgraded": "nodes were restarted with a later version, and others were not yet",
     "every node upgraded": "the last node was restarted with a later version",
     "node rolled back": "a node was started with an earlier version than before, and ran",
+    "migration ended": "a system that was asked to move its metadata to another store did so",
+    "migration not seen to end": "a system was asked to move its metadata, and refused, or took longer than was waited",
     "leadership transferred": "a leader was asked to have another node lead, and that one led the next term",
     "transfer refused": "a leader refused to hand leadership to a node, or did not answer",
     "group made": "nodes began a further group",

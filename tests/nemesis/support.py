@@ -241,6 +241,7 @@ class Roles:
     membership: Members | None = None
     upgrades: Versions | None = None
     transfer: Transfers | None = None
+    migrations: Migrations | None = None
     groups: Groups | None = None
     discovery: Service | None = None
     name: str = "roles"
@@ -251,6 +252,7 @@ class Roles:
             membership=self.membership,
             learners=None if self.membership is None else LearnersOf(self.membership),
             transfer=self.transfer,
+            migrations=self.migrations,
             groups=self.groups,
             discovery=self.discovery,
             upgrades=self.upgrades,
@@ -401,6 +403,37 @@ class Transfers:
         if to not in self.deaf:
             term = 1 + max(term for _, term, _ in self.roles.roles.values())
             self.roles.roles = led_by(to, tuple(self.roles.roles), term).roles
+
+
+@dataclass
+class Migrations:
+    """`Migrations` of a system that only notes which store is in force.
+
+    Attributes:
+        answers: what becomes of requests, in their order: an error, or None; after them all are carried out.
+        silent: nodes that do not say which store is in force.
+        moves_anyway: whether a request that ends with an error is carried out.
+    """
+
+    answers: list[Exception | None] = field(default_factory=list[Exception | None])
+    silent: set[NodeId] = field(default_factory=set[NodeId])
+    moves_anyway: bool = False
+    second: str = "second"
+
+    def __post_init__(self) -> None:
+        self.asked: list[NodeId] = []
+        self.store = "first"
+
+    async def migrate(self, deployment: Any, asked: NodeId) -> None:
+        self.asked.append(asked)
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is None or self.moves_anyway:
+            self.store = self.second
+        if answer is not None:
+            raise answer
+
+    async def store_of(self, deployment: Any, node: NodeId) -> str | None:
+        return None if node in self.silent else self.store
 
 
 @dataclass

@@ -30,6 +30,7 @@ from tests.nemesis.support import (
     MIXES,
     Groups,
     Members,
+    Migrations,
     Nodes,
     Service,
     Transfers,
@@ -121,6 +122,7 @@ OF_KINDS = {
     "clock": {"clock-jump", "clock-drift", "clock-strobe"},
     "membership": {"membership", "kill"},
     "transfer": {"transfer"},
+    "migrate": {"migrate"},
     "groups": {"groups"},
     "discovery": {"discovery"},
     "upgrade": {"upgrade", "kill"},
@@ -262,8 +264,8 @@ def test_a_weight_that_is_none_is_refused(weight: str) -> None:
 
 
 def test_the_mixes_are_of_every_kind() -> None:
-    assert set(kinds(MIXES)) == set(KINDS) - {"rollback", "discovery"}, (
-        "a cluster need not survive that, or has no service"
+    assert set(kinds(MIXES)) == set(KINDS) - {"rollback", "discovery", "migrate"}, (
+        "a cluster need not survive that, or has no service, or one store"
     )
 
 
@@ -274,7 +276,7 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
     assert package.final_generator is not None
     nodes, system = Nodes(), led_by("n2")
     system.membership, system.transfer, system.groups = Members(), Transfers(system), Groups()
-    system.upgrades, system.discovery = Versions(), Service()
+    system.upgrades, system.discovery, system.migrations = Versions(), Service(), Migrations()
     ops = schedule(package, seconds=120) + drive(package.final_generator)
     for op in ops:
         assert op.f in package.nemesis.fs

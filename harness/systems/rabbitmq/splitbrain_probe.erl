@@ -1,5 +1,6 @@
 %% Answers, inside a broker's VM, what AMQP has no answer for, on a connection that stays open: a call of rabbitmqctl boots
-%% a VM of its own, which takes seconds. It only reads what this node itself holds, so it answers without the others.
+%% a VM of its own, which takes seconds. But for a migration it only reads what this node itself holds, so it answers without
+%% the others.
 %%
 %% Each line that comes is answered with one line of JSON:
 %%   status                  this node, the nodes that it is connected to, the partitions that it has noticed, the store of
@@ -9,6 +10,8 @@
 %%   queue NAME HOW          the argument x-max-length of a queue, in a list; nothing if there is no such queue
 %%   stream NAME             the offset behind the last confirmed message of the replica on this node, in a list; nothing if
 %%                           there is none
+%%   migrate                 has the cluster move its metadata to Khepri, by its feature flag; the reason in a list if that
+%%                           was refused, an empty list once it is done. It goes on when the connection ends
 %% HOW is "local", what this node holds, or "consistent": with Khepri, from its leader, which asks a majority. Mnesia has
 %% nothing of that kind: its nodes answer from their own copy.
 -module(splitbrain_probe).
@@ -44,6 +47,7 @@ answer([<<"exchanges">>, Prefix, How]) ->
     Size = byte_size(Prefix),
     list([string(Rest) || <<P:Size/binary, Rest/binary>> <- exchanges(How), P =:= Prefix]);
 answer([<<"queue">>, Name, How]) -> carried(found(How, rabbit_misc:r(<<"/">>, queue, Name)));
+answer([<<"migrate">>]) -> moved(catch rabbit_feature_flags:enable(khepri_db));
 answer([<<"stream">>, Name]) -> confirmed(rabbit_misc:r(<<"/">>, queue, Name)).
 
 %% A replica counts as osiris_writer while it is the leader, else as osiris_replica. What is left of the other is older.
@@ -54,6 +58,9 @@ confirmed(Name) ->
         [] -> "[]";
         Offsets -> list([integer_to_list(lists:max(Offsets) + 1)])
     end.
+
+moved(ok) -> "[]";
+moved(Refused) -> list([string(io_lib:format("~0p", [Refused]))]).
 
 exchanges(How) ->
     case store() =:= "khepri" andalso How =:= <<"consistent">> of

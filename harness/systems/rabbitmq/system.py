@@ -11,11 +11,19 @@ from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
-from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import settings
 from splitbrain.harness.systems.rabbitmq.connection import Connection
-from splitbrain.harness.systems.rabbitmq.probe import Asked, Probe, RabbitmqObserver, ask, probe_address, view_of
+from splitbrain.harness.systems.rabbitmq.probe import (
+    KHEPRI,
+    Asked,
+    Probe,
+    RabbitmqObserver,
+    ask,
+    probe_address,
+    view_of,
+)
 from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
 from splitbrain.harness.systems.rabbitmq.settings import (
     MIRRORED,
@@ -32,6 +40,7 @@ from splitbrain.harness.systems.rabbitmq.settings import (
 from splitbrain.results.errors import BackendError, UsageError
 
 VIEW_TIMEOUT_S: Final = 0.5
+STORE_TIMEOUT_S: Final = 1.0
 
 START_S: Final = 180.0
 """Three nodes take 16 to 34 s on two cores without other load."""
@@ -45,6 +54,7 @@ class Rabbitmq:
     """
 
     name = "rabbitmq"
+    second = KHEPRI
     bugs: Mapping[str, str] = {}
     election_timeout_s = 5.0
     """A quorum queue elects within a second once a node is known to be down: a broken connection says so at once, a
@@ -68,6 +78,7 @@ class Rabbitmq:
             start_s=START_S,
             settings=SETTINGS,
             observation=self,
+            migrations=self,
         )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
@@ -126,6 +137,42 @@ class Rabbitmq:
         except (DefiniteError, TimeoutError):
             return None
 
+    async def migrate(self, deployment: Deployment, asked: NodeId) -> None:
+        """Have the cluster move its metadata to Khepri, by its feature flag.
+
+        Raises:
+            DefiniteError: the node refused, or could not be reached.
+            IndefiniteError: it was asked, and gave no answer.
+        """
+        probe = await Probe.open(self._address(asked))
+        try:
+            refusals = await probe.request("migrate", list[str])
+        except DefiniteError as silence:
+            raise IndefiniteError(str(silence)) from silence
+        finally:
+            probe.close()
+        if refusals:
+            raise DefiniteError(refusals[0])
+
+    async def store_of(self, deployment: Deployment, node: NodeId) -> str | None:
+        """The store that is in force on a node; None if it does not say within a second."""
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT_S):
+                return (await ask(self._address(node))).store
+        except (DefiniteError, TimeoutError):
+            return None
+
+    def _address(self, node: NodeId) -> Address:
+        """Where clients reach a node.
+
+        Raises:
+            DefiniteError: it was not started.
+        """
+        address = self._addresses.get(node)
+        if address is None:
+            raise DefiniteError(f"{node} was not started yet")
+        return address
+
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         """Its nodes write none: they are asked (`Capabilities.observation`)."""
         return None
@@ -136,7 +183,4 @@ class Rabbitmq:
         Raises:
             DefiniteError: the node was not started, or could not be reached.
         """
-        address = self._addresses.get(node)
-        if address is None:
-            raise DefiniteError(f"{node} was not started yet")
-        return RabbitmqObserver(await Probe.open(address), node, len(self._addresses))
+        return RabbitmqObserver(await Probe.open(self._address(node)), node, len(self._addresses))
