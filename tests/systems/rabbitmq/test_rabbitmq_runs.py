@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from splitbrain.harness.backends.docker import labels
+from splitbrain.results.store import RunDir
 from tests.backends import docker_support
 from tests.backends.docker_support import leftovers
 from tests.cli.support import answer, start
@@ -55,3 +57,16 @@ def test_queues_are_declared_once_while_nothing_fails(tmp_path: Path, kind: str)
     found = verdicts(in_containers(tmp_path, *words, "--rate", "30", "--seed", "4"))
     assert found["declare"]["valid"] is True, found["declare"]["sentence"]
     assert found["linearizable"]["valid"] is True, found["linearizable"]["sentence"]
+
+
+def test_the_metadata_move_from_mnesia_to_khepri_while_clients_declare(tmp_path: Path) -> None:
+    schedule = tmp_path / "one.schedule"
+    schedule.write_text('[4.0, "migrate", {}]\n')
+    words = ["--workload", "declare", "--schedule", str(schedule), "--settings", "release=4.0,store=mnesia"]
+    found = in_containers(tmp_path, *words, "--time-limit", "20", "--rate", "30", "--seed", "5")
+    judged = verdicts(found)
+    assert judged["declare"]["valid"] is True, judged["declare"]["sentence"]
+    ops: list[dict[str, Any]] = RunDir(Path(found["run"])).history().to_pylist()
+    (done,) = [json.loads(op["value"]) for op in ops if op["f"] == "migrate" and op["type"] == "ok"]
+    assert set(done["evidence"]["before"].values()) == {"mnesia"}
+    assert set(done["evidence"]["after"].values()) == {"khepri"}
