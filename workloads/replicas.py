@@ -20,15 +20,22 @@ from splitbrain.results.history import Op
 from splitbrain.workloads.queue import Enqueues
 from splitbrain.workloads.sessions import SessionClient
 
-NAMES: Final = ("r0", "r1")
-"""Of the queues."""
+NAMES: Final = ("r0", "r1", "r2")
+"""Of the queues: as many as it takes for each of five nodes to have a replica, whichever fails first."""
 
 TARGET: Final = 3
 """Live replicas of each."""
 
-WEIGHTS: Final = (60, 40, 1, 2, 3, 4)
-"""Of publishes, looks, growths, shrinkings, drains, and revivals. More shrink than grow, so that failures find queues
-at their target; and nodes are often drained while replicas are replaced."""
+WEIGHTS: Final = (60, 40)
+"""Of publishes and looks."""
+
+OPERATORS: Final = (1, 2, 3, 4)
+"""Of growths, shrinkings, drains, and revivals, up to `OPERATORS_RATE`. More shrink than grow, so that failures find
+queues at their target; and nodes are often drained while replicas are replaced."""
+
+OPERATORS_RATE: Final = 20.0
+"""Ops per second above which operators do not do more: a change takes a second, and while theirs are under way the
+system begins none, and replaces nothing."""
 
 SETTLE_S: Final = 10.0
 """After so long without a fault no node counts as failed any more."""
@@ -79,10 +86,10 @@ def replicas(
     *,
     nodes: Sequence[NodeId],
     concurrency: int,  # noqa: ARG001 - as every builder
-    rate: float = 100.0,  # noqa: ARG001
+    rate: float = 100.0,
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
-    """The workload. It is the same for any number of clients."""
+    """The workload. It is the same for any number of clients; operators do as much at any high rate."""
 
     def of_queue(f: str) -> Any:
         return each(lambda ctx: invoke(f, _node(ctx), key=ctx.rng.choice(NAMES)))
@@ -96,11 +103,13 @@ def replicas(
     looks = each(lambda ctx: invoke("look", key=ctx.rng.choice(NAMES)))
     fs = ("enqueue", "look", "grow", "shrink", "drain", "revive")
     changes = [of_queue("grow"), of_queue("shrink"), of_node("drain"), of_node("revive")]
+    most = max(1.0, rate / OPERATORS_RATE)
+    weights = [*(most * weight for weight in WEIGHTS), *OPERATORS]
     revivals = time_limit(6.0, stagger(0.1, of_node("revive")))
     return Workload(
         name="replicas",
         client=ReplicasClient(),
-        generator=mix(Enqueues(names=NAMES), looks, *changes, weights=list(WEIGHTS)),
+        generator=mix(Enqueues(names=NAMES), looks, *changes, weights=weights),
         final_generator=phases(clients(revivals), clients(time_limit(FINAL_S, stagger(LOOKS_S, looks)))),
         checkers=(
             CheckerSpec("replicas", {"target": TARGET, "settle_s": SETTLE_S, "quiet_s": QUIET_S}),

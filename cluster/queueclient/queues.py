@@ -37,6 +37,7 @@ from splitbrain.cluster.queuegroups.records import DECLARE, FORGET, Change, Queu
 from splitbrain.cluster.queues import ConsumerId
 from splitbrain.cluster.queues.commands import Dequeue, Discard, Purge, Return, Settle
 from splitbrain.cluster.queues.replies import NothingToDequeue, Purged
+from splitbrain.cluster.tree import text_name
 from splitbrain.cluster.wire import ClientAddress
 
 
@@ -60,10 +61,12 @@ class Queues:
     ) -> Declared:
         """Make a queue, if there is none of that name, and wait until it serves (QQ-8).
 
-        A queue that is there stays as it is, whatever its options.
+        A queue that is there stays as it is, whatever its options. No member is on a node that is being drained; if
+        fewer nodes are left than there are to be members, it begins with those, and grows when one is revived.
 
         Raises:
             InvalidRequestError: its name, or an option, makes no sense; or there are too many queues.
+            UnavailableError: every node is being drained.
             OutcomeUnknownError: the queue may be there, or come to be; also if it did not serve in time.
         """
         wanted = options or QueueOptions()
@@ -78,10 +81,13 @@ class Queues:
             raise InvalidRequestError("a queue has a target of at least one replica.")
         size, target = wanted.initial_group_size, wanted.target_group_size
         candidates = await self._candidates()
-        data = [name, config, wanted.dead_letter_to, candidates, size, MAX_QUEUES, target]
+        nodes = [text_name(node_of(member)) for member in candidates]
+        data = [name, config, wanted.dead_letter_to, candidates, size, MAX_QUEUES, target, nodes]
         try:
             (is_new, found), term = await self._connection.transact(DECLARE, data, ends.left_ms)
         except TransactionAbortedError as error:
+            if error.reason == "draining":
+                raise UnavailableError("every node is being drained: revive one first.", error.term) from error
             raise InvalidRequestError(f"there are {MAX_QUEUES} queues already.", error.term) from error
         record = record_of(found)
         self._connection.remember(name, record)

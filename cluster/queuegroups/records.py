@@ -21,7 +21,7 @@ from splitbrain.cluster.tree import Children, Names, Path, Tree
 
 PATH: Final[Path] = ("quorum_queues",)
 
-DECLARE: Final = ("declare_queue", 2)
+DECLARE: Final = ("declare_queue", 3)
 FORGET: Final = ("forget_queue", 1)
 REWRITE: Final = ("rewrite_queue_members", 1)
 NAME_LEADER: Final = ("name_queue_leader", 1)

@@ -13,6 +13,11 @@ _KEPT: Final = 16
 """Changes of members that a record names although they have ended."""
 
 
+def _is_draining(tx: Transaction, node: str) -> bool:
+    path = (*MAINTENANCE, node)
+    return tx.exists(path) and tx.value(tx.get(path))["state"] == "draining"
+
+
 @FUNCTIONS.register("declare_queue", version=1)
 def declare_queue(tx: Transaction, data: Any) -> Any:
     """Make the record of a queue: `[name, config, dead_letter_to, candidates, size, most]`.
@@ -56,6 +61,20 @@ def declare_queue_with_target(tx: Transaction, data: Any) -> Any:
     return [made, record]
 
 
+@FUNCTIONS.register("declare_queue", version=3)
+def declare_queue_where_work_is_taken_on(tx: Transaction, data: Any) -> Any:
+    """The same of `[..., target, nodes]`, the names of the tree nodes of the candidates' nodes.
+
+    Who is being drained becomes no member: there may be fewer than `size`, and others grow it later. Aborts with
+    "draining" if nobody is left.
+    """
+    candidates, nodes = data[3], data[7]
+    able = [member for member, node in zip(candidates, nodes, strict=True) if not _is_draining(tx, node)]
+    if not able and not tx.exists("/quorum_queues/" + data[0]):
+        tx.abort("draining")
+    return declare_queue_with_target(tx, [*data[:3], able, *data[4:7]])
+
+
 @FUNCTIONS.register("begin_queue_change", version=1)
 def begin_queue_change(tx: Transaction, data: Any) -> Any:
     """Begin a change of members: `[name, group, last, kind, member, by, node, minds_draining]`; the outcome and number.
@@ -78,8 +97,7 @@ def begin_queue_change(tx: Transaction, data: Any) -> Any:
     grows = kind == "grow"
     if (member in found["members"]) == grows:
         return ["already_member" if grows else "not_member", number]
-    at = (*MAINTENANCE, node)
-    if grows and minds_draining and tx.exists(at) and tx.value(tx.get(at))["state"] == "draining":
+    if grows and minds_draining and _is_draining(tx, node):
         return ["draining", number]
     change = {"number": number + 1, "kind": kind, "member": member, "by": by}
     members = [*found["members"], member] if grows else found["members"]

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from splitbrain.cluster.asking import error_of
 from splitbrain.cluster.channel import Channel
+from splitbrain.cluster.entities.paths import MAINTENANCE
+from splitbrain.cluster.entities.records import Maintenance
 from splitbrain.cluster.errors import (
     ClientError,
     InvalidRequestError,
@@ -12,12 +18,16 @@ from splitbrain.cluster.errors import (
     UnavailableError,
 )
 from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
+from splitbrain.cluster.pattern_client import seen_nodes
+from splitbrain.cluster.patterns import pattern_of
 from splitbrain.cluster.streams import commands, frames
 from splitbrain.cluster.streams.commands import Accepted, OfClients, StreamRefused
 from splitbrain.cluster.streams.state import State, decode_state
 from splitbrain.cluster.streams.store import STREAMS
-from splitbrain.cluster.tree import AskMachine, Value
+from splitbrain.cluster.tree import AskMachine, GetNodes, Value
 from splitbrain.cluster.wire import Answer, MemberList, MembersQuery, QueueOp, Request, StreamOp
+
+_MAINTENANCE: Final = pattern_of((*MAINTENANCE, "*"))
 
 
 class StreamNotFoundError(UnavailableError):
@@ -72,6 +82,12 @@ class StreamsConnection:
         if not isinstance(answer.outcome, MemberList):
             raise error_of(answer.outcome, answer.term)
         return tuple(sorted(answer.outcome.members))
+
+    async def draining(self, timeout_ms: int) -> frozenset[str]:
+        """Names of the nodes that are being drained."""
+        answer = await self._channel.ask(Request(0, timeout_ms, GetNodes(_MAINTENANCE, many=True), group=METADATA))
+        noted = [msgspec.convert(found.value, Maintenance) for found in seen_nodes(answer).nodes]
+        return frozenset(each.node for each in noted if each.state == "draining")
 
 
 def _value(answer: Answer) -> bytes:

@@ -111,6 +111,8 @@ class Streams:
         """Make a stream, if there is none of that name, and wait until it is written; whether this call made it.
 
         The first one has the coordinator begin, on the members that the cluster has then; others join its group later.
+        No copy begins on a node that is being drained; where fewer are left than there are to be copies, more join
+        when one is revived.
 
         Args:
             name: of the stream.
@@ -122,13 +124,14 @@ class Streams:
 
         Raises:
             InvalidRequestError: the name makes no sense, or there are too many streams.
+            UnavailableError: every node is being drained.
             OutcomeUnknownError: the stream may be there, or come to be; also if it is not written in time.
         """
         _check(name, replicas, target_group_size)
         ends = Ends(timeout_ms)
-        members = await self._coordinating(ends)
+        members = await self._places(ends, [name])
         chosen = sorted(members, key=lambda member: (node_of(member) != self._node, member))[:replicas]
-        command = NewStream(name, tuple(chosen), preferred or chosen[0], replicas, target_group_size)
+        command = NewStream(name, tuple(chosen), preferred or next(iter(chosen), None), replicas, target_group_size)
         return await self._made(command, ends)
 
     async def declare_super(
@@ -155,21 +158,22 @@ class Streams:
         Raises:
             InvalidRequestError: as `declare`; or it has more partitions; or a stream that is none of them has the name
                 of one.
+            UnavailableError: as `declare`.
             OutcomeUnknownError: as `declare`.
         """
         _check(name, replicas, target_group_size)
         if partitions < 1:
             raise InvalidRequestError("a superstream has at least one partition.")
         ends = Ends(timeout_ms)
-        ring = sorted(await self._coordinating(ends))
         wanted = [f"{name}-{number}" for number in range(partitions)]
         _check(wanted[-1], replicas, target_group_size)
+        ring = sorted(await self._places(ends, wanted))
         there = await self._again(ends, lambda: self.status(timeout_ms=self._attempt_ms(ends)))
         _check_partitions(name, wanted, there)
         made: list[str] = []
         for number, each in enumerate(wanted):
             chosen = [ring[(number + step) % len(ring)] for step in range(min(replicas, len(ring)))]
-            command = NewStream(each, tuple(chosen), chosen[0], replicas, target_group_size, name)
+            command = NewStream(each, tuple(chosen), next(iter(chosen), None), replicas, target_group_size, name)
             async with _behind(made):
                 if await self._made(command, ends):
                     made.append(each)
@@ -202,6 +206,22 @@ class Streams:
         """The members that can have copies, once the coordinator has begun."""
         await self._create("/stream_coordinator", list(await self._connection.members(ends.left_ms)), ends.left_ms)
         return await self._again(ends, lambda: self._hosts(self._attempt_ms(ends)))
+
+    async def _places(self, ends: Ends, names: Sequence[str]) -> Sequence[str]:
+        """The members that can have first copies of these streams: nothing begins on a node that is being drained.
+
+        None if there is no such node, and all of the streams are there already.
+        """
+        members = await self._coordinating(ends)
+        draining = await self._again(ends, lambda: self._connection.draining(self._attempt_ms(ends)))
+        able = [member for member in members if node_of(member) not in draining]
+        if not able:
+            there = {
+                each.name for each in await self._again(ends, lambda: self.status(timeout_ms=self._attempt_ms(ends)))
+            }
+            if not there.issuperset(names):
+                raise UnavailableError("every node is being drained: revive one first.")
+        return able
 
     async def _made(self, command: NewStream, ends: Ends) -> bool:
         """Whether the command made the stream, once that is written."""

@@ -9,7 +9,7 @@ from splitbrain.cluster.client import Client
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.metadata_queues import MetadataQueues
 
-SHORT_TIMES: Final = ("--replica-trigger-ms", "500", "--replica-recovery-ms", "2500", "--replica-check-ms", "3000")
+SHORT_TIMES: Final = ("--replica-trigger-ms", "500", "--replica-recovery-ms", "1500", "--replica-check-ms", "3000")
 """Arguments of nodes: a run is shorter than the times of the defaults."""
 
 

@@ -30,6 +30,9 @@ class Connection:
     async def members(self, *_: Any) -> tuple[str, ...]:
         return ("n1", "n2", "n3")
 
+    async def draining(self, _: int) -> frozenset[str]:
+        return frozenset()
+
     async def command(self, command: OfClients, _: int) -> tuple[Accepted, int]:
         self._commands += 1
         answer = self._step(self._commands, command)
