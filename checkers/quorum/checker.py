@@ -158,6 +158,13 @@ _INCONCLUSIVE: Final[Mapping[RuleResult, tuple[Reason, ...]]] = {
             "Run it again on a machine with less load.",
         ),
     ),
+    "overloaded": (
+        Reason(
+            Code.MOSTLY_SILENT,
+            "wherever a node was silent, half of the answers of others took more than half an op timeout.",
+            "Give a lower --rate, fewer clients, or a longer --op-timeout.",
+        ),
+    ),
 }
 _NO_OCCASION: Final = Reason(
     Code.NO_OCCASION,

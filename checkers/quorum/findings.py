@@ -10,11 +10,11 @@ import msgspec
 from splitbrain.checkers.quorum.windows import Window
 from splitbrain.results.calls import seconds
 
-RuleResult = Literal["held", "violated", "too few ops", "stalled", "not judged", "figures only"]
-"""The result of a rule: "stalled" if the controller was stalled, "not judged" if the rule did not apply, "figures only"
-if the rule has no bound."""
+RuleResult = Literal["held", "violated", "too few ops", "stalled", "overloaded", "not judged", "figures only"]
+"""The result of a rule: "stalled" if the controller was stalled, "overloaded" if answers came late, "not judged" if the
+rule did not apply, "figures only" if the rule has no bound."""
 
-_BY_WEIGHT: Final[tuple[RuleResult, ...]] = ("violated", "held", "too few ops", "stalled", "not judged")
+_BY_WEIGHT: Final[tuple[RuleResult, ...]] = ("violated", "held", "too few ops", "stalled", "overloaded", "not judged")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,9 @@ if it received enough of them, answered none, and gave no answer to an earlier o
 was over. A core was silent if one of its nodes was, and it is a violation if every core was. Ops that were all invoked
 within a moment (`MOMENT_NS`) are not enough: a slow system stands still for as long, and answers before and after.
 
+Silence is none where the core's other answers come late: if half of them took more than half an op timeout, the nodes
+have more to do than they can, and an op without an answer in time may be one that had to wait for longer.
+
 Q3 demands nothing while a node outside of all cores may lead. A leader that receives answers of a majority rightly
 stays leader, and may not reach each member of a core (its processor or links may be too slow for that). The nodes that
 it reaches elect no other leader. (Partial connectivity: Ng, Haridi and Carbone, Omni-Paxos, EuroSys 2023.)
@@ -87,6 +90,8 @@ def progress(
         return Progress("held")
     if any(who is None for who in silent):
         return Progress("too few ops")
+    if _overloaded(given, asked, found, bounds):
+        return Progress("overloaded")
     stories = [
         f"{' '.join(who or ())} of the core {' '.join(core)} answered none of "
         f"{counted(sum(sent[node] for node in who or ()), 'op')}"
@@ -127,6 +132,14 @@ def _silent(
     """The nodes of a core that received enough ops and answered none; None if too few ops were sent to judge."""
     who = tuple(node for node in core if node in enough and not got[node])
     return who or (() if all(got[node] for node in core) else None)
+
+
+def _overloaded(given: Answers, of: slice, found: Sequence[tuple[NodeId, ...]], bounds: Bounds) -> bool:
+    """Whether enough of these ops were answered by nodes of a core, and half of them later than half an op timeout."""
+    nodes = [given.nodes.index(node) for node in {node for core in found for node in core}]
+    served = given.served[of] & np.isin(given.node[of], nodes)
+    took_ns = (given.ended[of] - given.begun[of])[served]
+    return len(took_ns) >= bounds.attempts and 2 * float(np.median(took_ns)) > bounds.timeout_ns
 
 
 def touched(begin_ns: int, end_ns: int, stalls: Sequence[tuple[int, int]]) -> bool:

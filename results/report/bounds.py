@@ -20,7 +20,7 @@ from splitbrain.results.report.run_view import RunView
 from splitbrain.results.report.timeline import FOUND_MAX, MARKED_MAX, bands, tick_s
 from splitbrain.results.text import VALUE_MAX, clip
 
-_UNJUDGED: Final = ("not judged", "too few ops", "stalled")
+_UNJUDGED: Final = ("not judged", "too few ops", "stalled", "overloaded")
 
 
 def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:

@@ -7,6 +7,7 @@ what is uncertain counts as open and up, for progress rules (Q3) as cut and down
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
@@ -112,7 +113,7 @@ class Judgement:
     Attributes:
         windows: in the order of time.
         ops: for each of Q1, Q2, Q8 and Q10 the indexes (of invocations) of the ops that violate it.
-        progress: for each window the result of Q3: "held", "violated", "too few ops", "not judged", "stalled".
+        progress: for each window the result of Q3.
         recovery: Q4: per nemesis op (by the index of its invocation) and node the nanoseconds to the first answer.
         converged: Q7: "held", "violated" or "not judged".
         availability: Q9: per node, and for None the cluster, the shares of seconds and of ops that were answered.
@@ -386,7 +387,12 @@ def _progress(run: Run, window: Window) -> str:
             return "held"
         else:
             results.add("too few")
-    return "violated" if results == {"silent"} else "too few ops"
+    if results != {"silent"}:
+        return "too few ops"
+    members = {node for core in cores for node in core}
+    took = [op.end - op.begin for op in asked if op.served and op.end is not None and op.node in members]
+    late = len(took) >= run.attempts and 2 * statistics.median(took) > run.timeout
+    return "overloaded" if late else "violated"
 
 
 def _silent(run: Run, window: Window, node: Node, asked: Sequence[Op]) -> bool:

@@ -150,6 +150,24 @@ def test_a_node_that_answers_late_is_not_silent() -> None:
     assert window(story.judged(), 0.0)["Q3"] == "held"
 
 
+@pytest.mark.parametrize(("takes_s", "result"), [(0.49, "violated"), (0.51, "overloaded")])
+def test_silence_is_none_where_the_answers_of_others_take_half_an_op_timeout(takes_s: float, result: str) -> None:
+    """A node whose requests take one step more than the leader's has answers that come after the timeout only."""
+    story = Story()
+    story.ask("1234", 0.0, 9.0, takes_s=takes_s, every_s=0.6)
+    story.ask("5", 0.0, 9.0, "info", takes_s=0.99, every_s=1.0)
+    verdict = story.judged()
+    assert window(verdict, 0.0)["Q3"] == result
+    assert (verdict.valid, bool(verdict.inconclusive)) == (("false", False) if result == "violated" else ("true", True))
+
+
+def test_a_core_of_which_no_node_answers_is_not_overloaded() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 1.0, takes_s=0.9, every_s=1.0)
+    story.ask("12345", 2.1, 9.0, "info", takes_s=0.99, every_s=1.0)
+    assert rules(story.judged()) == ("Q3",)
+
+
 def test_silence_towards_ops_of_one_moment_is_none() -> None:
     story = Story()
     story.ask("1234", 0.0, 9.0)
