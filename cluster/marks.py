@@ -136,6 +136,8 @@ MARKS: Final[Mapping[str, str]] = {
     "copy of a stream given a vote": "a further copy of a stream had caught up, and is of the next epoch",
     "writer of a stream chosen": "enough members of a stream had said where their logs end, and the next epoch began",
     "log of a stream cut off": "a replica of a stream had what the writer does not have, and cut it off",
+    "beginning of a stream's log dropped": "a copy of a stream dropped what is too old, or too much",
+    "beginning of a stream's log dropped by its writer": "a replica lacked what the writer of a stream had dropped",
     "message of a stream came again": "the writer of a stream got a message that its publisher had sent before",
     "request passed on to the writer of a stream": "a node that does not write a stream passed a request on",
     "write-ahead log flooded": "a leader refused a command, because too much waited to be written",

@@ -189,7 +189,8 @@ class ReadAll(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, asked=rest, last={**self.last, name: asked.value})
         match event.value:
             case {"values": [_, *_] as values}:
-                read = {**self.read, pair: self.read.get(pair, 0) + len(values)}
+                first = event.value.get("first", self.read.get(pair, 0))
+                read = {**self.read, pair: first + len(values)}
                 whole = self.whole | {pair} if self.last[name] in values else self.whole
                 return msgspec.structs.replace(self, asked=rest, read=read, whole=whole)
             case _:

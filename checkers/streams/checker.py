@@ -1,6 +1,7 @@
 """Streams: acknowledged messages stay where they are, for all readers, in the order in which they were published.
 
-    lost         a message was acknowledged, and is nowhere in the log as nodes read it in the end
+    lost         a message was acknowledged, and is nowhere in the log as nodes read it in the end; or a node says that
+                 it has dropped what was before an offset, and streams are to keep all
     changed      two answers name two messages for one offset: answers of readers, or acknowledgements
     duplicated   one message is at two offsets
     order        a message stands before one that was acknowledged before it was published
@@ -28,6 +29,7 @@ from splitbrain.checkers.streams.reading import NEVER, Fetch, Published, Reading
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import ints
 from splitbrain.results.columns import array
+from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
@@ -39,7 +41,8 @@ class StreamChecker(OfOneRun):
     """Judges ops that publish values to streams (`publish`), and that read from an offset on (`fetch`).
 
     The key of an op names the stream. Values and answers: see `splitbrain.checkers.streams.reading`. Options: `publish`
-    and `fetch`, the functions' names.
+    and `fetch`, the functions' names; `drops`, whether nodes may drop the beginnings of streams (false). Then what they
+    say is gone is not lost.
     """
 
     name = "stream"
@@ -54,17 +57,22 @@ class StreamChecker(OfOneRun):
             HistoryFormatError: a value or an answer makes no sense, or a value was published to one stream twice.
         """
         names = [by_key.function_option(self.name, options, name) for name in ("publish", "fetch")]
+        drops: Any = options.get("drops", False)
+        if not isinstance(drops, bool):
+            raise UsageError(f"checker {self.name}: option 'drops' must be true or false, not {drops!r}.")
         start = time.process_time()
         table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
-        verdict = _Judge(read(table, *names)).verdict(self.name)
+        verdict = _Judge(read(table, *names), drops).verdict(self.name)
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
 class _Judge:
     """One run, in rows of its table: row order is real-time order."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, drops: bool) -> None:
         self.reading = reading
+        self.drops = drops
+        self.dropped = [each for each in reading.fetches if each.first > each.wanted]
         self.table = reading.table
         self.seen = reading.seen()
         self.at: dict[tuple[str | None, int], Seen] = {}  # by stream and offset, the first sight
@@ -99,9 +107,19 @@ class _Judge:
     # --- rules ------------------------------------------------------------------------------------------------
 
     def _lost(self) -> Iterator[Finding]:
+        for each in () if self.drops else self.dropped:
+            yield Finding(
+                "lost",
+                f"Lost: {each.node} has messages of {_stream(each.stream)} from offset {each.first} on only, says "
+                f"{answer(self.table, each.ended)}, which wanted them from {each.wanted} on.",
+                (each.ended,),
+            )
+        shortened = {each.stream for each in self.dropped}
         for each in self.reading.published.values():
             is_known = (each.stream, each.value) in self.read
-            if each.ended == NEVER or is_known or each.stream in self.unread or each.offset is not None:
+            if each.ended == NEVER or is_known or each.stream in self.unread or each.stream in shortened:
+                continue
+            if each.offset is not None:
                 continue  # one with an offset is there, or another one in its place: `changed`
             yield Finding(
                 "lost",
@@ -221,6 +239,7 @@ class _Judge:
             "unknown": sum(each.ended == each.failed == NEVER for each in published),
             "read": len(self.read),
             "unread": sum((each.stream, each.value) not in self.read for each in acknowledged),
+            "dropped": len(self.dropped),
             "nodes": len({node for nodes in self.reading.asked.values() for node in nodes}),
         }
 
@@ -245,10 +264,10 @@ class _Judge:
 
 
 def _covered(fetches: Sequence[Fetch]) -> int:
-    """The offset up to which these gave everything from the first message on."""
+    """The offset up to which these gave everything from the first message on, or from the first that there still is."""
     covered = 0
-    for fetch in sorted(fetches, key=lambda each: each.first):
-        if fetch.first <= covered:
+    for fetch in sorted(fetches, key=lambda each: each.wanted):
+        if fetch.wanted <= covered:
             covered = max(covered, fetch.first + len(fetch.values))
     return covered
 

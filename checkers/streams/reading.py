@@ -3,7 +3,8 @@
 A `publish` has the value, a whole number that is published to its stream once; it is answered with the offset, or with
 null where the system does not say it. A `fetch` has the offset of the first message that is wanted, and is answered by
 `{"values": [...], "end": 7}`: the values from that offset on without a gap, and the offset behind the last message that
-the node knew to be there.
+the node knew to be there. `first` in it is the offset of the first value, where that is a later one than was wanted:
+the node says that it has dropped what was before.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
     values: list[int]
     end: int
+    first: int | None = None
 
 
 class Published(msgspec.Struct):
@@ -54,6 +56,7 @@ class Fetch(msgspec.Struct, frozen=True):
         stream: its name.
         node: that answered.
         begun, ended: of the op.
+        wanted: the offset from which on it was asked for.
         first: offset of the first value.
         values: what was read.
         end: see the module.
@@ -63,6 +66,7 @@ class Fetch(msgspec.Struct, frozen=True):
     node: str | None
     begun: int
     ended: int
+    wanted: int
     first: int
     values: list[int]
     end: int
@@ -141,9 +145,10 @@ def read(history: pa.Table, publish: str, fetch: str) -> Reading:
             node = cell(table, "node", begun)
             reading.asked.setdefault(stream, set()).add(node)
             if oks[number] and ended != OPEN:
-                first = _whole(table, begun, cell(table, "value", begun))
+                wanted = _whole(table, begun, cell(table, "value", begun))
                 found = _fetched(table, ended)
-                reading.fetches.append(Fetch(stream, node, begun, ended, first, found.values, found.end))
+                first = wanted if found.first is None else found.first
+                reading.fetches.append(Fetch(stream, node, begun, ended, wanted, first, found.values, found.end))
     reading.fetches.sort(key=lambda each: each.ended)
     return reading
 

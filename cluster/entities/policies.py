@@ -23,6 +23,7 @@ from splitbrain.cluster.entities.paths import OPERATOR_POLICIES, POLICIES, THERE
 from splitbrain.cluster.entities.records import AppliesTo, DestinationKind, Policy
 from splitbrain.cluster.entities.store import MetadataStore, Operation
 from splitbrain.cluster.errors import InvalidRequestError
+from splitbrain.cluster.streams.retention import MAX_AGE, age_ms
 
 SET: Final = Operation("policy_set", 1)
 CLEAR: Final = Operation("policy_clear", 1)
@@ -85,6 +86,8 @@ async def put(
     for setting in (*LIMITS, *REPLICAS):
         if setting in definition and not _is_number(definition[setting], least=_LEAST.get(setting, 0)):
             raise InvalidRequestError(f"invalid_policy: {name!r}: {setting} is a whole number, not negative.")
+    if MAX_AGE in definition and age_ms(definition[MAX_AGE]) is None:
+        raise InvalidRequestError(f"invalid_policy: {name!r}: {MAX_AGE} is a number and one of Y, M, D, h, m, s: 7D.")
     await store.change(SET, {**_named(vhost, name, operator=operator), "record": record})
     return record
 

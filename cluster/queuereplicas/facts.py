@@ -65,6 +65,13 @@ def facts_in(tree: Tree) -> MetadataFacts:
     )
 
 
+def policies_in(tree: Tree) -> MetadataFacts:
+    """The policies of this tree, and nothing else."""
+    return MetadataFacts(
+        policies=tuple(_policies(tree, POLICIES)), operator_policies=tuple(_policies(tree, OPERATOR_POLICIES))
+    )
+
+
 def _policies(tree: Tree, path: Path) -> Iterator[Policy]:
     for value in _values(tree, (*path, node_name(VHOST))):
         yield msgspec.convert(value, Policy)

@@ -106,6 +106,8 @@ class Streams:
         replicas: int = REPLICAS,
         preferred: str | None = None,
         target_group_size: int | None = None,
+        max_length_bytes: int | None = None,
+        max_age_ms: int | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
         """Make a stream, if there is none of that name, and wait until it is written; whether this call made it.
@@ -120,6 +122,9 @@ class Streams:
             preferred: the member that is to write where several copies are equally long; None: that of this node.
             target_group_size: how many live copies it is to have at any time (S001); None: as a policy or the
                 configuration says.
+            max_length_bytes: what each copy keeps at most, about; messages go from the front. None: all, if no policy
+                says less.
+            max_age_ms: how old messages may get; likewise.
             timeout_ms: after so long it is given up.
 
         Raises:
@@ -128,10 +133,13 @@ class Streams:
             OutcomeUnknownError: the stream may be there, or come to be; also if it is not written in time.
         """
         _check(name, replicas, target_group_size)
+        limits = _limits(max_length_bytes, max_age_ms)
         ends = Ends(timeout_ms)
         members = await self._places(ends, [name])
         chosen = sorted(members, key=lambda member: (node_of(member) != self._node, member))[:replicas]
-        command = NewStream(name, tuple(chosen), preferred or next(iter(chosen), None), replicas, target_group_size)
+        command = NewStream(
+            name, tuple(chosen), preferred or next(iter(chosen), None), replicas, target_group_size, None, *limits
+        )
         return await self._made(command, ends)
 
     async def declare_super(
@@ -141,6 +149,8 @@ class Streams:
         partitions: int = PARTITIONS,
         replicas: int = REPLICAS,
         target_group_size: int | None = None,
+        max_length_bytes: int | None = None,
+        max_age_ms: int | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
         """Make the partitions of a superstream that are missing, one after the other; whether this call made one.
@@ -153,6 +163,8 @@ class Streams:
             partitions: how many there are to be.
             replicas: as of `declare`, of each partition.
             target_group_size: as of `declare`, of each partition.
+            max_length_bytes: as of `declare`, of each partition.
+            max_age_ms: as of `declare`.
             timeout_ms: after so long it is given up.
 
         Raises:
@@ -162,6 +174,7 @@ class Streams:
             OutcomeUnknownError: as `declare`.
         """
         _check(name, replicas, target_group_size)
+        limits = _limits(max_length_bytes, max_age_ms)
         if partitions < 1:
             raise InvalidRequestError("a superstream has at least one partition.")
         ends = Ends(timeout_ms)
@@ -173,7 +186,9 @@ class Streams:
         made: list[str] = []
         for number, each in enumerate(wanted):
             chosen = [ring[(number + step) % len(ring)] for step in range(min(replicas, len(ring)))]
-            command = NewStream(each, tuple(chosen), next(iter(chosen), None), replicas, target_group_size, name)
+            command = NewStream(
+                each, tuple(chosen), next(iter(chosen), None), replicas, target_group_size, name, *limits
+            )
             async with _behind(made):
                 if await self._made(command, ends):
                     made.append(each)
@@ -291,6 +306,8 @@ class Streams:
     ) -> ReadMessages:
         """Read committed messages from an offset on, as the copy of this node has them, or else the writer's.
 
+        If that copy has dropped what is at the offset, they begin with the first one that it keeps.
+
         A copy may lag: `ReadMessages.committed` says how far it has come. There are fewer messages than `most` if they
         have more than about 1 MiB.
 
@@ -363,6 +380,12 @@ def _check(name: str, replicas: int, target: int | None) -> None:
     problem = name_problem(name)
     if problem is not None or replicas < 1 or (target is not None and target < 1):
         raise InvalidRequestError(f"{problem or 'a stream has at least one copy, and a target of at least one'}.")
+
+
+def _limits(max_length_bytes: int | None, max_age_ms: int | None) -> tuple[int | None, int | None]:
+    if any(limit is not None and limit < 0 for limit in (max_length_bytes, max_age_ms)):
+        raise InvalidRequestError("a limit of what a stream keeps is not negative.")
+    return max_length_bytes, max_age_ms
 
 
 def _status(stream: Stream) -> StreamStatus:

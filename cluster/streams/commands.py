@@ -23,6 +23,8 @@ class NewStream(msgspec.Struct, frozen=True, array_like=True, tag="new_stream"):
         size: how many copies there are to be, 0: as many as members; there may be fewer nodes for now.
         target: how many of them are to be live at any time (S001); None: that is left to policies.
         part_of: the superstream of which it is a partition; None: of none.
+        max_length_bytes: how long each copy may get, None: as long as it will; a policy may say less.
+        max_age_ms: how old messages may get; likewise.
     """
 
     name: str
@@ -31,6 +33,8 @@ class NewStream(msgspec.Struct, frozen=True, array_like=True, tag="new_stream"):
     size: int = 0
     target: int | None = None
     part_of: str | None = None
+    max_length_bytes: int | None = None
+    max_age_ms: int | None = None
 
 
 class DeleteStream(msgspec.Struct, frozen=True, array_like=True, tag="delete_stream"):

@@ -161,6 +161,7 @@ class Coordinator:
         stream = Stream(self._index, command.name, members, tuple(members), command.preferred)
         stream.size, stream.target = max(command.size, len(members)), command.target
         stream.part_of = command.part_of
+        stream.max_length_bytes, stream.max_age_ms = command.max_length_bytes, command.max_age_ms
         self.state.streams[stream.id] = stream
         monitors = self._monitors(node for node in stream.nodes if node not in known)
         tick = [SetTimer(TICK, TICK_MS)] if first else []

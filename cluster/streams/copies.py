@@ -80,6 +80,13 @@ class CopyFiles:
         self._file.truncate(size)
         await self._file.sync()
 
+    async def replace(self, content: bytes) -> None:
+        """Write the log anew, at once and durably."""
+        assert self._file is not None, "they are open"
+        self._file.close()
+        await self._disk.replace(self._log, content)
+        self._file = self._disk.open(self._log)
+
     async def remove(self) -> None:
         """Remove them; the promises last, as a log without them is none."""
         if self._file is not None:

@@ -22,6 +22,7 @@ from splitbrain.cluster.commands import decode_value
 from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.queuereplicas import facts
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.store import Store
@@ -64,12 +65,14 @@ from splitbrain.cluster.streams.member import (
     Effect,
     Meta,
     Persist,
+    Replace,
     SayEstablished,
     SendTo,
     StreamMember,
     Truncate,
 )
 from splitbrain.cluster.streams.requests import StreamRequests
+from splitbrain.cluster.streams.retention import Retention
 from splitbrain.cluster.streams.state import Action, State, Stream
 from splitbrain.cluster.streams.store import StreamStore
 from splitbrain.cluster.wire import ABOUT_STREAMS, Failure
@@ -186,6 +189,9 @@ class StreamHost:
         self._state = State()
         self._index = 0
         self._seen = 0
+        self._metadata: Store | None = None
+        self._policies = facts.MetadataFacts()
+        self._policies_at: tuple[Store, int] | None = None  # what they are from
 
     @property
     def state(self) -> State:
@@ -206,6 +212,7 @@ class StreamHost:
 
     def metadata_applied(self, store: Store) -> None:
         """The metadata store of this node is at a later entry, or is another one."""
+        self._metadata = store
         found = store.tree.properties(COORDINATOR_PATH)
         seen = 0 if found is None else found.payload_version
         if seen == self._seen:
@@ -315,7 +322,7 @@ class StreamHost:
             case "stop":
                 return member.stop(epoch)
             case "write":
-                return member.write(epoch, wanted.voters)
+                return member.write(epoch, wanted.voters, self._wall_ms)
             case _ if wanted.writer is not None:
                 return member.follow(epoch, wanted.writer, self._now_ms)
             case _:
@@ -337,9 +344,9 @@ class StreamHost:
     def _effects(self, copy: _Copy, member: StreamMember, event: _Event) -> list[Effect]:
         match event:
             case _Moment():
-                return member.tick(self._now_ms)
+                return [*member.retain(self._retention(copy), self._wall_ms), *member.tick(self._now_ms)]
             case _Wanted(Publish(_, message), token):
-                return member.publish([(message, token), *self._more(copy, message.size)])
+                return member.publish([(message, token), *self._more(copy, message.size)], self._wall_ms)
             case _Wanted(ReadFrom() as wanted, token):
                 return [AnswerTo(token, member.read(wanted))]
             case _Heard(sender, Attach() as frame):
@@ -352,6 +359,16 @@ class StreamHost:
                 return member.chunks(sender, frame, self._now_ms)
             case _:
                 raise AssertionError("a copy hears of nothing else")
+
+    def _retention(self, copy: _Copy) -> Retention:
+        """What is to be kept of a stream; all of one that this node does not know (any more)."""
+        stream = self._state.streams.get(copy.number)
+        store = self._metadata
+        if stream is None or store is None:
+            return Retention() if stream is None else stream.retention
+        if self._policies_at != (store, store.applied_index):
+            self._policies, self._policies_at = facts.policies_in(store.tree), (store, store.applied_index)
+        return stream.retention.within(self._policies.policy_of(stream.name))
 
     def _more(self, copy: _Copy, size: int) -> list[tuple[StreamMessage, Token]]:
         """The messages behind the first one, of this size, that can be written with it."""
@@ -374,6 +391,8 @@ class StreamHost:
                     await copy.files.append(records)
                 case Truncate(size):
                     await copy.files.truncate(size)
+                case Replace(content):
+                    await copy.files.replace(content)
                 case SendTo(to, frame):
                     self._send(to, frame)
                 case AnswerTo(token, reply):
@@ -387,6 +406,10 @@ class StreamHost:
     @property
     def _now_ms(self) -> int:
         return self._runtime.clock.monotonic_ns() // _MS
+
+    @property
+    def _wall_ms(self) -> int:
+        return self._runtime.clock.wall_ns() // _MS
 
     # --- messages and requests ------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from splitbrain.cluster.streams.frames import (
     Reply,
 )
 from splitbrain.cluster.streams.position import BEGIN, Position, agreed
+from splitbrain.cluster.streams.retention import Retention
 
 BATCH_BYTES: Final = 1024 * 1024
 """About the most of messages in one chunk, in one frame to a replica, and in one answer to a reader."""
@@ -88,6 +89,12 @@ class Truncate(msgspec.Struct, frozen=True):
     size: int
 
 
+class Replace(msgspec.Struct, frozen=True):
+    """Write the log anew, with this content, at once and durably."""
+
+    content: bytes
+
+
 class SendTo(msgspec.Struct, frozen=True):
     """Send a frame to a member; it may get lost."""
 
@@ -108,7 +115,7 @@ class SayEstablished(msgspec.Struct, frozen=True):
     epoch: int
 
 
-Effect: TypeAlias = Persist | AppendChunks | Truncate | SendTo | AnswerTo | SayEstablished
+Effect: TypeAlias = Persist | AppendChunks | Truncate | Replace | SendTo | AnswerTo | SayEstablished
 
 Role: TypeAlias = Literal["stopped", "writer", "replica"]
 
@@ -140,7 +147,7 @@ class StreamMember:
         self.role: Role = "stopped"
         self.epoch = 0
         self.writer = ""
-        self.committed = 0
+        self.committed = self.log.start
         self._bugs = bugs
         # as the writer
         self._voters: tuple[str, ...] = ()
@@ -167,8 +174,8 @@ class StreamMember:
             effects.insert(0, Persist(self.meta))
         return effects
 
-    def write(self, epoch: int, voters: Sequence[str]) -> list[Effect] | None:
-        """Write an epoch; None: that is over, or was begun before."""
+    def write(self, epoch: int, voters: Sequence[str], wall_ms: int = 0) -> list[Effect] | None:
+        """Write an epoch, from this time on; None: that is over, or was begun before."""
         over = max(self.meta.stopped, self.meta.wrote, self.log.end.epoch)
         if epoch <= over or (self.role != "stopped" and self.epoch >= epoch):
             return None
@@ -179,7 +186,7 @@ class StreamMember:
         self._last = {}
         for chunk in self.log.chunks:
             self._remember(chunk)
-        begin = self.log.append(Chunk(epoch, self.log.end.offset, ()))
+        begin = self.log.append(Chunk(epoch, self.log.end.offset, (), wall_ms))
         return [*effects, Persist(self.meta), AppendChunks((begin,)), *self._written()]
 
     def follow(self, epoch: int, writer: str, now_ms: int) -> list[Effect] | None:
@@ -207,8 +214,8 @@ class StreamMember:
 
     # --- the writer -----------------------------------------------------------------------------------------------
 
-    def publish(self, messages: Sequence[tuple[StreamMessage, Any]]) -> list[Effect]:
-        """Append messages, each with the token of its request; those that are there already are not."""
+    def publish(self, messages: Sequence[tuple[StreamMessage, Any]], wall_ms: int = 0) -> list[Effect]:
+        """Append messages, each with the token of its request, at this time; those that are there already are not."""
         if self.role != "writer":
             return [AnswerTo(token, _NOT_WRITER) for _, token in messages]
         first = self.log.end.offset
@@ -229,13 +236,12 @@ class StreamMember:
                 if message.publisher:
                     self._last[message.publisher] = (message.number, offset)
         if new:
-            effects.append(AppendChunks((self.log.append(Chunk(self.epoch, first, tuple(new))),)))
+            effects.append(AppendChunks((self.log.append(Chunk(self.epoch, first, tuple(new), wall_ms)),)))
         return [*effects, *self._written()]
 
     def _remember(self, chunk: Chunk) -> None:
-        for offset, message in enumerate(chunk.messages, chunk.first):
-            if message.publisher:
-                self._last[message.publisher] = (message.number, offset)
+        for each in chunk.last_of_publishers():
+            self._last[each.publisher] = (each.number, each.offset)
 
     def _written(self) -> list[Effect]:
         """Its log is durable as far as it reaches."""
@@ -326,7 +332,12 @@ class StreamMember:
         if frame.after == self._has and frame.chunks:
             records = tuple(self.log.append(self._kept(chunk), not at) for at, chunk in enumerate(frame.chunks))
             self._taken = frame.chunks[-1].end if self._taken is not None else None
-            effects = [AppendChunks(records), *self._ask(now_ms)]
+            if frame.chunks[0].gone is not None:
+                reached("beginning of a stream's log dropped by its writer")
+                effects = [Replace(self.log.content), *self._ask(now_ms)]
+            else:
+                effects = [AppendChunks(records), *self._ask(now_ms)]
+            self.committed = max(self.committed, self.log.start)
         self.committed = max(self.committed, min(frame.committed, self.log.end.offset))
         if self.log.end.epoch == self.epoch and frame.committed <= self.log.end.offset:
             self.has_caught_up = True
@@ -340,9 +351,9 @@ class StreamMember:
     def _kept(self, chunk: Chunk) -> Chunk:
         """The chunk; with M99 that part of it which is behind what was not cut off."""
         own = self.log.end.offset
-        if self._taken is None or chunk.first >= own:
+        if self._taken is None or chunk.first >= own or chunk.gone is not None:
             return chunk
-        return Chunk(chunk.epoch, own, chunk.messages[own - chunk.first :])
+        return Chunk(chunk.epoch, own, chunk.messages[own - chunk.first :], chunk.at_ms)
 
     def tick(self, now_ms: int) -> list[Effect]:
         """A moment has passed: ask again, if the writer was silent for long, or what was sent was lost."""
@@ -359,15 +370,25 @@ class StreamMember:
             return [SendTo(self.writer, Pull(self.meta.stream, self.epoch, self._has, self.committed))]
         return [SendTo(self.writer, Attach(self.meta.stream, self.epoch, self.log.ends()))]
 
+    # --- retention ------------------------------------------------------------------------------------------------
+
+    def retain(self, retention: Retention, wall_ms: int) -> list[Effect]:
+        """Drop what is not kept any more at this time, in ms since the Unix epoch. Each copy does that by itself."""
+        if retention.keeps_all or not self.log.drop(retention, self.committed, wall_ms):
+            return []
+        reached("beginning of a stream's log dropped")
+        return [Replace(self.log.content)]
+
     # --- readers --------------------------------------------------------------------------------------------------
 
     def read(self, wanted: ReadFrom) -> Messages:
-        """Committed messages, about `BATCH_BYTES` of them at most."""
+        """Committed messages, about `BATCH_BYTES` of them at most; from the first one on that was not dropped."""
+        first = max(wanted.offset, self.log.start)
         bodies: list[bytes] = []
         size = 0
-        for _, message in self.log.messages(wanted.offset, self.committed, wanted.most):
+        for _, message in self.log.messages(first, self.committed, wanted.most):
             bodies.append(message.body)
             size += message.size
             if size >= BATCH_BYTES:
                 break
-        return Messages(wanted.offset, tuple(bodies), self.committed)
+        return Messages(first, tuple(bodies), self.committed)

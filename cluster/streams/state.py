@@ -12,6 +12,7 @@ import msgspec
 
 from splitbrain.cluster.members import node_of
 from splitbrain.cluster.streams.position import Position
+from splitbrain.cluster.streams.retention import Retention
 
 Phase: TypeAlias = Literal["down", "stopped", "ready", "running", "disconnected"]
 """Of a member. "down": not known to do anything; "stopped" in its epoch, with a tail; "ready" to begin the epoch that
@@ -74,6 +75,7 @@ class Stream(msgspec.Struct, array_like=True):
         size: how many copies there are to be.
         target: how many live ones, as it was declared; None: that is left to policies (CMR-1).
         part_of: the superstream of which it is a partition, None: of none.
+        max_length_bytes: see `commands.NewStream`; so with `max_age_ms`.
     """
 
     id: int
@@ -88,6 +90,13 @@ class Stream(msgspec.Struct, array_like=True):
     size: int = 0
     target: int | None = None
     part_of: str | None = None
+    max_length_bytes: int | None = None
+    max_age_ms: int | None = None
+
+    @property
+    def retention(self) -> Retention:
+        """What is to be kept of it, as it was declared."""
+        return Retention(self.max_length_bytes, self.max_age_ms)
 
     @property
     def is_running(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
+from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -52,6 +52,7 @@ class Read(TypedDict):
 
     values: list[int]
     end: int
+    first: NotRequired[int]
 
 
 class Flags(TypedDict):
@@ -175,7 +176,7 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "purge": Shape(int, "the number of messages, a whole number"),
     "replicas": Shape(Replicas, "a dict with members, cluster, last, change and changes"),
     "publish_to_stream": Shape(int | None, "an offset, a whole number, or None"),
-    "read_stream": Shape(Read, "a dict with values, a list of whole numbers, and end"),
+    "read_stream": Shape(Read, "a dict with values, a list of whole numbers, end, and first where it begins later"),
     "list_flags": Shape(Flags, "a dict with enabled, changing and needs"),
     "formed": Shape(Formed, "a dict with phase, founded, members and problem"),
 }

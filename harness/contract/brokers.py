@@ -296,6 +296,7 @@ class Streams(Session, Protocol):
 
         Returns:
             A dict. "values": of the messages, without a gap. "end": the offset behind the last message that the node
-            knows to be confirmed.
+            knows to be confirmed. "first": the offset of the first value, only where the node has dropped what is at
+            the one that was asked for.
         """
         ...

@@ -66,7 +66,8 @@ class MetadataStreams:
             values = [int(body) for body in found.bodies]
         except ValueError as error:
             raise NonsenseError(f"a message in {stream} is no whole number: {error}") from error
-        return Answer({"values": values, "end": found.committed})
+        answer = {"values": values, "end": found.committed}
+        return Answer(answer if found.first == offset else {**answer, "first": found.first})
 
     async def _use(self, stream: str, call: Callable[[int], Awaitable[T]]) -> T:
         """Do something with a stream. One that may not have been declared in time is, in half of the time of the op."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from splitbrain.checkers.streams import StreamChecker
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import OpType, pairs
 from splitbrain.results.reasons import Code
 from tests.checkers.support import Script
@@ -282,3 +282,53 @@ def test_answers_that_make_no_sense_are_refused() -> None:
     published(again, 0, 1, 1)
     with pytest.raises(HistoryFormatError, match="publishes a value to its stream again"):
         judge(again)
+
+
+# --- what was dropped -------------------------------------------------------------------------------------------------
+
+
+def dropped(script: Script, process: int, wanted: int, first: int, *values: int) -> None:
+    """A fetch whose node has dropped what was before `first`."""
+    script.event(process, "invoke", "fetch", wanted, key="s")
+    script.event(
+        process, "ok", "fetch", {"values": list(values), "end": first + len(values), "first": first}, key="s"
+    )  # fmt: skip
+
+
+def three_of_which_two_went() -> Script:
+    script = Script(nodes=2)
+    for value in range(3):
+        published(script, 0, value + 10, value)
+    fetched(script, 0, 0, 10)
+    for process in range(2):
+        dropped(script, process, 0, 2, 12)
+    return script
+
+
+def test_the_beginning_of_a_stream_that_keeps_all_is_lost_where_a_node_says_that_it_dropped_it() -> None:
+    verdict = judge(three_of_which_two_went())
+    assert (verdict.valid, verdict.anomalies) == ("false", ("lost",))
+    assert "from offset 2 on only" in verdict.sentence
+
+
+def test_what_nodes_may_drop_is_not_lost_and_what_is_left_is_judged_as_ever() -> None:
+    verdict = judge(three_of_which_two_went(), drops=True)
+    assert verdict.valid == "true", verdict.sentence
+    assert verdict.figures["dropped"] == 2
+    script = three_of_which_two_went()
+    dropped(script, 0, 0, 1, 12)
+    verdict = judge(script, drops=True)
+    assert (verdict.valid, set(verdict.anomalies)) == ("false", {"changed", "duplicated"})
+
+
+def test_a_message_of_which_no_offset_is_known_may_have_been_dropped() -> None:
+    script = Script(nodes=1)
+    published(script, 0, 10, None)
+    published(script, 0, 11, None)
+    dropped(script, 0, 0, 1, 11)
+    assert judge(script, drops=True).valid == "true"
+
+
+def test_whether_nodes_may_drop_is_said_by_true_or_false() -> None:
+    with pytest.raises(UsageError, match="drops"):
+        judge(three_of_which_two_went(), drops="yes")

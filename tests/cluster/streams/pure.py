@@ -34,6 +34,7 @@ from splitbrain.cluster.streams.member import (
     Effect,
     Meta,
     Persist,
+    Replace,
     SayEstablished,
     SendTo,
     StreamMember,
@@ -63,6 +64,7 @@ class Pure:
 
     Attributes:
         confirmed: the value of each message that was confirmed, by offset.
+        read: the value of each message that a copy gave to a reader, by offset.
     """
 
     def __init__(self, seed: int, members: int = 3, bugs: Bugs = NO_BUGS) -> None:
@@ -79,6 +81,7 @@ class Pure:
         )  # by node, how many of these it has applied, but for the first
         self.frames: list[tuple[str, str, Frame]] = []
         self.confirmed: dict[int, int] = {}
+        self.read: dict[int, int] = {}
         self.value = 0
         self.say(NewStream("s", NODES[:members], "n1"))
 
@@ -237,6 +240,8 @@ class Pure:
                     disk.log += b"".join(records)
                 case Truncate(size):
                     disk.log = disk.log[:size]
+                case Replace(content):
+                    disk.log = content
                 case SendTo(to, frame):
                     self.frames.append((name, to, frame))
                 case SayEstablished(epoch):
@@ -255,17 +260,17 @@ class Pure:
 
     def check(self) -> None:
         """What copies give to readers is one log, which has all that was confirmed as far as it reaches."""
-        longest: tuple[bytes, ...] = ()
         for copy in self.copies.values():
-            bodies = copy.read(ReadFrom("s", 0, 10**6)).bodies
-            both = min(len(bodies), len(longest))
-            assert bodies[:both] == longest[:both], "two copies give different messages at one offset"
-            longest = max(longest, bodies, key=len)
+            given = copy.read(ReadFrom("s", 0, 10**6))
+            assert given.first == copy.log.start <= given.committed, "only what is committed is dropped"
+            for offset, body in enumerate(given.bodies, given.first):
+                assert self.read.setdefault(offset, int(body)) == int(body), "different messages at one offset"
         for offset, value in self.confirmed.items():
-            assert offset >= len(longest) or int(longest[offset]) == value, "a confirmed message was replaced"
-        assert len(set(longest)) == len(longest), "a message is there twice"
+            assert self.read.get(offset, value) == value, "a confirmed message was replaced"
+        assert len(set(self.read.values())) == len(self.read), "a message is there twice"
         for copy in self.copies.values():
             if copy.role == "writer" and copy.is_established and copy.epoch == self.stream.epoch:
                 there = {offset: int(message.body) for offset, message in copy.log.messages(0, 10**6, 10**6)}
-                lost = [offset for offset, value in self.confirmed.items() if there.get(offset) != value]
+                kept = {offset: value for offset, value in self.confirmed.items() if offset >= copy.log.start}
+                lost = [offset for offset, value in kept.items() if there.get(offset) != value]
                 assert not lost, f"the writer lacks {lost}, which are confirmed"
