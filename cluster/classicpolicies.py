@@ -5,11 +5,16 @@ Queues of this cluster have no virtual host; policies for them are those of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from splitbrain.cluster.classicqueues.records import DEAD_LETTER_TO, Seen, converted_in, seen_in
+import msgspec
+
+from splitbrain.cluster.classicqueues.records import DEAD_LETTER_TO, converted_in, seen_in
+from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.entities.expressions import checked_expression
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.paths import OPERATOR_POLICIES, POLICIES
 from splitbrain.cluster.entities.policies import effective
@@ -23,19 +28,31 @@ _SETTINGS: Final = {"delivery-limit": int, DEAD_LETTER_TO: str, "queue-mode": st
 
 
 class ClassicPolicies:
-    """The policies of users and operators, as one node has applied them."""
+    """The policies of users and operators, as one node has applied them.
 
-    def __init__(self) -> None:
-        self._seen: tuple[Seen | None, ...] = (None, None)
+    Args:
+        entities: those in force, as this node has them.
+    """
+
+    def __init__(self, entities: RecordsInForce) -> None:
+        self._entities = entities
+        self._seen: tuple[object, ...] = (None, None)
         self._policies: tuple[tuple[Policy, ...], ...] = ((), ())
 
     def look(self, tree: Tree) -> bool:
         """See what there is now; whether anything changed."""
-        seen = tuple(seen_in(tree, path) for path in _PATHS)
+        beside = [self._entities.beside_tree(tree, path) for path in _PATHS]
+        seen = tuple(
+            seen_in(tree, path) if found is None else (encode_value(found),)
+            for path, found in zip(_PATHS, beside, strict=True)
+        )
         if seen == self._seen:
             return False
         self._seen = seen
-        self._policies = tuple(_sound_ones(tree, path) for path in _PATHS)
+        self._policies = tuple(
+            _sound_ones(tree, path) if found is None else tuple(each for each in _policies(found) if _is_sound(each))
+            for path, found in zip(_PATHS, beside, strict=True)
+        )
         return True
 
     def of_queue(self, name: str) -> Mapping[str, Any]:
@@ -47,6 +64,12 @@ class ClassicPolicies:
 def _sound_ones(tree: Tree, path: Path) -> tuple[Policy, ...]:
     """Those that make sense: clients may write anything there, and no node may stop for that."""
     return tuple(each for _, each in converted_in(tree, path, Policy) if _is_sound(each))
+
+
+def _policies(found: Sequence[Any]) -> Iterator[Policy]:
+    for each in found:
+        with suppress(msgspec.ValidationError):
+            yield msgspec.convert(each, Policy)
 
 
 def _is_sound(policy: Policy) -> bool:

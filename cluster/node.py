@@ -22,6 +22,7 @@ from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.classicpolicies import ClassicPolicies
 from splitbrain.cluster.classicqueues.host import ClassicHost
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.flagkeeper import FlagKeeper
 from splitbrain.cluster.flags.effects import Answer
@@ -111,7 +112,13 @@ class Node:
         def is_up(node: str) -> bool:
             return links.is_up(node) and not detector.is_down(node)
 
-        replicas = ReplicaKeeper(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns, config.bugs)
+        self._entities = RecordsInForce()
+        self._followed = 0  # so many of their changes outside of the tree
+        self._metadata: Store | None = None  # as they were applied last
+        replicas = ReplicaKeeper(
+            *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns, config.bugs),
+            entities=self._entities,
+        )
         self._queues = QueueKeeper(config.member, self, replicas, runtime.spawn, runtime.log)
         members_of, most = self._queues.members_of, config.raft.max_pending
         self._remote = RemoteQueues(config.node, life, links, runtime.clock, self._asked_here, members_of, most)
@@ -122,15 +129,17 @@ class Node:
             has_group=lambda: STREAM_COORDINATOR in self._groups or STREAM_COORDINATOR in self._failed,
             begin=lambda founders: self.begin_queue(STREAM_COORDINATOR, founders),
             bugs=config.bugs,
+            entities=self._entities,
         )
         self._stream_replicas = StreamKeeper(
             *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns),
             state=lambda: self._streams.state,
             bugs=config.bugs,
+            entities=self._entities,
         )
         self._classic = ClassicHost(
             *(config.member, config.node, life, runtime, links),
-            policies=ClassicPolicies(),
+            policies=ClassicPolicies(self._entities),
             publish=self._queues.publish_confirmed,
             thresholds=config.conversions,
             bugs=config.bugs,
@@ -186,6 +195,7 @@ class Node:
             self._callers.close_all,
         )
         await stores.open()
+        self._entities.beside = stores.records
         return stores
 
     def _keeper_of_flags(self) -> FlagKeeper:
@@ -240,10 +250,18 @@ class Node:
         self._groups[name].requests.begin_after(self._remote.last_number)
 
     def _metadata_applied(self, store: Store) -> None:
+        self._metadata = store
         self._queues.applied(store)
         self._streams.metadata_applied(store)
         self._stream_replicas.applied(store)
         self._classic.applied(store)
+
+    def _follow_entities(self) -> None:
+        """Entities outside of the tree may have changed, which what is applied does not say."""
+        changes = self._entities.changes
+        if changes != self._followed and self._metadata is not None:
+            self._followed = changes
+            self._classic.applied(self._metadata)
 
     def _command_to_streams(self, command: bytes) -> None:
         self.pass_on(STREAM_COORDINATOR, wire.QueueOp(command), COMMAND_MS)
@@ -291,6 +309,7 @@ class Node:
         clock, detector = self._runtime.clock, self._place.detector
         while True:
             await clock.sleep(POLL_MS * 1_000_000)
+            self._follow_entities()
             self._queues.tick()
             self._streams.tick()
             self._stream_replicas.tick()

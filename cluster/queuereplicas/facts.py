@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.cluster.commands import decode_value
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.paths import MAINTENANCE, OPERATOR_POLICIES, POLICIES
 from splitbrain.cluster.entities.policies import effective
 from splitbrain.cluster.entities.records import Maintenance, Policy
 from splitbrain.cluster.queuegroups.records import records_in
-from splitbrain.cluster.tree import Children, Names, Path, Tree
+from splitbrain.cluster.tree import Path, Tree
 
 VHOST: Final = "/"
 """Whose policies are for quorum queues."""
@@ -51,35 +51,28 @@ class MetadataFacts(msgspec.Struct, frozen=True):
         return self.draining, self.policies, self.operator_policies
 
 
-def facts_in(tree: Tree) -> MetadataFacts:
-    """What counts of this tree."""
-    nodes = [msgspec.convert(value, Maintenance) for value in _values(tree, MAINTENANCE)]
+def facts_in(tree: Tree, entities: RecordsInForce) -> MetadataFacts:
+    """What counts of this tree, and of the entities in force."""
+    nodes = [msgspec.convert(value, Maintenance) for value in entities.below(tree, MAINTENANCE)]
     records = [record for _, record in records_in(tree)]
     load = Counter(member for record in records for member in record.members)
     return MetadataFacts(
         frozenset(each.node for each in nodes if each.state == "draining"),
-        tuple(_policies(tree, POLICIES)),
-        tuple(_policies(tree, OPERATOR_POLICIES)),
+        tuple(_policies(entities, tree, POLICIES)),
+        tuple(_policies(entities, tree, OPERATOR_POLICIES)),
         len(records),
         load,
     )
 
 
-def policies_in(tree: Tree) -> MetadataFacts:
-    """The policies of this tree, and nothing else."""
+def policies_in(tree: Tree, entities: RecordsInForce) -> MetadataFacts:
+    """The policies in force, and nothing else."""
     return MetadataFacts(
-        policies=tuple(_policies(tree, POLICIES)), operator_policies=tuple(_policies(tree, OPERATOR_POLICIES))
+        policies=tuple(_policies(entities, tree, POLICIES)),
+        operator_policies=tuple(_policies(entities, tree, OPERATOR_POLICIES)),
     )
 
 
-def _policies(tree: Tree, path: Path) -> Iterator[Policy]:
-    for value in _values(tree, (*path, node_name(VHOST))):
+def _policies(entities: RecordsInForce, tree: Tree, path: Path) -> Iterator[Policy]:
+    for value in entities.below(tree, (*path, node_name(VHOST))):
         yield msgspec.convert(value, Policy)
-
-
-def _values(tree: Tree, path: Path) -> Iterator[Any]:
-    found = tree.query(Children(path))
-    for name in found.names if isinstance(found, Names) else ():
-        properties = tree.properties((*path, name))
-        if properties is not None and isinstance(properties.payload, bytes):
-            yield decode_value(properties.payload)

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from splitbrain.cluster.bugs import M76, Bugs
 from splitbrain.cluster.commands import encode_value
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.groupnames import METADATA
 from splitbrain.cluster.marks import reached
@@ -64,6 +65,7 @@ class ReplicaKeeper:
         is_up: whether another node can be reached now.
         now_ns: the time, of a monotonic clock.
         bugs: those that are switched on.
+        entities: those in force, as this node has them.
 
     Raises:
         ArgumentError: there is no placement of that name.
@@ -77,7 +79,9 @@ class ReplicaKeeper:
         is_up: Callable[[str], bool],
         now_ns: Callable[[], int],
         bugs: Bugs,
+        entities: RecordsInForce,
     ) -> None:
+        self._entities = entities
         self._member = member
         self._host = host
         self._settings = settings
@@ -88,7 +92,7 @@ class ReplicaKeeper:
         self._schedules: dict[str, Schedule] = {}
         self._facts = MetadataFacts()
         self._store: Store | None = None
-        self._known: tuple[Store, int] | None = None  # what the facts are from
+        self._known: tuple[Store, int, int] | None = None  # what the facts are from
 
     def look(self, store: Store) -> None:
         """A moment has passed: see which nodes run, and what the metadata say, before the steps of this moment."""
@@ -109,9 +113,12 @@ class ReplicaKeeper:
 
     def _read(self) -> None:
         store = self._store
-        if store is not None and self._known != (store, store.applied_index):
-            self._facts = facts_in(store.tree)
-            self._known = (store, store.applied_index)
+        if store is None:
+            return
+        known = store, store.applied_index, self._entities.changes
+        if self._known != known:
+            self._facts = facts_in(store.tree, self._entities)
+            self._known = known
 
     def leads_not(self, group: str) -> None:
         """This node does not lead a queue: when it does again, that is an event."""

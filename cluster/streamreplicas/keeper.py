@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from splitbrain.cluster.bugs import Bugs
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.groupnames import COORDINATOR_PATH, METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import node_of
@@ -44,7 +45,7 @@ STEP_MS: Final = 1000
 
 _MS: Final = 1_000_000
 
-Known: TypeAlias = tuple[Store, int]
+Known: TypeAlias = tuple[Store, int, int]
 
 
 class Host(Protocol):
@@ -82,6 +83,7 @@ class StreamKeeper:
         now_ns: the time, of a monotonic clock.
         state: all streams, as this node has applied them.
         bugs: those that are switched on.
+        entities: those in force, as this node has them.
 
     Raises:
         ArgumentError: there is no placement of that name.
@@ -96,7 +98,9 @@ class StreamKeeper:
         now_ns: Callable[[], int],
         state: Callable[[], State],
         bugs: Bugs,
+        entities: RecordsInForce,
     ) -> None:
+        self._entities = entities
         self._member = member
         self._host = host
         self._settings = settings
@@ -158,9 +162,10 @@ class StreamKeeper:
     def _read(self) -> None:
         store = self._store
         assert store is not None, "it is current"
-        if self._read_at != (store, store.applied_index):
-            self._facts = facts_in(store.tree)
-            self._read_at = (store, store.applied_index)
+        known = store, store.applied_index, self._entities.changes
+        if self._read_at != known:
+            self._facts = facts_in(store.tree, self._entities)
+            self._read_at = known
 
     # --- the group ------------------------------------------------------------------------------------------------
 

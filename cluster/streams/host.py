@@ -19,6 +19,7 @@ import msgspec
 
 from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.commands import decode_value
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
@@ -162,6 +163,7 @@ class StreamHost:
         has_group: whether this node has a member of the coordinator's group, one that stopped included.
         begin: has it take part in that group, with these founders.
         bugs: those that are switched on.
+        entities: those in force, of which policies say what is kept of a stream.
     """
 
     def __init__(
@@ -175,7 +177,9 @@ class StreamHost:
         has_group: Callable[[], bool],
         begin: Callable[[Sequence[NodeId]], Awaitable[None]],
         bugs: Bugs,
+        entities: RecordsInForce,
     ) -> None:
+        self._entities = entities
         self._member = member
         self._life = life
         self._runtime = runtime
@@ -191,7 +195,7 @@ class StreamHost:
         self._seen = 0
         self._metadata: Store | None = None
         self._policies = facts.MetadataFacts()
-        self._policies_at: tuple[Store, int] | None = None  # what they are from
+        self._policies_at: tuple[Store, int, int] | None = None  # what they are from
 
     @property
     def state(self) -> State:
@@ -366,8 +370,9 @@ class StreamHost:
         store = self._metadata
         if stream is None or store is None:
             return Retention() if stream is None else stream.retention
-        if self._policies_at != (store, store.applied_index):
-            self._policies, self._policies_at = facts.policies_in(store.tree), (store, store.applied_index)
+        now = (store, store.applied_index, self._entities.changes)
+        if self._policies_at != now:
+            self._policies, self._policies_at = facts.policies_in(store.tree, self._entities), now
         return stream.retention.within(self._policies.policy_of(stream.name))
 
     def _more(self, copy: _Copy, size: int) -> list[tuple[StreamMessage, Token]]:

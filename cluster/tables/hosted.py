@@ -51,6 +51,7 @@ class HostedReplica:
         on_changes: is given the changes of each transaction, once this replica has applied them.
         on_replaced: is called when the replica has taken over all tables of another one.
         listens: whether it serves clients.
+        changes: how often its records have changed.
         life: distinguishes this process from the node's earlier ones.
     """
 
@@ -73,6 +74,7 @@ class HostedReplica:
         self._last_request = 0
         self._answers: dict[int, Callable[[End], None]] = {}
         self.listens = False
+        self.changes = 0
         self.life = 0
         self.on_changes: Callable[[Sequence[Change]], None] = lambda _: None
         self.on_replaced: Callable[[], None] = lambda: None
@@ -88,6 +90,7 @@ class HostedReplica:
         """
         config, runtime = self._config, self._runtime
         recovered, self._journal = await open_journal(runtime.disk, config.node)
+        self.changes += 1
         self.life = runtime.rng.between(1, _LIFE_LIMIT)
         self.machine = TableNode(
             config.node,
@@ -166,11 +169,13 @@ class HostedReplica:
                 case LogChanges(changes):
                     self._journal.append(Committed(changes))
                     self._runtime.applied(1)
+                    self.changes += 1
                     self.on_changes(changes)
                 case LogActive(active):
                     self._journal.append(Active(active))
                 case ReplaceAll(contents, active):
                     self._journal.replace(contents, active)
+                    self.changes += 1
                     self.on_replaced()
                 case Reply(request, end):
                     self._reply(self._answers.pop(request), end)

@@ -18,6 +18,7 @@ from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody
 from splitbrain.cluster.tables.hosted import HostedReplica
 from splitbrain.cluster.tables.observed import line
 from splitbrain.cluster.twostores.mover import FlagsOfNode, Mover
+from splitbrain.cluster.twostores.records import RecordsOfTables
 from splitbrain.cluster.twostores.replica import ABOUT_TABLES, GROUP, hosted, tell
 from splitbrain.cluster.twostores.serving import Serving, wanted_of
 from splitbrain.cluster.twostores.tree import Member
@@ -42,6 +43,7 @@ class TwoStores:
     Attributes:
         mover: the migration; it has the callbacks of the feature flag.
         replica: of the tables, for what runs in the process of the node; None if the node has none.
+        records: those of the tables by which the node itself acts; None likewise.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class TwoStores:
         self._replicas = config.founding_nodes
         self.replica: HostedReplica | None = hosted(config, runtime, links, self._listen)
         broken = cast("tuple[Broken, ...]", tuple(bug.id for bug in (M64, M65) if bug in config.bugs))
+        self.records = None if self.replica is None else RecordsOfTables(self.replica)
         self.mover = Mover(
             f"{config.node}{_SEPARATOR}{life}",
             member,

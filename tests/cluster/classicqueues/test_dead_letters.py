@@ -19,6 +19,7 @@ from splitbrain.cluster.classicqueues.frames import Taken
 from splitbrain.cluster.client import QueueOptions
 from splitbrain.cluster.entities import policies, vhosts
 from splitbrain.cluster.entities.client import ClientStore
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.entities.names import node_name
 from splitbrain.cluster.entities.paths import POLICIES
 from splitbrain.cluster.errors import UnavailableError
@@ -125,7 +126,7 @@ def test_cq_6_what_makes_no_sense_as_a_policy_is_none() -> None:
 
 
 def test_cq_6_without_policies_a_queue_has_no_settings() -> None:
-    found = ClassicPolicies()
+    found = ClassicPolicies(RecordsInForce())
     assert not found.look(Tree())
     assert found.of_queue("c") == {}
 

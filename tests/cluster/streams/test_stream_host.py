@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from splitbrain.cluster.bugs import NO_BUGS
+from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.machinestore import stamped
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.streams.chunks import Chunk, StreamMessage, record_of
@@ -47,7 +48,7 @@ def host_on(world: World, said: list[bytes]) -> StreamHost:
         raise AssertionError(f"the group is there, not to be begun with {founders}")
 
     runtime = world.runtime("n1")
-    return StreamHost("n1", "n1", 1, runtime, NoLinks(), said.append, lambda: True, begin, NO_BUGS)
+    return StreamHost("n1", "n1", 1, runtime, NoLinks(), said.append, lambda: True, begin, NO_BUGS, RecordsInForce())
 
 
 LOG: tuple[Logged, ...] = (
