@@ -26,7 +26,7 @@ from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.flagkeeper import FlagKeeper
 from splitbrain.cluster.flags.effects import Answer
-from splitbrain.cluster.flags.registry import registry_of
+from splitbrain.cluster.flags.registry import KHEPRI_DB, registry_of
 from splitbrain.cluster.flags.wire import EnableFlag, FlagBody, FlagEnabled, FlagsQuery, IsFlagEnabled
 from splitbrain.cluster.group import Group
 from splitbrain.cluster.groupnames import (
@@ -57,7 +57,7 @@ from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
-from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery
+from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery, tree_alone
 from splitbrain.cluster.streamreplicas import StreamKeeper
 from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
@@ -682,7 +682,9 @@ class Node:
         return stores is not None and stores.takes_request(request.body, request.timeout_ms, answer)
 
     def _serve_stores(self, body: StoresBody, timeout_ms: int, answer: Answering) -> None:
-        if self._stores is None:
+        if self._stores is None and isinstance(body, StoresQuery):
+            answer(0, tree_alone(self._flags.state(KHEPRI_DB)), 0)
+        elif self._stores is None:
             answer(0, _invalid(f"{self._config.node} has no tables: it was not started with --store tables"), 0)
         else:
             self._stores.serve(body, timeout_ms, answer)

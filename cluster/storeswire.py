@@ -53,4 +53,9 @@ class StoresState(msgspec.Struct, frozen=True, array_like=True, tag="stores_stat
     partitions: tuple[str, ...]
 
 
+def tree_alone(flag: str) -> StoresState:
+    """What a node says that has no tables; `flag` is the state of the feature flag on it."""
+    return StoresState("tree", "idle", "", False, False, flag, "none", (), (), ())
+
+
 StoresBody: TypeAlias = Migrate | RollBack | StoresQuery

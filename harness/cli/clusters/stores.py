@@ -93,12 +93,17 @@ def cluster_status(call: Call, as_json: bool) -> None:
         return
     click.echo(f"members        {', '.join(members)}")
     click.echo(f"store          {_NAMES[state.store]} in force")
+    if state.replicas:
+        _print_tables(asked.node, state)
+    click.echo(f"feature flags  {', '.join(f'{name} {of}' for name, of in flags.items())}")
+
+
+def _print_tables(node: str, state: StoresState) -> None:
     step = f", step {state.step}" if state.step else ""
     click.echo(f"migration      {state.marker}{step}{', the tree has taken changes' if state.written else ''}")
-    click.echo(f"tables         {state.phase} on {asked.node}, with {', '.join(state.active) or 'no other'}")
+    click.echo(f"tables         {state.phase} on {node}, with {', '.join(state.active) or 'no other'}")
     if state.partitions:
-        click.echo(f"partitions     {', '.join(state.partitions)} run apart from {asked.node}")
-    click.echo(f"feature flags  {', '.join(f'{name} {of}' for name, of in flags.items())}")
+        click.echo(f"partitions     {', '.join(state.partitions)} run apart from {node}")
 
 
 COMMANDS: Final = (migrate, rollback, cluster_status)
