@@ -59,7 +59,7 @@ class Case(NamedTuple):
     seed: int
     way: str
     step: str
-    count: int
+    size: int
     faults: tuple[ScriptedFault, ...]
 
 
@@ -90,7 +90,7 @@ def _when_full(one: Case) -> Case:
     passed = _hit(_simulated(one, "moment", ""))
     if passed is None:
         return one
-    node = next(name for name in _nodes(one.count) if name in passed.value["evidence"])
+    node = next(name for name in _nodes(one.size) if name in passed.value["evidence"])
     starts = _fault(
         BEGINS_S + passed.value["evidence"]["waited_ms"] / 1000,
         "start-disk",
@@ -98,9 +98,9 @@ def _when_full(one: Case) -> Case:
             "spec": [node],
             "spoil": {"full": True},
         },
-        one.count,
+        one.size,
     )
-    return one._replace(faults=(starts, _fault(ENDS_S, "stop-disk", None, one.count)))
+    return one._replace(faults=(starts, _fault(ENDS_S, "stop-disk", None, one.size)))
 
 
 def _fault(at_s: float, f: str, value: Any, count: int) -> ScriptedFault:
@@ -120,7 +120,7 @@ def _simulated(one: Case, nemesis: str, bug: str) -> Simulated:
         "backend": "sim",
         "workload": "migration",
         "nemesis": nemesis,
-        "nodes": str(one.count),
+        "nodes": str(one.size),
         "concurrency": "2n",
         "time_limit": 5.0,
         "rate": 60.0,
@@ -188,13 +188,13 @@ def main(count: int, first: int) -> int:
         problem = left.failure or (verdict.sentence if verdict.valid != "true" else None)
         if problem is not None:
             wrong += verdict.valid == "false" or left.failure is not None
-            print(f"seed {seed}: {one.way} at {one.step}, {one.count} nodes: {verdict.valid}: {problem}", flush=True)
+            print(f"seed {seed}: {one.way} at {one.step}, {one.size} nodes: {verdict.valid}: {problem}", flush=True)
         if os.environ.get("SPLITBRAIN_EACH"):
             print(
                 seed,
                 one.way,
                 one.step,
-                one.count,
+                one.size,
                 hit,
                 where,
                 msgspec.json.encode(verdict.figures).decode(),
