@@ -502,11 +502,11 @@ def test_a_run_of_another_system_has_no_such_words() -> None:
 def lost_by_tables() -> Script:
     """A client declares a queue, and looks for it in vain, the last time at 25 s; no link is ever cut."""
     made = Script()
-    queue = ["queue", "v0", "q0"]
-    for at_s, f, value, answer in (
-        (1, "declare-entity", queue, {"store": "tables"}),
+    said: list[tuple[int, str, Any, dict[str, Any]]] = [
+        (1, "declare-entity", ["queue", "v0", "q0"], {"store": "tables"}),
         (24, "look-at-entities", None, {"store": "tables", "entities": []}),
-    ):
+    ]
+    for at_s, f, value, answer in said:
         made.event(0, "invoke", f, value, time_s=at_s)
         made.event(0, "ok", f, answer, time_s=at_s + 1)
     made.event(HARNESS, "info", "over", {}, time_s=60)
