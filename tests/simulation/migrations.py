@@ -95,7 +95,8 @@ def _when_full(one: Case) -> Case:
         BEGINS_S + passed.value["evidence"]["waited_ms"] / 1000,
         "start-disk",
         {
-            "spec": [node],
+            "spec": "one",
+            "order": [node, *(each for each in _nodes(one.size) if each != node)],
             "spoil": {"full": True},
         },
         one.size,
