@@ -497,3 +497,32 @@ def test_a_lost_declaration_names_the_strategy_and_the_partition() -> None:
 
 def test_a_run_of_another_system_has_no_such_words() -> None:
     assert lost(told(row(0, "n1", "start", term=1, counted="election_max_ms=1000"))).sentence.endswith("65.000 s.")
+
+
+def lost_by_tables() -> Script:
+    """A client declares a queue, and looks for it in vain, the last time at 25 s; no link is ever cut."""
+    made = Script()
+    said: list[tuple[int, str, Any, dict[str, Any]]] = [
+        (1, "declare-entity", ["queue", "v0", "q0"], {"store": "tables"}),
+        (24, "look-at-entities", None, {"store": "tables", "entities": []}),
+    ]
+    for at_s, f, value, answer in said:
+        made.event(0, "invoke", f, value, time_s=at_s)
+        made.event(0, "ok", f, answer, time_s=at_s + 1)
+    made.event(HARNESS, "info", "over", {}, time_s=60)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("noticed_s", "said"),
+    [
+        (13, "Strategy ignore; no partition before it, but n1 had taken n2 for down at 13.0 s."),
+        (26, "Strategy ignore; no partition before it, and no node had taken another one for down."),
+    ],
+)
+def test_a_loss_without_a_cut_says_whether_nodes_had_taken_others_for_down(noticed_s: float, said: str) -> None:
+    """A node that is paused for longer than the tick time is lost to the others, though no link is cut."""
+    rows = [*starts("ignore"), seen(2, "n1", ALL), seen(noticed_s, "n1", "n1 n3"), seen(noticed_s + 1, "n1", "n1 n3")]
+    [verdict] = engine.judge(lost_by_tables().table(), [CheckerSpec("migration")], told(*rows))
+    assert verdict.anomalies == ("lost",)
+    assert verdict.sentence.endswith(said)
