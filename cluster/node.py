@@ -58,7 +58,7 @@ from splitbrain.cluster.runtime import Connection, Runtime
 from splitbrain.cluster.storage import open_group
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody, StoresQuery, tree_alone
-from splitbrain.cluster.streamreplicas import StreamKeeper
+from splitbrain.cluster.streamreplicas import StreamKeeper, StreamPolicies
 from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
 from splitbrain.cluster.streams.store import StreamStore
@@ -129,7 +129,7 @@ class Node:
             has_group=lambda: STREAM_COORDINATOR in self._groups or STREAM_COORDINATOR in self._failed,
             begin=lambda founders: self.begin_queue(STREAM_COORDINATOR, founders),
             bugs=config.bugs,
-            entities=self._entities,
+            policy_of=StreamPolicies(self._entities).of,
         )
         self._stream_replicas = StreamKeeper(
             *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns),

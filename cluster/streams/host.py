@@ -10,20 +10,18 @@ first one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.commands import decode_value
-from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
-from splitbrain.cluster.queuereplicas import facts
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.store import Store
@@ -163,7 +161,7 @@ class StreamHost:
         has_group: whether this node has a member of the coordinator's group, one that stopped included.
         begin: has it take part in that group, with these founders.
         bugs: those that are switched on.
-        entities: those in force, of which policies say what is kept of a stream.
+        policy_of: the settings that policies have for a stream, by a state of the metadata.
     """
 
     def __init__(
@@ -177,9 +175,9 @@ class StreamHost:
         has_group: Callable[[], bool],
         begin: Callable[[Sequence[NodeId]], Awaitable[None]],
         bugs: Bugs,
-        entities: RecordsInForce,
+        policy_of: Callable[[Store, str], Mapping[str, Any]],
     ) -> None:
-        self._entities = entities
+        self._policy_of = policy_of
         self._member = member
         self._life = life
         self._runtime = runtime
@@ -194,8 +192,6 @@ class StreamHost:
         self._index = 0
         self._seen = 0
         self._metadata: Store | None = None
-        self._policies = facts.MetadataFacts()
-        self._policies_at: tuple[Store, int, int] | None = None  # what they are from
 
     @property
     def state(self) -> State:
@@ -370,10 +366,7 @@ class StreamHost:
         store = self._metadata
         if stream is None or store is None:
             return Retention() if stream is None else stream.retention
-        now = (store, store.applied_index, self._entities.changes)
-        if self._policies_at != now:
-            self._policies, self._policies_at = facts.policies_in(store.tree, self._entities), now
-        return stream.retention.within(self._policies.policy_of(stream.name))
+        return stream.retention.within(self._policy_of(store, stream.name))
 
     def _more(self, copy: _Copy, size: int) -> list[tuple[StreamMessage, Token]]:
         """The messages behind the first one, of this size, that can be written with it."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from splitbrain.cluster.bugs import NO_BUGS
-from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.machinestore import stamped
 from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.store import Store
 from splitbrain.cluster.streams.chunks import Chunk, StreamMessage, record_of
 from splitbrain.cluster.streams.commands import (
     AddReplica,
@@ -43,12 +44,16 @@ class NoLinks:
         return False
 
 
+def no_policies(store: Store, stream: str) -> Mapping[str, Any]:
+    return {}
+
+
 def host_on(world: World, said: list[bytes]) -> StreamHost:
     async def begin(founders: Sequence[str]) -> None:
         raise AssertionError(f"the group is there, not to be begun with {founders}")
 
     runtime = world.runtime("n1")
-    return StreamHost("n1", "n1", 1, runtime, NoLinks(), said.append, lambda: True, begin, NO_BUGS, RecordsInForce())
+    return StreamHost("n1", "n1", 1, runtime, NoLinks(), said.append, lambda: True, begin, NO_BUGS, no_policies)
 
 
 LOG: tuple[Logged, ...] = (
