@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from splitbrain.cluster import draining
 from splitbrain.cluster.tree import IfNodeExists
 
 VHOSTS: Final = (":rabbit", ":vhosts")
@@ -34,7 +35,7 @@ POLICIES: Final = (":rabbit", ":policies")
 OPERATOR_POLICIES: Final = (":rabbit", ":operator_policies")
 RUNTIME_PARAMS: Final = (":rabbit", ":runtime_params")
 GLOBAL_PARAMS: Final = (":rabbit", ":global_params")
-MAINTENANCE: Final = (":rabbit", ":maintenance")
+MAINTENANCE: Final = draining.PATH
 
 THERE: Final = IfNodeExists(True)
 """What keeps a node: that another one is there."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from splitbrain.cluster.asking import error_of
 from splitbrain.cluster.channel import Channel
-from splitbrain.cluster.entities.paths import MAINTENANCE
-from splitbrain.cluster.entities.records import Maintenance
+from splitbrain.cluster.draining import PATH, drained
 from splitbrain.cluster.errors import (
     ClientError,
     InvalidRequestError,
@@ -27,7 +24,7 @@ from splitbrain.cluster.streams.store import STREAMS
 from splitbrain.cluster.tree import AskMachine, GetNodes, Value
 from splitbrain.cluster.wire import Answer, MemberList, MembersQuery, QueueOp, Request, StreamOp
 
-_MAINTENANCE: Final = pattern_of((*MAINTENANCE, "*"))
+_MAINTENANCE: Final = pattern_of((*PATH, "*"))
 
 
 class StreamNotFoundError(UnavailableError):
@@ -86,8 +83,7 @@ class StreamsConnection:
     async def draining(self, timeout_ms: int) -> frozenset[str]:
         """Names of the nodes that are being drained."""
         answer = await self._channel.ask(Request(0, timeout_ms, GetNodes(_MAINTENANCE, many=True), group=METADATA))
-        noted = [msgspec.convert(found.value, Maintenance) for found in seen_nodes(answer).nodes]
-        return frozenset(each.node for each in noted if each.state == "draining")
+        return drained(found.value for found in seen_nodes(answer).nodes)
 
 
 def _value(answer: Answer) -> bytes:
