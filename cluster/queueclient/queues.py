@@ -61,8 +61,9 @@ class Queues:
     ) -> Declared:
         """Make a queue, if there is none of that name, and wait until it serves (QQ-8).
 
-        A queue that is there stays as it is, whatever its options. No member is on a node that is being drained; if
-        fewer nodes are left than there are to be members, it begins with those, and grows when one is revived.
+        A queue that is there stays as it is, whatever its options. No first member is on a node that is being drained.
+        Where too few other nodes are left, the queue begins with those, and its leader adds members when a node is
+        revived.
 
         Raises:
             InvalidRequestError: its name, or an option, makes no sense; or there are too many queues.

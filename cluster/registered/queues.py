@@ -65,8 +65,8 @@ def declare_queue_with_target(tx: Transaction, data: Any) -> Any:
 def declare_queue_where_work_is_taken_on(tx: Transaction, data: Any) -> Any:
     """The same of `[..., target, nodes]`, the names of the tree nodes of the candidates' nodes.
 
-    Who is being drained becomes no member: there may be fewer than `size`, and others grow it later. Aborts with
-    "draining" if nobody is left.
+    A candidate whose node is being drained becomes no member: there may be fewer than `size`, and the leader adds
+    others later. Aborts with "draining" if the node of every candidate is being drained, and there is no such queue.
     """
     candidates, nodes = data[3], data[7]
     able = [member for member, node in zip(candidates, nodes, strict=True) if not _is_draining(tx, node)]
