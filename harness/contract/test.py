@@ -34,6 +34,11 @@ SEED_END = 2**63
 LEAST = 1e-6
 """The smallest positive number. A smaller time or rate has no meaning."""
 
+REQUEST_TIMEOUT_MS = 1500
+"""How long a node may try to carry out a request, if ops have two seconds or less."""
+
+OF_OP_TIMEOUT = 0.75
+"""How much of a longer op timeout a request has."""
 
 KEY_MAX = 200
 """Characters of a key."""
@@ -207,6 +212,16 @@ class Test:
             check_placement(self.placement, self.nodes, self.concurrency)
         judged = dataclasses.replace(self.workload, checkers=self._checkers())
         object.__setattr__(self, "workload", judged)
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long a node may try to carry out a request, for systems that can tell it that, in milliseconds.
+
+        Shorter than the op timeout, if that is two seconds or more: so a node can still say whether what it gave up was
+        definite. An op that the runner must give up is always indefinite. Where ops are given more time, because links
+        or disks are slow, requests are given more too.
+        """
+        return max(REQUEST_TIMEOUT_MS, round(self.op_timeout_s * 1000 * OF_OP_TIMEOUT))
 
     def timeout_s(self, f: str) -> float:
         """After how many seconds an op of this function is recorded as `info`."""

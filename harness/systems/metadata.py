@@ -58,7 +58,7 @@ from splitbrain.harness.contract.read_modes import (
     answered_alone,
 )
 from splitbrain.harness.contract.sessions import DefiniteError, flag_count
-from splitbrain.harness.contract.test import Test
+from splitbrain.harness.contract.test import REQUEST_TIMEOUT_MS, Test
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
@@ -91,10 +91,6 @@ _OPERATIONS: Final = frozenset(
         "classic-queues",
     }
 )
-REQUEST_TIMEOUT_MS: Final = 1500
-"""How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
-it gave up was definite: an op that the runner must give up is always indefinite."""
-
 ELECTION_S: Final = 1.2
 
 LEASE_S: Final = 0.6
@@ -177,19 +173,20 @@ class Metadata:
 
     def __init__(
         self,
-        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        request_timeout_ms: int | None = None,
         founders: Sequence[NodeId] = (),
         functions: Sequence[str] = (),
     ) -> None:
         """Args say how nodes are started, and used.
 
         Args:
-            request_timeout_ms: how long a node tries.
+            request_timeout_ms: how long a node tries; None for as long as each test says (`Test.request_timeout_ms`).
             founders: the nodes with which the cluster begins, all if none are given; the others run, and wait.
             functions: where other packages have registered functions for transactions (`MetadataFunctions`).
         """
         self._functions = MetadataFunctions(functions)
-        self._request_timeout_ms = request_timeout_ms
+        self._given_timeout_ms = request_timeout_ms
+        self._request_timeout_ms = request_timeout_ms or REQUEST_TIMEOUT_MS
         self._queue_options: dict[str, QueueOptions] = {}
         self._seen: dict[tuple[str, ...], Seen] = {}  # of each node that is simulated
         self._members = MetadataMembership(_client, founders)
@@ -236,6 +233,7 @@ class Metadata:
         self._members.sparing = tuple(
             refuse_early for refuse_early, needs in _SPARING.items() if not test.workload.needs.isdisjoint(needs)
         )
+        self._request_timeout_ms = self._given_timeout_ms or test.request_timeout_ms
         python, import_path = interpreter(place)
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):

@@ -18,7 +18,7 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
-from splitbrain.harness.contract.test import Test
+from splitbrain.harness.contract.test import REQUEST_TIMEOUT_MS, Test
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.metadata_errors import CLASSIFIED
 from splitbrain.harness.systems.metadata_nodes import address_of, interpreter
@@ -26,9 +26,6 @@ from splitbrain.harness.systems.strategies import PAUSES_IF_ALL_DOWN, strategy_c
 from splitbrain.harness.systems.tables_topology import TablesTopology
 
 RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster.tables")
-REQUEST_TIMEOUT_MS: Final = 1500
-"""How long a node tries: shorter than the usual op timeout, so that it can still say that nothing happened."""
-
 VIEW_TIMEOUT_S: Final = 0.5
 REGISTERS: Final = "registers"
 SETS: Final = "sets"
@@ -142,9 +139,10 @@ class TableStore:
     bugs = BUGS
     election_timeout_s = TICK_MS / 1000
 
-    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
-        """Nodes try for `request_timeout_ms`."""
-        self._request_timeout_ms = request_timeout_ms
+    def __init__(self, request_timeout_ms: int | None = None) -> None:
+        """Nodes try for `request_timeout_ms`; None for as long as each test says (`Test.request_timeout_ms`)."""
+        self._given_timeout_ms = request_timeout_ms
+        self._request_timeout_ms = request_timeout_ms or REQUEST_TIMEOUT_MS
         self.capabilities = Capabilities(
             operations=frozenset({"key-value", "collections", "topology"}),
             image="node",
@@ -157,6 +155,7 @@ class TableStore:
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""
+        self._request_timeout_ms = self._given_timeout_ms or test.request_timeout_ms
         python, import_path = interpreter(place)
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):

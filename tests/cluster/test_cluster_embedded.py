@@ -30,7 +30,12 @@ class _Deployment:
 
 
 async def _embed(world: World, node: str) -> None:
-    test = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))))
+    test = cast(
+        Test,
+        SimpleNamespace(
+            request_timeout_ms=1500, bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))
+        ),
+    )
     place = NodePlace(node, "data", (node, 1), {peer: (peer, 1) for peer in THREE if peer != node})
     system = Metadata()
     await system.embed(system.command(test, place), world.runtime(node))

@@ -276,7 +276,12 @@ def test_d13_nodes_find_functions_of_other_packages_in_files_that_are_laid_besid
     own: Path, tmp_path: Path, place: str, home: Any
 ) -> None:
     del own
-    test = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))))
+    test = cast(
+        Test,
+        SimpleNamespace(
+            request_timeout_ms=1500, bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))
+        ),
+    )
     peers = {name: (name, 1) for name in THREE if name != "n1"}
     node = NodePlace("n1", str(tmp_path), ("127.0.0.1", 1), peers, home, "/home")
     command = Metadata(functions=[place]).command(test, node)
@@ -305,7 +310,10 @@ def test_d13_a_simulated_node_carries_out_functions_of_other_packages(own: Path)
     async def check() -> None:
         world = World(["n1"])
         test = cast(
-            Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"})))
+            Test,
+            SimpleNamespace(
+                request_timeout_ms=1500, bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))
+            ),
         )
         system = Metadata(functions=["own_functions:FUNCTIONS"])
         try:

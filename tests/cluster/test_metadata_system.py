@@ -14,12 +14,14 @@ import pytest
 
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.tree import NEWEST_VERSION
+from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodePlace
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.harness.systems.metadata_session import ATTEMPT_TIMEOUT_MS, MetadataSession
+from tests.cli.test_arguments import OPTIONS
 from tests.cluster.support import World, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -57,6 +59,10 @@ def in_session(check: Callable[[MetadataSession], Coroutine[Any, Any, None]]) ->
         await session.close()
 
     on_three_nodes(with_session)
+
+
+def _with_op_timeout(seconds: float) -> Test:
+    return compose(RunOptions.of(**{**OPTIONS, "workload": "register", "op_timeout": seconds}))
 
 
 class TestSession:
@@ -204,6 +210,25 @@ class TestSession:
 
         on_three_nodes(check)
 
+    @pytest.mark.parametrize(("given_ms", "gives_up_s"), [(None, 3.75), (100, 0.1)])
+    def test_a_node_tries_as_long_as_the_test_says_unless_the_system_was_given_a_time(
+        self, given_ms: int | None, gives_up_s: float
+    ) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            leader = await world.leader()
+            system = Metadata(given_ms)
+            system.command(_with_op_timeout(5.0), NodePlace(leader, "data", ("127.0.0.1", 1), {}))
+            session = await system.connect(deployment, leader)
+            world.isolate(leader)
+            await asyncio.sleep(3)  # it leads no longer, and waits for a leader
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(DefiniteError):
+                await session.write("k", 1)
+            assert asyncio.get_running_loop().time() - began_s == pytest.approx(gives_up_s, abs=0.05)
+            await session.close()
+
+        on_three_nodes(check)
+
     def test_a_key_that_is_no_name_is_a_definite_failure(self) -> None:
         async def check(session: MetadataSession) -> None:
             with pytest.raises(DefiniteError, match="is not a path"):
@@ -268,7 +293,7 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
     settings = {"snapshot-interval": 16, "checkpoint-interval": 4, "wal-bytes": 9, "max-batch": 2, "apply-slice": 3}
     settings |= {"max-pipeline": 5, "max-pending": 6, "repeat-window": 7}
     needs = SimpleNamespace(needs=frozenset({"key-value"}))
-    test = cast(Test, SimpleNamespace(bugs=("M23", "M17"), settings=settings, workload=needs))
+    test = cast(Test, SimpleNamespace(request_timeout_ms=1500, bugs=("M23", "M17"), settings=settings, workload=needs))
     command = Metadata().command(test, place)
     assert command.argv[:4] == (sys.executable, "-P", "-m", "splitbrain.cluster")
     config, data = parse(list(command.argv[4:]))
@@ -293,7 +318,12 @@ def test_ra43_a_run_with_upgrades_begins_with_the_earlier_version_and_a_node_tha
         command = system.command(
             cast(
                 Test,
-                SimpleNamespace(bugs=(), settings=settings, workload=SimpleNamespace(needs=frozenset({"key-value"}))),
+                SimpleNamespace(
+                    request_timeout_ms=1500,
+                    bugs=(),
+                    settings=settings,
+                    workload=SimpleNamespace(needs=frozenset({"key-value"})),
+                ),
             ),
             place,
         )

@@ -32,3 +32,9 @@ def test_progress_is_judged_by_the_longest_timeout_of_the_ops(workload: str, lon
     [spec] = [spec for spec in test.workload.checkers if spec.name == "quorum-progress"]
     assert spec.options["op_timeout_s"] == longest_s
     assert test.timeout_s("write") == 1.5
+
+
+@pytest.mark.parametrize(("op_timeout_s", "request_ms"), [(0.5, 1500), (2.0, 1500), (5.0, 3750)])
+def test_requests_have_more_time_where_ops_have_more(op_timeout_s: float, request_ms: int) -> None:
+    test = compose(RunOptions.of(**{**OPTIONS, "op_timeout": op_timeout_s}, workload="register"))
+    assert test.request_timeout_ms == request_ms

@@ -24,7 +24,12 @@ from splitbrain.harness.systems.metadata_sparing import Sparing, spared_by_queue
 from splitbrain.results.errors import NodeStartError
 from tests.simulation.fingerprint import options
 
-TEST = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))))
+TEST = cast(
+    Test,
+    SimpleNamespace(
+        request_timeout_ms=1500, bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({"key-value"}))
+    ),
+)
 NODES = ("n1", "n2", "n3", "n4")
 ANYWHERE = cast(Deployment, None)
 
@@ -217,7 +222,12 @@ def test_a_member_leaves_where_no_stream_was_declared() -> None:
     [("key-value", ()), ("queues", (spared_by_queues,)), ("streams", (spared_by_streams,))],
 )
 def test_only_what_clients_declare_is_asked_for(needs: str, expected: tuple[Sparing, ...]) -> None:
-    test = cast(Test, SimpleNamespace(bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({needs}))))
+    test = cast(
+        Test,
+        SimpleNamespace(
+            request_timeout_ms=1500, bugs=(), settings={}, workload=SimpleNamespace(needs=frozenset({needs}))
+        ),
+    )
     system = Metadata()
     system.command(test, NodePlace(node="n1", data_dir="d", listen=("h", 1), peers={}))
     assert cast(MetadataMembership, system.capabilities.membership).sparing == expected

@@ -28,7 +28,7 @@ from splitbrain.harness.contract.read_modes import (
 from splitbrain.harness.contract.realtime import RealClock
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.settings import Setting
-from splitbrain.harness.contract.test import Test
+from splitbrain.harness.contract.test import REQUEST_TIMEOUT_MS, Test
 from splitbrain.harness.systems.etcd.gateway import Gateway
 from splitbrain.harness.systems.etcd.membership import EtcdMembership
 from splitbrain.harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
@@ -39,11 +39,6 @@ from splitbrain.harness.systems.sockets import tcp
 from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
-REQUEST_TIMEOUT_MS: Final = 1500
-"""The node's request timeout (etcd's default is 7 s). Shorter than the usual op timeout of two seconds, so that the
-node can still report the timeout, and the connection stays usable.
-"""
-
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
 """etcd's defaults. Nodes wait for a random time from this to twice this before they stand for election."""
@@ -87,7 +82,8 @@ class Etcd:
     Args:
         read_mode: "linearizable", or "serializable": reads are answered by the node alone. etcd promises no
             linearizable answer then, and workloads still demand one.
-        request_timeout_ms: how long a node may try to carry out a request.
+        request_timeout_ms: how long a node may try to carry out a request (etcd's default is 7 s); None for as long as
+            each test says (`Test.request_timeout_ms`).
         clock: by which clients keep their leases alive; the machine's unless given.
     """
 
@@ -98,11 +94,12 @@ class Etcd:
     def __init__(
         self,
         read_mode: ReadMode = LINEARIZABLE,
-        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        request_timeout_ms: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._serializable = read_mode == SERIALIZABLE
-        self._request_timeout_ms = request_timeout_ms
+        self._given_timeout_ms = request_timeout_ms
+        self._request_timeout_ms = request_timeout_ms or REQUEST_TIMEOUT_MS
         self._clock = clock or RealClock()
         self._members = EtcdMembership(self._gateway)
         elections = Elections(
@@ -136,6 +133,7 @@ class Etcd:
             BackendError: there is no etcd there, or peers cannot use the same address for a node.
             NodeStartError: the node left the cluster.
         """
+        self._request_timeout_ms = self._given_timeout_ms or test.request_timeout_ms
         if place.home == "here" and shutil.which("etcd") is None:
             raise BackendError(
                 "there is no 'etcd' on this machine (Debian and Ubuntu: apt install etcd-server). Install it, or use "

@@ -272,13 +272,17 @@ def place(node: str) -> NodePlace:
 
 def test_a_setting_names_the_strategy_of_all_nodes() -> None:
     settings = chosen("strategy=pause-if-all-down-autoheal,net-tick-ms=700,preferred=2", SETTINGS, "tables")
-    command = TableStore().command(cast(Test, SimpleNamespace(settings=settings, bugs=("M85",))), place("n2"))
+    command = TableStore().command(
+        cast(Test, SimpleNamespace(request_timeout_ms=1500, settings=settings, bugs=("M85",))), place("n2")
+    )
     config, data = parse(command.argv[1 + len(RUN_NODE) :])
     assert (config.strategy, config.preferred, config.tick_ms) == ("pause-if-all-down-autoheal", ("n1", "n2"), 700)
     assert config.bugs == Bugs(["M85"])
     assert Path(data) == Path("/nodes/x/data")
     plain, _ = parse(
-        TableStore().command(cast(Test, SimpleNamespace(settings={}, bugs=())), place("n1")).argv[1 + len(RUN_NODE) :]
+        TableStore()
+        .command(cast(Test, SimpleNamespace(request_timeout_ms=1500, settings={}, bugs=())), place("n1"))
+        .argv[1 + len(RUN_NODE) :]
     )
     assert (plain.strategy, plain.preferred) == ("ignore", ())
     with pytest.raises(UsageError, match="ignore, pause-minority"):

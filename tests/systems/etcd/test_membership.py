@@ -18,7 +18,7 @@ from splitbrain.harness.systems.etcd.membership import EtcdMembership
 from splitbrain.results.errors import NodeStartError
 from tests.systems.etcd.fake_node import FakeNode, Step, fake_node, page, refuses, says, then_resets
 
-TEST = cast(Test, SimpleNamespace(seed=5, bugs=(), settings={}))
+TEST = cast(Test, SimpleNamespace(request_timeout_ms=1500, seed=5, bugs=(), settings={}))
 NODES = ("n1", "n2", "n3")
 ADDRESSES = {node: (f"10.0.0.{number}", 7000) for number, node in enumerate(NODES, 1)}
 NAMED = [

@@ -19,7 +19,7 @@ from splitbrain.results.errors import BackendError, UsageError
 from tests.systems.etcd.conftest import OPTIONS, Running
 from tests.systems.etcd.fake_node import fake_node, page, says, silence
 
-TEST = cast(Test, SimpleNamespace(seed=5, bugs=(), settings={}))
+TEST = cast(Test, SimpleNamespace(request_timeout_ms=1500, seed=5, bugs=(), settings={}))
 PLACE = NodePlace(
     node="n2",
     data_dir="/data",
@@ -57,7 +57,13 @@ class TestCommand:
         )
         for option in ("--initial-cluster", "--initial-cluster-token"):
             assert options_of(PLACE)[option] == options_of(other)[option]
-        again = Etcd().command(cast(Test, SimpleNamespace(seed=6, settings={"snapshot-count": 100})), PLACE).argv
+        again = (
+            Etcd()
+            .command(
+                cast(Test, SimpleNamespace(request_timeout_ms=1500, seed=6, settings={"snapshot-count": 100})), PLACE
+            )
+            .argv
+        )
         assert options_of(PLACE)["--initial-cluster-token"] not in again
         assert again[again.index("--snapshot-count") + 1] == "100"
 
