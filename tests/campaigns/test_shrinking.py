@@ -59,6 +59,7 @@ def shrunk(failure: Failure) -> Smallest:
     return smallest(failure, jobs=1, budget_s=BUDGET_S, go_on=lambda: True, show=lambda _: None)
 
 
+@pytest.mark.slow
 def test_seven_nodes_come_down_to_three_or_fewer(shrunk: Smallest) -> None:
     assert len(shrunk.before.nodes) == 7
     assert len(shrunk.after.nodes) <= 3
@@ -81,6 +82,7 @@ def test_what_is_sought_never_becomes_another_type_of_anomaly() -> None:
     )
 
 
+@pytest.mark.slow
 def test_with_other_delays_the_world_stays_the_one_that_was_drawn(shrunk: Smallest) -> None:
     assert shrunk.after.options["world"] == f"swarm:{SEED}"
 

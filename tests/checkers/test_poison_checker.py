@@ -167,6 +167,7 @@ def test_a_delivery_of_what_was_a_dead_letter_by_then_is_beyond_the_limit_also_w
     assert judge(script, slack=1).valid == "true"
 
 
+@pytest.mark.slow
 def test_every_short_history_is_convicted_exactly_if_no_course_of_its_takes_explains_it() -> None:
     """All of one message with up to five steps, of a limit of 1."""
     steps: dict[str, Callable[[Script], None]] = {

@@ -160,6 +160,7 @@ def test_what_is_not_installed_any_more_is_said_and_its_runs_are_reported(folder
     assert ">exile</text>" in report.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_replay_after_a_change_of_the_users_own_code_names_that_code(folder: Path) -> None:
     short = [*SHORT, "--rate", "20"]

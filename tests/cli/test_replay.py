@@ -169,6 +169,7 @@ def test_what_does_not_fail_cannot_be_shrunk(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

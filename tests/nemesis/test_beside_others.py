@@ -35,7 +35,7 @@ def options(nemesis: str, seed: int) -> RunOptions:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 @pytest.mark.parametrize("nemesis", [STARTER, EXILE])
 @pytest.mark.parametrize("others", ["kill", "pause,power"])
 def test_every_fault_is_verified(tmp_path: Path, nemesis: str, others: str, seed: int) -> None:

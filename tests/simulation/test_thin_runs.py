@@ -79,7 +79,7 @@ CUT_OFF: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("thin", "mended", "code"),
     [
-        ({**WAITS, "overlap": 0.9}, {"overlap": SELDOM}, "mostly-silent"),
+        pytest.param({**WAITS, "overlap": 0.9}, {"overlap": SELDOM}, "mostly-silent", marks=pytest.mark.slow),
         ({**CUT_OFF, "nodes": "3"}, {"nodes": "4"}, "mostly-silent"),
     ],
     ids=["overlaps", "a missing member"],

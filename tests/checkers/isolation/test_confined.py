@@ -185,6 +185,7 @@ def test_a_process_that_died_without_a_task_is_replaced() -> None:
     assert second.answer != first.answer
 
 
+@pytest.mark.slow
 def test_every_step_has_the_whole_time() -> None:
     def steps(count: int, say: Say) -> int:
         for number in range(count):
