@@ -107,7 +107,7 @@ def _changed(call: Call, queue: str, change: Callable[[Queues], Awaitable[object
 def drain(call: Call, name: str, as_json: bool) -> None:
     """Have node NAME lead no queues, and get no new replicas, until `revive`.
 
-    A queue or a stream that is declared meanwhile may have one of its first replicas there.
+    A queue or a stream that is declared meanwhile has none of its first replicas there.
 
     \b
     Example:
@@ -152,7 +152,10 @@ def _noted(call: Call, name: str, state: Literal["draining", "regular"], as_json
 @options.as_json
 @with_call
 def set_target(call: Call, target: int, pattern: str, as_json: bool) -> None:
-    """Have queues keep TARGET live replicas, by a policy; a queue's own argument counts before it.
+    """Have queues and streams keep TARGET live replicas, by a policy; what one was declared with counts before it.
+
+    There is one such policy of users, target-of-replicas: the last. For a queue one policy of users counts, so one with
+    more than a target is set by `set_policy`.
 
     \b
     Examples:
