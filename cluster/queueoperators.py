@@ -201,6 +201,11 @@ async def note(client: Client, node: str, state: NodeState, timeout_ms: int) -> 
     await maintenance.put(ClientStore(client, timeout_ms), node, state)
 
 
+async def drained(client: Client, timeout_ms: int) -> list[str]:
+    """Names of the nodes that are being drained, sorted."""
+    return sorted(await maintenance.drained(ClientStore(client, timeout_ms)))
+
+
 async def set_target(client: Client, target: int, pattern: str, timeout_ms: int) -> None:
     """Set the policy that queues whose names match are to have so many live replicas.
 

@@ -65,7 +65,9 @@ def test_a_cluster_with_the_tree_alone_says_so_and_has_nothing_to_move(call: Cal
 def test_nothing_begins_on_a_drained_node_also_where_the_tables_say_that_it_is_drained(call: Call) -> None:
     call("up", "--store", "tables", "--base-port", str(five_free_ports()), "--spares", "0")
     serving(call)
+    assert call("ctl", "list_drained").stdout == "no node is being drained\n"
     call("ctl", "drain", "n2")
+    assert call("ctl", "list_drained", "--node", "n3").stdout == "n2\n"
     call("ctl", "add_stream", "events")
     [stream] = answer(call("ctl", "streams", "--json"))
     assert sorted(stream["members"]) == ["n1", "n3"]
@@ -76,3 +78,6 @@ def test_nothing_begins_on_a_drained_node_also_where_the_tables_say_that_it_is_d
     asyncio.run(with_client(running(Path("metadata-cluster")).find("n2"), declare))
     [queue] = answer(call("ctl", "queues", "--json"))
     assert sorted(queue["members"]) == ["n1", "n3"]
+    assert "target -  members" in call("ctl", "queues").stdout
+    call("ctl", "migrate", "--timeout", "30")
+    assert answer(call("ctl", "list_drained", "--json")) == {"draining": ["n2"]}

@@ -691,6 +691,7 @@ TABLE: dict[str, Told] = {
     },
     "cluster ctl delete_super_stream": {**_of_ctl("delete_super_stream"), **_NAME, **_JSON},
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("drain", "revive")},
+    "cluster ctl list_drained": {**_of_ctl("list_drained"), **_JSON},
     "cluster ctl set_target": {
         **_of_ctl("set_target"),
         **_JSON,

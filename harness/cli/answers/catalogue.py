@@ -94,6 +94,7 @@ ANSWERS: Final = (
     Answer("cluster ctl enable_transformation", clusters.EnableAnswer),
     Answer("cluster ctl drain", clusters.DrainAnswer),
     Answer("cluster ctl revive", clusters.DrainAnswer),
+    Answer("cluster ctl list_drained", clusters.DrainedAnswer),
     Answer("cluster ctl set_target", clusters.TargetAnswer),
     Answer("cluster ctl list_policies", list[SeenPolicy]),
     Answer("cluster ctl set_policy", clusters.PolicyAnswer),

@@ -135,6 +135,16 @@ class DrainAnswer(TypedDict):
     state: str
 
 
+class DrainedAnswer(TypedDict):
+    """The nodes that take on no work.
+
+    Attributes:
+        draining: names of those that are being drained.
+    """
+
+    draining: list[str]
+
+
 class TargetAnswer(TypedDict):
     """The policy that was set.
 
