@@ -117,6 +117,7 @@ MARKS: Final[Mapping[str, str]] = {
     "dead letter confirmed": "the queue for dead letters confirmed one, and the worker settled it",
     "dead letter not confirmed": "the queue for dead letters did not confirm one, which is published again",
     "dead letter without a queue": "a dead letter was dropped: there is no such queue",
+    "dead letter went round": "a dead letter was not passed on to a queue that it came from without a rejection",
     # classic queues
     "classic queue converted": "a node converted the files of a classic queue to records of version 2",
     "message of a classic queue went back": "what was taken from a classic queue was not settled in time",
@@ -207,6 +208,7 @@ OF_QUEUES: Final = frozenset(
         "queue waited for its record",
         "dead letter published",
         "dead letter without a queue",
+        "dead letter went round",
         "queue's leader noted",
         "request passed on to another node's queue",
         "dead letter confirmed",

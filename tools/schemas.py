@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.cluster.streamclient import StreamStatus
 from splitbrain.harness.campaigns.answers import ConclusionAnswer, HuntTally, VerdictAnswer
 from splitbrain.harness.cli.answers.catalogue import ANSWERS, Answer
 from splitbrain.harness.cli.answers.clusters import StatusRow
@@ -47,6 +48,7 @@ _LIKE: Final[Mapping[str, Sequence[Any]]] = {
     "HuntAnswer": (HuntTally, HuntDocument),
     "CheckedFile": (VerdictAnswer,),
     "NodeStatus": (StatusRow,),
+    "SeenStream": (StreamStatus,),
 }
 """The types that have the words for fields of another one."""
 

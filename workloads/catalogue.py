@@ -40,7 +40,7 @@ from splitbrain.workloads.register import register
 from splitbrain.workloads.replicas import replicas
 from splitbrain.workloads.rw_register import rw_register
 from splitbrain.workloads.single_active import single_active
-from splitbrain.workloads.stream import stream
+from splitbrain.workloads.stream import short_stream, stream
 from splitbrain.workloads.topology import topology
 from splitbrain.workloads.tree import tree
 
@@ -129,6 +129,10 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "stream": (
         stream,
         "publish to streams with confirms, read them by offset on all nodes; what was acknowledged stays where it is",
+    ),
+    "short-stream": (
+        short_stream,
+        "the same of streams whose beginnings are dropped; what is not dropped stays where it is",
     ),
     "flags": (
         flags,

@@ -3,6 +3,9 @@
 Clients read mostly what is new, and now and then something older, so that what was given once is asked for again. In
 the end one more message is published to each stream; it is behind all that was acknowledged. Then each node is asked
 until it has given everything up to that message.
+
+`short-stream` is the same of streams whose beginnings are dropped: of one what is too much, of the other what is too
+old. What a node says is gone is not missed, all other rules hold.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from typing import Final
 import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
-from splitbrain.harness.contract.brokers import Streams
+from splitbrain.harness.contract.brokers import ShortStreams, Streams
 from splitbrain.harness.contract.generator import bits
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.operations import STREAMS
+from splitbrain.harness.contract.operations import SHORT_STREAMS, STREAMS
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Pending, Result, clients, invoke, mix, time_limit
 from splitbrain.harness.generators.leaves import assign
@@ -39,6 +42,12 @@ OLDER: Final = 8
 
 RECENT: Final = 20
 
+KEPT_BYTES: Final = 1500
+"""Of the first of the streams whose beginnings are dropped: some 30 messages."""
+
+KEPT_MS: Final = 4000
+"""Of the second."""
+
 LAST: Final = 10**9
 """The values of the last messages begin here: no other one is as high."""
 
@@ -59,16 +68,35 @@ class StreamClient(SessionClient[Streams]):
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
-        name = op.key or ""
-        match op.f:
-            case "publish":
-                answer = await self.session.publish_to_stream(name, op.value)
-                return op.complete("ok", answer.value, term=answer.term)
-            case "fetch":
-                answer = await self.session.read_stream(name, op.value, BATCH)
-                return op.complete("ok", answer.value, term=answer.term)
-            case _:
-                raise ProtocolError(f"the stream workload knows no op {op.f!r}, only publish and fetch.")
+        return await _invoked(self.session, op)
+
+
+async def _invoked(session: Streams, op: Op) -> Op:
+    name = op.key or ""
+    match op.f:
+        case "publish":
+            answer = await session.publish_to_stream(name, op.value)
+            return op.complete("ok", answer.value, term=answer.term)
+        case "fetch":
+            answer = await session.read_stream(name, op.value, BATCH)
+            return op.complete("ok", answer.value, term=answer.term)
+        case _:
+            raise ProtocolError(f"the stream workload knows no op {op.f!r}, only publish and fetch.")
+
+
+class ShortStreamClient(SessionClient[ShortStreams]):
+    """The same of streams whose beginnings are dropped."""
+
+    operations = SHORT_STREAMS
+
+    async def setup(self, test: Test) -> None:
+        """Make the streams."""
+        await self.session.declare_short_stream(NAMES[0], KEPT_BYTES, None)
+        await self.session.declare_short_stream(NAMES[1], None, KEPT_MS)
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """As of the other client."""
+        return await _invoked(self.session, op)
 
 
 class Fetches(msgspec.Struct, frozen=True):
@@ -205,14 +233,30 @@ def stream(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
+    return _workload("stream", StreamClient(), STREAMS.name, CheckerSpec("stream"))
+
+
+def short_stream(
+    *,
+    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
+    concurrency: int,  # noqa: ARG001
+    rate: float = 100.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,  # noqa: ARG001
+) -> Workload:
+    """The workload with streams whose beginnings are dropped."""
+    judge = CheckerSpec("stream", {"drops": True})
+    return _workload("short-stream", ShortStreamClient(), SHORT_STREAMS.name, judge)
+
+
+def _workload(name: str, client: StreamClient | ShortStreamClient, needs: str, judge: CheckerSpec) -> Workload:
     fs = ("publish", "fetch")
     return Workload(
-        name="stream",
-        client=StreamClient(),
+        name=name,
+        client=client,
         generator=mix(Enqueues(names=NAMES, f="publish"), Fetches(), weights=list(WEIGHTS)),
         final_generator=clients(time_limit(END_S, ReadAll())),
-        checkers=(CheckerSpec("stream"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
+        checkers=(judge, CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,
-        needs=frozenset({STREAMS.name}),
+        needs=frozenset({needs}),
         shapes={"publish": OpShape(keyed=True, value=WHOLE), "fetch": OpShape(keyed=True, value=WHOLE)},
     )

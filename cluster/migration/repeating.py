@@ -50,6 +50,7 @@ IDEMPOTENT: Final[Mapping[Operation, bool]] = {
     policies.SET: True,
     policies.CLEAR: False,
     maintenance.SET: False,  # whether it was another one
+    maintenance.DRAINED: True,
     topology.READ: True,
     topology.READ_ALL: True,
 }

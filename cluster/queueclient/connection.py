@@ -11,6 +11,7 @@ import msgspec
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS, error_of
 from splitbrain.cluster.channel import Channel
 from splitbrain.cluster.commands import decode_value, encode_value
+from splitbrain.cluster.drained import drained_nodes
 from splitbrain.cluster.errors import (
     ClientError,
     InvalidRequestError,
@@ -186,6 +187,10 @@ class QueueConnection:
         if not isinstance(answer.outcome, MemberList):
             raise error_of(answer.outcome, answer.term)
         return answer.outcome.members
+
+    async def draining(self, timeout_ms: int) -> frozenset[str]:
+        """Names of the nodes that are being drained."""
+        return await drained_nodes(self._channel, timeout_ms)
 
     # --- queues ---------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 import msgspec
@@ -12,6 +13,10 @@ from splitbrain.cluster.queues import QueueConfig
 
 MAX_QUEUES: Final = 900
 """In one cluster; each is a group, and nodes have room for some others."""
+
+
+_PLACE: Final = re.compile(r"`\$\[(\d+)\]`")
+"""Of an option in an error about a configuration, which is an array."""
 
 
 class QueueOptions(msgspec.Struct, frozen=True):
@@ -65,7 +70,8 @@ class QueueOptions(msgspec.Struct, frozen=True):
         try:
             return msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=QueueConfig)
         except (msgspec.MsgspecError, OverflowError) as error:
-            raise InvalidRequestError(f"a queue cannot be declared so: {error}.") from error
+            named = _PLACE.sub(lambda found: QueueConfig.__struct_fields__[int(found[1])], str(error))
+            raise InvalidRequestError(f"a queue cannot be declared so: {named}.") from error
 
     def _check_at_least_once(self) -> None:
         if self.dead_letter_to is None:

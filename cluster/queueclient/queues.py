@@ -81,7 +81,7 @@ class Queues:
         if wanted.target_group_size is not None and wanted.target_group_size < 1:
             raise InvalidRequestError("a queue has a target of at least one replica.")
         size, target = wanted.initial_group_size, wanted.target_group_size
-        candidates = await self._candidates()
+        candidates = await self._candidates(ends)
         nodes = [text_name(node_of(member)) for member in candidates]
         data = [name, config, wanted.dead_letter_to, candidates, size, MAX_QUEUES, target, nodes]
         try:
@@ -173,10 +173,16 @@ class Queues:
         """
         return await changes.change(self._connection, name, "shrink", node, Ends(timeout_ms))
 
-    async def _candidates(self) -> list[str]:
-        """The members of the metadata store, that of this node first (QQ-8: the leader locator "client-local")."""
-        here = self._connection.node
-        return sorted(await self._connection.members(), key=lambda member: (node_of(member) != here, member))
+    async def _candidates(self, ends: Ends) -> list[str]:
+        """The members of the metadata store that take on work, that of this node first.
+
+        First as the leader locator "client-local" has it (QQ-8). The transaction looks at the tree once more, and only
+        there: which nodes are drained may stand in tables.
+        """
+        here, members = self._connection.node, await self._connection.members()
+        draining = await self._connection.draining(ends.left_ms)
+        able = [member for member in members if node_of(member) not in draining]
+        return sorted(able, key=lambda member: (node_of(member) != here, member))
 
     async def _until_it_serves(self, record: QueueRecord, ends: Ends) -> None:
         while True:

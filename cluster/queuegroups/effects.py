@@ -25,7 +25,7 @@ from splitbrain.cluster.machine import (
     SetTimer,
     SetTimerAt,
 )
-from splitbrain.cluster.queuegroups import log, notes
+from splitbrain.cluster.queuegroups import circles, log, notes
 from splitbrain.cluster.queuegroups.log import Retire, address_of
 from splitbrain.cluster.queuegroups.notes import Event, Note
 from splitbrain.cluster.queues import Process, encode_command
@@ -82,10 +82,10 @@ def carried_out(effects: Sequence[Effect], group: str, dead_letter_to: str | Non
                 yield _sent(effect.consumer.process, effect, group)
             case DeadLetter():
                 if effect.messages and dead_letter_to is not None:
-                    yield _dead_lettered(effect, dead_letter_to)
+                    yield _dead_lettered(effect, group, dead_letter_to)
             case DeliverDeadLetters():
                 if dead_letter_to is not None:
-                    yield _for_worker(effect, dead_letter_to)
+                    yield _for_worker(effect, group, dead_letter_to)
             case KnownNodes() | DeadLettersConfirmed() | DeadLettersDropped():
                 pass  # figures for operators, which are in the state as well
             case _:
@@ -135,32 +135,33 @@ def _with_bodies(effect: Deliver, group: str, entries: tuple[Entry, ...]) -> Seq
     return (_sent(effect.consumer.process, structs.replace(effect, messages=messages), group),) if messages else ()
 
 
-def _dead_lettered(effect: DeadLetter, to: str) -> ReadLog:
-    return ReadLog(tuple(message.index for message in effect.messages), partial(_published, effect, to))
+def _dead_lettered(effect: DeadLetter, group: str, to: str) -> ReadLog:
+    return ReadLog(tuple(message.index for message in effect.messages), partial(_published, effect, group, to))
 
 
-def _published(effect: DeadLetter, to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
+def _published(effect: DeadLetter, group: str, to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
     bodies = _bodies(entries)
     return tuple(
-        PutIntoQueue(to, _letter(bodies[message.index], message, effect.reason))
+        PutIntoQueue(to, _letter(bodies[message.index], message, group, effect.reason))
         for message in effect.messages
         if message.index in bodies
     )
 
 
-def _for_worker(effect: DeliverDeadLetters, to: str) -> ReadLog:
-    return ReadLog(tuple(message.index for message in effect.messages), partial(_letters, effect, to))
+def _for_worker(effect: DeliverDeadLetters, group: str, to: str) -> ReadLog:
+    return ReadLog(tuple(message.index for message in effect.messages), partial(_letters, effect, group, to))
 
 
-def _letters(effect: DeliverDeadLetters, to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
+def _letters(effect: DeliverDeadLetters, group: str, to: str, entries: tuple[Entry, ...]) -> Sequence[MachineEffect]:
     bodies = _bodies(entries)  # all of them: a dead letter that was not settled keeps its entry
-    letters = tuple((each.id, _letter(bodies[each.index], each, each.reason)) for each in effect.messages)
+    letters = tuple((each.id, _letter(bodies[each.index], each, group, each.reason)) for each in effect.messages)
     return (PublishDeadLetters(effect.to.name, to, letters),)
 
 
-def _letter(body: bytes, message: DeadLettered | DeadLetterDelivery, reason: Reason) -> bytes:
+def _letter(body: bytes, message: DeadLettered | DeadLetterDelivery, group: str, reason: Reason) -> bytes:
     """The command that publishes a dead letter, and says why it is one, as RabbitMQ's annotations do."""
-    annotations = {notes.FIRST_REASON: reason, **message.annotations, notes.LAST_REASON: reason}
+    before = circles.noted(message.annotations, group, reason)
+    annotations = {notes.FIRST_REASON: reason, **before, notes.LAST_REASON: reason}
     return encode_command(Enqueue(None, None, body, annotations=annotations))
 
 

@@ -16,6 +16,7 @@ from splitbrain.cluster.groupnames import METADATA, queue_number
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.queuegroups import log, notes
+from splitbrain.cluster.queuegroups.circles import comes_again
 from splitbrain.cluster.queuegroups.log import Configure
 from splitbrain.cluster.queuegroups.records import (
     FORGET,
@@ -232,6 +233,8 @@ class QueueKeeper:
         record = self.record_of(queue)
         if record is None:
             reached("dead letter without a queue")
+        elif comes_again(record.group, command):
+            reached("dead letter went round")
         else:
             reached("dead letter published")
             self._host.pass_on(record.group, QueueOp(command), PASS_ON_MS)
@@ -240,6 +243,9 @@ class QueueKeeper:
         """The same, and say once, now or later, whether the queue confirmed it; else it may have happened."""
         record = self.record_of(queue)
         if record is None:
+            answered(False)
+        elif comes_again(record.group, command):
+            reached("dead letter went round")
             answered(False)
         else:
             reached("dead letter published")

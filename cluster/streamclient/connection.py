@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from splitbrain.cluster.asking import error_of
 from splitbrain.cluster.channel import Channel
-from splitbrain.cluster.draining import PATH, drained
+from splitbrain.cluster.drained import drained_nodes
 from splitbrain.cluster.errors import (
     ClientError,
     InvalidRequestError,
@@ -15,16 +13,12 @@ from splitbrain.cluster.errors import (
     UnavailableError,
 )
 from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
-from splitbrain.cluster.pattern_client import seen_nodes
-from splitbrain.cluster.patterns import pattern_of
 from splitbrain.cluster.streams import commands, frames
 from splitbrain.cluster.streams.commands import Accepted, OfClients, StreamRefused
 from splitbrain.cluster.streams.state import State, decode_state
 from splitbrain.cluster.streams.store import STREAMS
-from splitbrain.cluster.tree import AskMachine, GetNodes, Value
+from splitbrain.cluster.tree import AskMachine, Value
 from splitbrain.cluster.wire import Answer, MemberList, MembersQuery, QueueOp, Request, StreamOp
-
-_MAINTENANCE: Final = pattern_of((*PATH, "*"))
 
 
 class StreamNotFoundError(UnavailableError):
@@ -82,8 +76,7 @@ class StreamsConnection:
 
     async def draining(self, timeout_ms: int) -> frozenset[str]:
         """Names of the nodes that are being drained."""
-        answer = await self._channel.ask(Request(0, timeout_ms, GetNodes(_MAINTENANCE, many=True), group=METADATA))
-        return drained(found.value for found in seen_nodes(answer).nodes)
+        return await drained_nodes(self._channel, timeout_ms)
 
 
 def _value(answer: Answer) -> bytes:

@@ -56,6 +56,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
         size: how many copies there are to be where nothing says a target.
         target: how many live copies it was declared to have; None: that is left to policies and the configuration.
         part_of: the superstream of which it is a partition; None: of none.
+        max_length_bytes: what each copy was declared to keep at most, in bytes; None: all, if no policy says less.
+        max_age_ms: how old messages may get, by declaration; likewise.
     """
 
     name: str
@@ -67,6 +69,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
     size: int
     target: int | None
     part_of: str | None
+    max_length_bytes: int | None
+    max_age_ms: int | None
 
 
 class ReadMessages(msgspec.Struct, frozen=True):
@@ -400,4 +404,6 @@ def _status(stream: Stream) -> StreamStatus:
         stream.size,
         stream.target,
         stream.part_of,
+        stream.max_length_bytes,
+        stream.max_age_ms,
     )

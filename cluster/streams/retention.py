@@ -44,6 +44,15 @@ def age_ms(setting: object) -> int | None:
     return None if found is None else 1000 * int(found[1]) * _SECONDS[found[2]]
 
 
+def age_in_words(age_ms: int) -> str:
+    """The age as a setting says it, in the largest unit that it is a whole number of: `7D`; else in ms."""
+    for unit in ("D", "h", "m", "s"):  # not in years or months: nobody means 365 days by 12 of 30 days and 5
+        whole, rest = divmod(age_ms, 1000 * _SECONDS[unit])
+        if whole and not rest:
+            return f"{whole}{unit}"
+    return f"{age_ms} ms"
+
+
 def _lower(one: int | None, other: int | None) -> int | None:
     given = [each for each in (one, other) if each is not None]
     return min(given, default=None)

@@ -11,7 +11,7 @@ What was asked for is fixed and takes no draw away: with `--rate 50` a seed draw
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -53,12 +53,15 @@ OF_THE_LATEST: Final = MORE_OPERATIONS | {
     "expiring-queues",
     "limited-queues",
     "maintained-replicas",
+    "short-streams",
     "single-active",
     "streams",
 }
 """Operations that a cluster has none of until all its nodes are upgraded."""
 
-ASKED_FOR: Final = frozenset({"conversion", "dead-letter", "single-active", "flags", "migration", "replicas", "stream"})
+ASKED_FOR: Final = frozenset(
+    {"conversion", "dead-letter", "single-active", "flags", "migration", "replicas", "stream", "short-stream"}
+)
 """Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
 of the consumer; no flag is enabled while a node is down; and streams are not known to bear members that come and go.
 """
@@ -72,10 +75,16 @@ PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
 SLOW_DISKS: Final = "slow-disks"
-SYNCING: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas", "stream"})
+SYNCING: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas", "stream", "short-stream"})
 """Workloads that wait for many syncs of one disk: each queue elects a leader of its own, and a client of a stream that
 lost its writer writes to the log of the cluster before each next op. Where one sync takes as long as an election may,
 as on slow disks, queues have no leader for long, and ops of streams wait behind each other until all time out."""
+
+VARIANTS: Final[Mapping[str, str]] = {"stream": "short-stream"}
+"""Workloads in whose place, if the system can, another one comes in some tests: it differs in what is kept alone."""
+
+VARIED: Final = 1 / 4
+"""The share of these tests."""
 
 REPLACING: Final = frozenset({"replicas"})
 """Workloads in which a replica has to be replaced: a node is away for long, and another one without a replica runs."""
@@ -283,7 +292,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
     return RunOptions(
-        workload=workload,
+        workload=_variant(seed, workload, asked),
         nemesis=",".join(nemesis),
         system=asked.system,
         backend="sim",
@@ -302,6 +311,14 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         settings=_settings(seed, theme, asked),
         consistency_model=asked.consistency_model,
     )
+
+
+def _variant(seed: int, workload: str, asked: Asked) -> str:
+    """The workload, or in some tests its variant; apart from all other draws, which are those of the workload."""
+    other = VARIANTS.get(workload)
+    if other is None or other not in able(systems.operations(asked.system)):
+        return workload
+    return other if Streams(seed)["variant"].random() < VARIED else workload
 
 
 def _spare(workload: str, counts: Sequence[int]) -> Sequence[int]:

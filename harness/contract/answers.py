@@ -188,7 +188,7 @@ ANYTHING: Final = frozenset(
         *("prepare_topology", "declare", "declare_with_value"),
         *("declare_queue", "publish", "leave", "declare_single_active", "declare_limited", "declare_expiring"),
         *("migrate", "roll_back", "declare_maintained", "grow", "shrink", "drain", "revive"),
-        *("declare_stream", "enable_flag", "declare_classic", "put_classic"),
+        *("declare_stream", "declare_short_stream", "enable_flag", "declare_classic", "put_classic"),
     }
 )
 """The operations that `ANSWERS` leaves out."""

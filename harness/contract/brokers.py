@@ -300,3 +300,14 @@ class Streams(Session, Protocol):
             the one that was asked for.
         """
         ...
+
+
+class ShortStreams(Streams, Protocol):
+    """The same, also of streams whose beginnings are dropped."""
+
+    async def declare_short_stream(self, stream: str, max_length_bytes: int | None, max_age_ms: int | None) -> Answer:
+        """Make a stream of which nodes keep at most about so much, or nothing that is older; None: no such limit.
+
+        No error where it is there already.
+        """
+        ...

@@ -15,6 +15,7 @@ from splitbrain.harness.contract.brokers import (
     MaintainedReplicas,
     Migration,
     Queues,
+    ShortStreams,
     SingleActive,
     Streams,
     Topology,
@@ -79,6 +80,7 @@ MAINTAINED_REPLICAS: Final = OperationGroup("maintained-replicas", MaintainedRep
 EXPIRING_QUEUES: Final = OperationGroup("expiring-queues", ExpiringQueues)
 CLASSIC_QUEUES: Final = OperationGroup("classic-queues", ClassicQueues)
 STREAMS: Final = OperationGroup("streams", Streams)
+SHORT_STREAMS: Final = OperationGroup("short-streams", ShortStreams)
 FEATURE_FLAGS: Final = OperationGroup("feature-flags", FeatureFlags)
 FORMATION: Final = OperationGroup("formation", Formation)
 
@@ -108,6 +110,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             EXPIRING_QUEUES,
             CLASSIC_QUEUES,
             STREAMS,
+            SHORT_STREAMS,
             FEATURE_FLAGS,
             FORMATION,
         ),

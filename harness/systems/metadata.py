@@ -36,6 +36,7 @@ from splitbrain.cluster.embedded import (
 )
 from splitbrain.cluster.groupnames import METADATA, STREAM_COORDINATOR
 from splitbrain.cluster.groupnames import QUEUES as QUEUES_BEGIN
+from splitbrain.cluster.streams.retention import Retention
 from splitbrain.harness.contract.brokers import PROJECT
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
@@ -50,6 +51,7 @@ from splitbrain.harness.contract.operations import (
     MAINTAINED_REPLICAS,
     MIGRATION,
     QUEUES,
+    SHORT_STREAMS,
     SINGLE_ACTIVE,
     STREAMS,
 )
@@ -88,6 +90,7 @@ _OPERATIONS: Final = frozenset(
         "maintained-replicas",
         "feature-flags",
         "streams",
+        "short-streams",
         "classic-queues",
     }
 )
@@ -116,12 +119,13 @@ _OWN_GROUPS: Final = {
     # The metadata store says where replicas are, which nodes are drained, and what changes.
     MAINTAINED_REPLICAS.name: (METADATA, f"{QUEUES_BEGIN}*"),
     STREAMS.name: (STREAM_COORDINATOR,),
+    SHORT_STREAMS.name: (STREAM_COORDINATOR,),
 }
 """Groups other than the metadata store that answer, by operations."""
 
 _SPARING: Final[Mapping[Sparing, Collection[str]]] = {
     spared_by_queues: OF_QUEUE_GROUPS,
-    spared_by_streams: (STREAMS.name,),
+    spared_by_streams: (STREAMS.name, SHORT_STREAMS.name),
 }
 """What is asked before a member leaves, with the operations for which it is."""
 
@@ -188,6 +192,7 @@ class Metadata:
         self._given_timeout_ms = request_timeout_ms
         self._request_timeout_ms = request_timeout_ms or REQUEST_TIMEOUT_MS
         self._queue_options: dict[str, QueueOptions] = {}
+        self._kept: dict[str, Retention] = {}
         self._seen: dict[tuple[str, ...], Seen] = {}  # of each node that is simulated
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
@@ -276,7 +281,8 @@ class Metadata:
         Raises:
             DefiniteError: the node could not be reached.
         """
-        return MetadataSession(await _client(deployment, node), self._request_timeout_ms, self._queue_options)
+        client = await _client(deployment, node)
+        return MetadataSession(client, self._request_timeout_ms, self._queue_options, self._kept)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second to connect, or to answer."""

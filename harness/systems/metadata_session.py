@@ -17,6 +17,7 @@ from splitbrain.cluster.client import (
     Refs,
     retrying,
 )
+from splitbrain.cluster.streams.retention import Retention
 from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.read_modes import (
     READ,
@@ -48,7 +49,13 @@ KEEP_REFS_MS: Final = 60_000
 class MetadataSession(CompareAndSetLocks):
     """One client's connection to one node of the metadata cluster."""
 
-    def __init__(self, client: Client, timeout_ms: int, queue_options: dict[str, QueueOptions] | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        timeout_ms: int,
+        queue_options: dict[str, QueueOptions] | None = None,
+        kept: dict[str, Retention] | None = None,
+    ) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
@@ -58,7 +65,7 @@ class MetadataSession(CompareAndSetLocks):
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
         self._queues = MetadataQueues(client, timeout_ms, {} if queue_options is None else queue_options)
         self._replicas = MetadataReplicas(client, timeout_ms, self._queues)
-        self._streams = MetadataStreams(client, timeout_ms, self._new_name)
+        self._streams = MetadataStreams(client, timeout_ms, self._new_name, {} if kept is None else kept)
         self._classic = MetadataClassic(client, timeout_ms)
         self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
@@ -333,6 +340,11 @@ class MetadataSession(CompareAndSetLocks):
         """Make a stream; no error where it is there already."""
         with _CLASSIFIED:
             return await self._streams.declare(stream)
+
+    async def declare_short_stream(self, stream: str, max_length_bytes: int | None, max_age_ms: int | None) -> Answer:
+        """Make a stream whose beginning is dropped; no error where it is there already."""
+        with _CLASSIFIED:
+            return await self._streams.declare(stream, Retention(max_length_bytes, max_age_ms))
 
     async def publish_to_stream(self, stream: str, value: int) -> Answer:
         """Append a message, and wait for the confirm; sent again under its number while it may be lost."""

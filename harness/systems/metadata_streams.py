@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from splitbrain.cluster.client import Client, ClientError, Streams, UnavailableError
 from splitbrain.cluster.streamclient import StreamPublisher
+from splitbrain.cluster.streams.retention import Retention
 from splitbrain.harness.contract.sessions import Answer, NonsenseError
 from splitbrain.harness.systems.metadata_declared import Declarations
 from splitbrain.harness.systems.metadata_errors import refused
@@ -25,24 +26,41 @@ class MetadataStreams:
         client: of the node that is asked.
         timeout_ms: of a request.
         new_name: a name that no other session has.
+        kept: how much is kept of streams that any session declared; all of others. A session adds its own.
     """
 
-    def __init__(self, client: Client, timeout_ms: int, new_name: Callable[[], Awaitable[str]]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        timeout_ms: int,
+        new_name: Callable[[], Awaitable[str]],
+        kept: MutableMapping[str, Retention],
+    ) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
         self._new_name = new_name
+        self._kept = kept
         self._streams: Streams | None = None
         self._name: str | None = None
         self._publishers: dict[str, StreamPublisher] = {}
         self._declarations = Declarations()
         self._known: set[str] = set()
 
-    async def declare(self, stream: str) -> Answer:
-        """Make a stream, as `Declarations.tried`."""
+    async def declare(self, stream: str, kept: Retention | None = None) -> Answer:
+        """Make a stream, of which so much is kept, as `Declarations.tried`."""
+        if kept is not None:
+            self._kept[stream] = kept
         return await self._declarations.tried(lambda: self._declare(stream, self._timeout_ms))
 
     async def _declare(self, stream: str, timeout_ms: int) -> None:
-        await (await self._opened()).declare(stream, replicas=REPLICAS, timeout_ms=timeout_ms)
+        kept = self._kept.get(stream, Retention())
+        await (await self._opened()).declare(
+            stream,
+            replicas=REPLICAS,
+            max_length_bytes=kept.max_length_bytes,
+            max_age_ms=kept.max_age_ms,
+            timeout_ms=timeout_ms,
+        )
 
     async def publish(self, stream: str, value: int) -> Answer:
         """Publish, and wait for the confirm; its offset."""

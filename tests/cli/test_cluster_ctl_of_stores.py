@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
+from splitbrain.cluster.client import Client
+from splitbrain.harness.cli.clusters.asking import with_client
+from splitbrain.harness.cli.clusters.layout import running
 from tests.cli.test_cluster_ctl import Call, answer, five_free_ports
 from tests.cli.test_cluster_ctl import _call as _fixture  # pyright: ignore[reportPrivateUsage]
 
@@ -54,3 +59,25 @@ def test_a_cluster_with_the_tree_alone_says_so_and_has_nothing_to_move(call: Cal
     assert answer(call("ctl", "cluster_status", "--json"))["phase"] == "none"
     for name in ("migrate", "rollback"):
         assert "was not started with --store tables" in call("ctl", name, code=1).stderr
+
+
+@pytest.mark.slow
+def test_nothing_begins_on_a_drained_node_also_where_the_tables_say_that_it_is_drained(call: Call) -> None:
+    call("up", "--store", "tables", "--base-port", str(five_free_ports()), "--spares", "0")
+    serving(call)
+    assert call("ctl", "list_drained").stdout == "no node is being drained\n"
+    call("ctl", "drain", "n2")
+    assert call("ctl", "list_drained", "--node", "n3").stdout == "n2\n"
+    call("ctl", "add_stream", "events")
+    [stream] = answer(call("ctl", "streams", "--json"))
+    assert sorted(stream["members"]) == ["n1", "n3"]
+
+    async def declare(client: Client) -> None:
+        await (await client.queues()).declare("orders")
+
+    asyncio.run(with_client(running(Path("metadata-cluster")).find("n2"), declare))
+    [queue] = answer(call("ctl", "queues", "--json"))
+    assert sorted(queue["members"]) == ["n1", "n3"]
+    assert "target -  members" in call("ctl", "queues").stdout
+    call("ctl", "migrate", "--timeout", "30")
+    assert answer(call("ctl", "list_drained", "--json")) == {"draining": ["n2"]}

@@ -83,6 +83,9 @@ GIVEN: dict[str, list[str]] = {
     **{f"cluster ctl {each}": ["orders", "n1"] for each in ("grow", "shrink")},
     **{f"cluster ctl {each}": ["events", "n1"] for each in ("add_replica", "delete_replica")},
     **{f"cluster ctl {each}": ["orders"] for each in ("add_super_stream", "delete_super_stream")},
+    **{f"cluster ctl {each}": ["events"] for each in ("add_stream", "delete_stream")},
+    "cluster ctl set_policy": ["week", "^events", '{"max-age": "7D"}'],
+    "cluster ctl clear_policy": ["week"],
     **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
     "cluster ctl set_target": ["3"],
     **{f"cluster ctl {each}": ["jobs"] for each in ("convert_queue", "purge_queue")},
@@ -656,15 +659,39 @@ TABLE: dict[str, Told] = {
         f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON, "stream": "one that is not there is refused"}
         for each in ("add_replica", "delete_replica")
     },
-    "cluster ctl add_super_stream": {
-        **_of_ctl("add_super_stream"),
-        **_NAME,
+    **{
+        f"cluster ctl {each}": {
+            **_of_ctl(each),
+            **_NAME,
+            **_JSON,
+            "--target": [([*_ctl(each), "--target", "0"], "0 is not in the range")],
+            "--max-length-bytes": [([*_ctl(each), "--max-length-bytes", "-1"], "-1 is not in the range")],
+            "--max-age": [([*_ctl(each), "--max-age", "7 days"], "--max-age 7 days: give a number and one of Y, M, D")],
+        }
+        | ({} if each == "add_stream" else {"--partitions": [([*_ctl(each), "--partitions", "0"], "0 is not in")]})
+        for each in ("add_stream", "add_super_stream")
+    },
+    "cluster ctl delete_stream": {**_of_ctl("delete_stream"), **_NAME, **_JSON},
+    "cluster ctl list_policies": {**_of_ctl("list_policies"), **_JSON},
+    "cluster ctl set_policy": {
+        **_of_ctl("set_policy"),
         **_JSON,
-        "--partitions": [([*_ctl("add_super_stream"), "--partitions", "0"], "0 is not in the range")],
-        "--target": [([*_ctl("add_super_stream"), "--target", "0"], "0 is not in the range")],
+        "name": "the policy has it (test_cluster_ctl_of_streams)",
+        "pattern": "the cluster says what is no expression",
+        "definition": [([*_ctl("set_policy")[:-1], "7D"], "DEFINITION 7D: give a JSON object")],
+        "--priority": [([*_ctl("set_policy"), "--priority", "high"], "'high' is not a valid integer")],
+        "--apply-to": [([*_ctl("set_policy"), "--apply-to", "exchanges"], "'exchanges' is not one of")],
+        "--operator": "the policy is another one (test_cluster_ctl_of_streams)",
+    },
+    "cluster ctl clear_policy": {
+        **_of_ctl("clear_policy"),
+        **_JSON,
+        "name": "the answer says whether it was there (test_cluster_ctl_of_streams)",
+        "--operator": "the policy is another one (test_cluster_ctl_of_streams)",
     },
     "cluster ctl delete_super_stream": {**_of_ctl("delete_super_stream"), **_NAME, **_JSON},
     **{f"cluster ctl {each}": {**_of_ctl(each), **_NAME, **_JSON} for each in ("drain", "revive")},
+    "cluster ctl list_drained": {**_of_ctl("list_drained"), **_JSON},
     "cluster ctl set_target": {
         **_of_ctl("set_target"),
         **_JSON,

@@ -14,6 +14,7 @@ from splitbrain.workloads.catalogue import needs
         ("register", ("metadata",)),
         ("queue", ("queue.*",)),
         ("stream", ("stream-coordinator",)),
+        ("short-stream", ("stream-coordinator",)),
         ("replicas", ("metadata", "queue.*")),  # looks, drains and changes are answered by the store
         ("conversion", ("metadata",)),  # only its conversions need a majority
     ],

@@ -21,7 +21,7 @@ from tests.simulation.memory_queues import Consumers, Held, Limits, MemoryQueues
 OPS: Final = frozenset(
     {call for group in GROUPS.values() for call, is_awaited in calls(group.protocol).items() if is_awaited}
     - {"prepare_topology", "prepare_triggers", "declare_queue", "declare_single_active", "declare_limited"}
-    - {"declare_stream"}
+    - {"declare_stream", "declare_short_stream"}
     - {"read_as"}
     | set(SESSION_READS)
 )

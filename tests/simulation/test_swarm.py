@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +105,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     drawn = draw(seed, asked)
     assert drawn.seed == seed
     assert drawn.backend == "sim"
-    assert drawn.workload in asked.workloads
+    assert drawn.workload in {*asked.workloads, *(swarm.VARIANTS.get(each) for each in asked.workloads)}
     assert int(drawn.nodes) in asked.nodes
     chosen = names("--nemesis", drawn.nemesis)
     assert chosen
@@ -137,6 +138,21 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     words = shlex.split(command_line(drawn))
     assert words[:2] == ["splitbrain", "run"]
     assert _parsed(words[2:]) == drawn
+
+
+def test_in_one_test_of_streams_in_four_their_beginnings_are_dropped_and_nothing_else_is_drawn_anew() -> None:
+    asked = Asked(workloads=("stream",), nemeses=tuple(NEMESES))
+    drawn = [draw(seed, asked) for seed in range(200)]
+    short = [each for each in drawn if each.workload == "short-stream"]
+    assert {each.workload for each in drawn} == {"stream", "short-stream"}
+    assert 30 <= len(short) <= 70
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(swarm, "VARIED", 0.0)
+        plain = [draw(seed, asked) for seed in range(200)]
+    assert {each.workload for each in plain} == {"stream"}
+    assert [msgspec.structs.replace(each, workload="stream") for each in drawn] == plain
+    other = Asked(workloads=("stream",), nemeses=("none",), system="rabbitmq")
+    assert {draw(seed, other).workload for seed in range(50)} == {"stream"}, "its streams are not shortened"
 
 
 def test_settings_with_names_are_drawn_by_name() -> None:

@@ -106,6 +106,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
             "single-active",
             "replicas",
             "stream",
+            "short-stream",
             "conversion",
             "dead-letter",
             "migration",

@@ -110,6 +110,10 @@ def _of_node(data: Any) -> Steps:
     yield Read(_item(MAINTENANCE, data["node"]), "write")
 
 
+def _of_all_nodes(data: Any) -> Steps:  # noqa: ARG001 - as every one
+    yield Read(ALL_MAINTENANCE)
+
+
 def _of_global_parameter(data: Any) -> Steps:
     yield Read(ALL_GLOBAL_PARAMETERS, "write")
     yield Read(_item(PARAMETERS, data["name"]), "write")
@@ -138,6 +142,7 @@ LOCKS: Final[dict[Operation, Locking]] = {
     parameters.SET_GLOBAL: _of_global_parameter,
     parameters.CLEAR_GLOBAL: _of_global_parameter,
     maintenance.SET: _of_node,
+    maintenance.DRAINED: _of_all_nodes,
     topology.READ: _of_all,
     topology.READ_ALL: _of_every_kind,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from splitbrain.cluster.draining import drained
 from splitbrain.cluster.entities import (
     maintenance,
     parameters,
@@ -129,6 +130,10 @@ def _set_maintenance(tx: TableTransaction, data: Any) -> Any:
     return before != data["record"]
 
 
+def _drained_nodes(tx: TableTransaction, data: Any) -> Any:  # noqa: ARG001 - as every operation
+    return sorted(drained(tx.get(MAINTENANCE, each) for each in tx.keys(MAINTENANCE)))
+
+
 def _clear(tx: TableTransaction, table: str, found: str) -> bool:
     was_there = tx.get(table, found) is not None
     tx.delete(table, found)
@@ -186,6 +191,7 @@ OPERATIONS: Final[Mapping[Operation, Function]] = {
     policies.SET: _set_policy,
     policies.CLEAR: _clear_policy,
     maintenance.SET: _set_maintenance,
+    maintenance.DRAINED: _drained_nodes,
     topology.READ: _read_topology,
     topology.READ_ALL: _read_all,
     **ends.OPERATIONS,

@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
-from splitbrain.cluster.queueoperators import SeenQueue
-from splitbrain.cluster.streamclient import StreamStatus
+from splitbrain.cluster.queueoperators import SeenPolicy, SeenQueue, SeenStream
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
 from splitbrain.results.nightcomparison import NightComparison
@@ -78,7 +77,9 @@ ANSWERS: Final = (
     Answer("cluster ctl queues", list[SeenQueue]),
     Answer("cluster ctl grow", clusters.MembersOfQueueAnswer),
     Answer("cluster ctl shrink", clusters.MembersOfQueueAnswer),
-    Answer("cluster ctl streams", list[StreamStatus]),
+    Answer("cluster ctl streams", list[SeenStream]),
+    Answer("cluster ctl add_stream", clusters.CopiesOfStreamAnswer),
+    Answer("cluster ctl delete_stream", clusters.CopiesOfStreamAnswer),
     Answer("cluster ctl add_replica", clusters.CopiesOfStreamAnswer),
     Answer("cluster ctl delete_replica", clusters.CopiesOfStreamAnswer),
     Answer("cluster ctl add_super_stream", clusters.SuperStreamAnswer),
@@ -93,7 +94,11 @@ ANSWERS: Final = (
     Answer("cluster ctl enable_transformation", clusters.EnableAnswer),
     Answer("cluster ctl drain", clusters.DrainAnswer),
     Answer("cluster ctl revive", clusters.DrainAnswer),
+    Answer("cluster ctl list_drained", clusters.DrainedAnswer),
     Answer("cluster ctl set_target", clusters.TargetAnswer),
+    Answer("cluster ctl list_policies", list[SeenPolicy]),
+    Answer("cluster ctl set_policy", clusters.PolicyAnswer),
+    Answer("cluster ctl clear_policy", clusters.ClearedPolicyAnswer),
     *(
         Answer(f"cluster ctl {each}", clusters.MembersAnswer)
         for each in ("members", "add", "join", "remove", "reset", "force-shrink")

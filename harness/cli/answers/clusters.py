@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from splitbrain.cluster.inspection import Damage, SegmentFile, StateFile, WalFile
 
@@ -135,6 +135,16 @@ class DrainAnswer(TypedDict):
     state: str
 
 
+class DrainedAnswer(TypedDict):
+    """The nodes that take on no work.
+
+    Attributes:
+        draining: names of those that are being drained.
+    """
+
+    draining: list[str]
+
+
 class TargetAnswer(TypedDict):
     """The policy that was set.
 
@@ -145,6 +155,40 @@ class TargetAnswer(TypedDict):
 
     target: int
     pattern: str
+
+
+class PolicyAnswer(TypedDict):
+    """The policy that was set.
+
+    Attributes:
+        policy: its name.
+        pattern: a regular expression that is found in the names of those that it is for.
+        definition: settings by name.
+        priority: of several that match, the one of the highest priority counts.
+        apply_to: all or queues.
+        operator: whether it is one of the operator.
+    """
+
+    policy: str
+    pattern: str
+    definition: dict[str, Any]
+    priority: int
+    apply_to: str
+    operator: bool
+
+
+class ClearedPolicyAnswer(TypedDict):
+    """The policy that is not there any more.
+
+    Attributes:
+        policy: its name.
+        operator: whether it was one of the operator.
+        was_there: whether it was there.
+    """
+
+    policy: str
+    operator: bool
+    was_there: bool
 
 
 class ConvertAnswer(TypedDict):

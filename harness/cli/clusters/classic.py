@@ -113,7 +113,7 @@ def set_delivery_limit(call: Call, limit: int, pattern: str, dead_letter_to: str
 
     A lower limit of a queue's declaration, or of a user's policy, counts instead. There is one such policy: the last.
 
-    
+    \b
     Examples:
       splitbrain cluster ctl set_delivery_limit 20
       splitbrain cluster ctl set_delivery_limit 5 --pattern '^jobs' --dead-letter-to dead

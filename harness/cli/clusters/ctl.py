@@ -10,6 +10,7 @@ from splitbrain.harness.cli.clusters import (
     flags,
     membership,
     patterns,
+    policies,
     registered,
     replicas,
     stores,
@@ -48,6 +49,7 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
       splitbrain cluster ctl drain n2
       splitbrain cluster ctl streams
       splitbrain cluster ctl classic_queues
+      splitbrain cluster ctl list_policies
     """
     ctx.obj = {"node": node, "timeout": timeout, "directory": directory}
 
@@ -56,5 +58,5 @@ _OF_THE_TREE = (*tree.COMMANDS, *patterns.COMMANDS, *registered.COMMANDS)
 
 _OF_NODES = (*membership.COMMANDS, status_of_one, *written.COMMANDS, *flags.COMMANDS, *stores.COMMANDS)
 
-for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS, *streams.COMMANDS, *classic.COMMANDS):
+for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS, *streams.COMMANDS, *policies.COMMANDS, *classic.COMMANDS):
     ctl.add_command(each)

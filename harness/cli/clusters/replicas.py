@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from splitbrain.cluster.client import Client
     from splitbrain.cluster.queueclient import Queues
     from splitbrain.cluster.queueoperators import SeenQueue
-    from splitbrain.harness.cli.answers.clusters import DrainAnswer, MembersOfQueueAnswer, TargetAnswer
+    from splitbrain.harness.cli.answers.clusters import DrainAnswer, DrainedAnswer, MembersOfQueueAnswer, TargetAnswer
 
 
 @click.command("queues", cls=parsing.Command)
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 @with_call
 def queues(call: Call, as_json: bool) -> None:
     """Print the quorum queues, with their leaders, their members, and a change of members that is under way.
+
+    The target is that of the declaration; without one policies and the nodes' configuration say it (`list_policies`).
 
     \b
     Examples:
@@ -42,7 +44,11 @@ def queues(call: Call, as_json: bool) -> None:
     width = max(len(each.name) for each in found)
     for each in found:
         change = f"  ({each.change} under way)" if each.change else ""
-        click.echo(f"{each.name:{width}}  leader {each.leader or '-'}  members {', '.join(each.members)}{change}")
+        click.echo(f"{each.name:{width}}  {_in_words(each)}{change}")
+
+
+def _in_words(queue: SeenQueue) -> str:
+    return f"leader {queue.leader or '-'}  target {queue.target or '-'}  members {', '.join(queue.members)}"
 
 
 async def _every(client: Client) -> list[SeenQueue]:
@@ -107,7 +113,7 @@ def _changed(call: Call, queue: str, change: Callable[[Queues], Awaitable[object
 def drain(call: Call, name: str, as_json: bool) -> None:
     """Have node NAME lead no queues, and get no new replicas, until `revive`.
 
-    A queue or a stream that is declared meanwhile may have one of its first replicas there.
+    A queue or a stream that is declared meanwhile has none of its first replicas there.
 
     \b
     Example:
@@ -146,13 +152,40 @@ def _noted(call: Call, name: str, state: Literal["draining", "regular"], as_json
         click.echo(f"{name} is being drained." if state == "draining" else f"{name} takes on work.")
 
 
+@click.command("list_drained", cls=parsing.Command)
+@options.as_json
+@with_call
+def list_drained(call: Call, as_json: bool) -> None:
+    """Print the nodes that are being drained.
+
+    \b
+    Example:
+      splitbrain cluster ctl list_drained
+    """
+
+    async def ask(client: Client) -> list[str]:
+        from splitbrain.cluster import queueoperators
+
+        return await queueoperators.drained(client, call.timeout_ms)
+
+    found = call.ask(ask)
+    if as_json:
+        answer: DrainedAnswer = {"draining": found}
+        click.echo(as_document(answer))
+    else:
+        click.echo(", ".join(found) or "no node is being drained")
+
+
 @click.command("set_target", cls=parsing.Command)
 @click.argument("target", type=click.IntRange(min=1))
 @click.option("--pattern", default=".*", help="A regular expression, found in the names of the queues it is for.")
 @options.as_json
 @with_call
 def set_target(call: Call, target: int, pattern: str, as_json: bool) -> None:
-    """Have queues keep TARGET live replicas, by a policy; a queue's own argument counts before it.
+    """Have queues and streams keep TARGET live replicas, by a policy; what one was declared with counts before it.
+
+    There is one such policy of users, target-of-replicas: the last. For a queue one policy of users counts, so one with
+    more than a target is set by `set_policy`.
 
     \b
     Examples:
@@ -173,4 +206,4 @@ def set_target(call: Call, target: int, pattern: str, as_json: bool) -> None:
         click.echo(f"Queues that match {pattern} are to have {target} live replicas.")
 
 
-COMMANDS: Final = (queues, grow, shrink, drain, revive, set_target)
+COMMANDS: Final = (queues, grow, shrink, drain, revive, list_drained, set_target)

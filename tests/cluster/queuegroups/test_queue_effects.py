@@ -534,3 +534,68 @@ def test_a_client_cannot_have_a_snapshot_of_a_queue_taken_nor_speak_for_its_lead
             await client.of_group("queue.1").put("/x", 1)
 
     in_cluster(check)
+
+
+# --- dead letters that go round ---------------------------------------------------------------------------------------
+
+
+AT_REST = 3
+"""Entries that timers of the leader may add in 5 s; a letter that goes round adds one with each turn."""
+
+
+async def grown(world: World, group: str, moment_s: float = 5) -> int:
+    """By how many entries the log of a group grows without any client."""
+    node = world.nodes[await leader_of(world, group)]
+    before = node.status(group).commit_index
+    await asyncio.sleep(moment_s)
+    return node.status(group).commit_index - before
+
+
+def test_a_dead_letter_that_nobody_rejected_does_not_go_round_for_ever() -> None:
+    async def check(world: World) -> None:
+        queues = await queues_on(world, "n1")
+        await queues.declare("itself", QueueOptions(max_length=1, dead_letter_to="itself"))
+        await queues.declare("one", QueueOptions(max_length=1, dead_letter_to="other"))
+        await queues.declare("other", QueueOptions(max_length=1, dead_letter_to="one"))
+        with counted() as marks:
+            await publish(queues, b"1", b"2", name="itself")
+            await publish(queues, b"1", b"2", b"3", name="one")
+            await asyncio.sleep(5)
+        assert marks["dead letter went round"] >= 2
+        assert max([await grown(world, f"queue.{number}") for number in (1, 2, 3)]) <= AT_REST
+        assert await drained(queues, "itself") == [b"2"]
+
+    in_cluster(check)
+
+
+def test_what_a_consumer_rejects_may_come_back_as_often_as_it_is_rejected() -> None:
+    async def check(world: World) -> None:
+        queues = await queues_on(world, "n1")
+        await queues.declare("work", QueueOptions(dead_letter_to="later"))
+        await queues.declare("later", QueueOptions(message_ttl=200, dead_letter_to="work"))
+        await publish(queues, b"1", name="work")
+
+        async def back() -> Message | None:
+            return await queues.take("work")
+
+        for _ in range(3):
+            await queues.rejected(await eventually(back))
+        assert (await eventually(back)).body == b"1"
+
+    in_cluster(check)
+
+
+def test_one_that_is_published_at_least_once_waits_rather_than_going_round() -> None:
+    async def check(world: World) -> None:
+        queues = await queues_on(world, "n1")
+        options = QueueOptions(
+            message_ttl=200, overflow="reject_publish", dead_letter_strategy="at_least_once", dead_letter_to="a"
+        )
+        await queues.declare("a", options)
+        await publish(queues, b"1", name="a")
+        await asyncio.sleep(3)
+        assert await grown(world, "queue.1") <= AT_REST
+        report = await queues.status("a")
+        assert (report.ready, report.dead_letters) == (0, 1)
+
+    in_cluster(check)

@@ -81,7 +81,8 @@ async def groups_are(world: World, name: str, groups: list[str]) -> bool | None:
         ("a/b", QueueOptions(), "a queue has a name"),
         ("a", QueueOptions(dead_letter_to="*"), "a queue has a name"),
         ("a", QueueOptions(initial_group_size=0), "at least one member"),
-        ("a", QueueOptions(max_length=-1), "cannot be declared so"),
+        ("a", QueueOptions(max_length=-1), "cannot be declared so: .* at max_length"),
+        ("a", QueueOptions(message_ttl=-1), "cannot be declared so: .* at message_ttl"),
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(name: str, options: QueueOptions, problem: str) -> None:

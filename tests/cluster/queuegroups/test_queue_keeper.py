@@ -13,10 +13,14 @@ from splitbrain.cluster.queuegroups import notes
 from splitbrain.cluster.queuegroups.keeper import Host, QueueKeeper, Replicas
 from splitbrain.cluster.queuegroups.notes import Unready
 from splitbrain.cluster.queuegroups.records import PATH
+from splitbrain.cluster.queues import encode_command
+from splitbrain.cluster.queues.commands import Enqueue
 from splitbrain.cluster.queues.replies import ACCEPTED, NotEnqueued, QueueRefused
 from splitbrain.cluster.store import Store
 from splitbrain.cluster.tree import Names, Path, Properties, Value
 from splitbrain.cluster.wire import Failure, Outcome, QueueOp
+
+LETTER = encode_command(Enqueue(None, None, b"letter"))
 
 
 class Shell:
@@ -61,9 +65,9 @@ def test_a_dead_letter_is_confirmed_by_a_queue_that_took_it_and_by_no_other_answ
 ) -> None:
     """A queue that is not configured yet, or is being deleted, answers too: what it did not take is not settled."""
     shell, heard = Shell(), list[bool]()
-    shell.keeper.publish_confirmed("dead", b"letter", heard.append)
+    shell.keeper.publish_confirmed("dead", LETTER, heard.append)
     [(group, command, answer)] = shell.asked
-    assert (group, command, heard) == ("queue.4", b"letter", [])
+    assert (group, command, heard) == ("queue.4", LETTER, [])
     answer(1, outcome, 1)
     assert heard == [is_confirmed]
 
