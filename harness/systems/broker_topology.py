@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from splitbrain.cluster.client import ClientError
+from splitbrain.cluster.client import ClientAddress, ClientError
 from splitbrain.cluster.entities import bindings, exchanges, permissions, policies, queues, topology, users, vhosts
 from splitbrain.cluster.entities.errors import EntityExistsError, EntityNotFoundError
 from splitbrain.cluster.entities.names import decoded_arguments
@@ -14,7 +14,6 @@ from splitbrain.cluster.entities.routing import TABLES, route, routed
 from splitbrain.cluster.entities.store import MetadataStore, encoded
 from splitbrain.cluster.entities.topology import Topology
 from splitbrain.cluster.lives import owner_of, place_of
-from splitbrain.cluster.wire import ClientAddress
 from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.sessions import Answer, IndefiniteError
 from splitbrain.harness.systems import metadata_entities

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from splitbrain.cluster.client import Client, ClientError
+from splitbrain.cluster.client import Client, ClientAddress, ClientError
 from splitbrain.cluster.entities import topology
 from splitbrain.cluster.entities.client import ClientStore
-from splitbrain.cluster.wire import ClientAddress
 from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.sessions import Answer, DefiniteError
 from splitbrain.harness.systems import metadata_entities

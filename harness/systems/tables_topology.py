@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from splitbrain.cluster.client import ClientAddress
 from splitbrain.cluster.tables_client import TablesClient
 from splitbrain.cluster.tables_entities import TablesStore
-from splitbrain.cluster.wire import ClientAddress
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.broker_topology import LOOKED_AT, BrokerTopology, shown_at_one_moment
 
