@@ -405,6 +405,12 @@ M58: Final = Bug(
     "rabbit_db_binding:create",
     ("topology",),
 )
+M59: Final = Bug(
+    "M59",
+    "a node that takes another one for down removes the transient queues of that, which serves on with its clients",
+    "rabbitmq-server #12597, #12949, pull request #14573; DB-5",
+    ("topology",),
+)
 M64: Final = Bug(
     "M64",
     "changes of the tables that are queued are applied to the tree before a record of the checkpoint that is older",

@@ -71,6 +71,7 @@ __all__ = [
     "AppliedCommand",
     "ChangeRefusedError",
     "Client",
+    "ClientAddress",
     "ClientError",
     "ClusterError",
     "CorruptExportError",

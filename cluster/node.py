@@ -9,7 +9,7 @@ store, and a disk that failed, take the node with them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -22,6 +22,7 @@ from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.classicpolicies import ClassicPolicies
 from splitbrain.cluster.classicqueues.host import ClassicHost
 from splitbrain.cluster.detector import POLL_MS, FailureDetector, Signs
+from splitbrain.cluster.endedqueues import TIMEOUT_MS, EndedQueues
 from splitbrain.cluster.entities.inforce import RecordsInForce
 from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.flagkeeper import FlagKeeper
@@ -43,7 +44,7 @@ from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import is_member_id, names, node_of
 from splitbrain.cluster.nodeconfig import NodeConfig
-from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.pending import Answering, Wanted
 from splitbrain.cluster.place import Place
 from splitbrain.cluster.queuegroups.keeper import PassedOn, QueueKeeper
 from splitbrain.cluster.queuegroups.records import QueueRecord
@@ -62,7 +63,8 @@ from splitbrain.cluster.streamreplicas import StreamKeeper, StreamPolicies
 from splitbrain.cluster.streams import commands as of_streams
 from splitbrain.cluster.streams.host import COMMAND_MS, StreamHost
 from splitbrain.cluster.streams.store import StreamStore
-from splitbrain.cluster.tree import AskMachine
+from splitbrain.cluster.tree import AskMachine, LookUp
+from splitbrain.cluster.twostores.tree import NodeStore
 
 if TYPE_CHECKING:
     from splitbrain.cluster.tables.hosted import HostedReplica
@@ -143,6 +145,10 @@ class Node:
             publish=self._queues.publish_confirmed,
             thresholds=config.conversions,
             bugs=config.bugs,
+        )
+        host = _Queues(self, is_connected, detector.is_down)
+        self._ended_queues = EndedQueues(
+            config.node, life, host, self._entities, NodeStore(host, lambda: TIMEOUT_MS), runtime.spawn, config.bugs
         )
         self._groups: dict[str, Group] = {}
         self._failed: dict[str, str] = {}
@@ -263,6 +269,23 @@ class Node:
             self._followed = changes
             self._classic.applied(self._metadata)
 
+    def ask_of_entities(self, body: Wanted, timeout_ms: int, answer: Answering) -> None:
+        """Have an operation on entities carried out by the store in force; `answer` is called once."""
+        if self._stores is None or not self._stores.takes_request(body, timeout_ms, answer):
+            self._groups[METADATA].ask(body, timeout_ms, answer)
+
+    def look_up(self, wanted: LookUp, answer: Answering) -> None:
+        """Answer from what this node's member of the metadata store has applied; `answer` is called once."""
+        self._groups[METADATA].look_up(wanted, answer)
+
+    def may_have_queues(self) -> frozenset[str] | None:
+        """The nodes of the cluster, if this one leads the metadata store: of all others queues have ended."""
+        if not self.leads(METADATA):
+            return None
+        are_in_tables = self._stores is not None and not self._stores.mover.tree_is_in_force
+        tables = self._config.founding_nodes if are_in_tables else ()
+        return frozenset((*names(self.cluster().members), *tables))
+
     def _command_to_streams(self, command: bytes) -> None:
         self.pass_on(STREAM_COORDINATOR, wire.QueueOp(command), COMMAND_MS)
 
@@ -314,6 +337,8 @@ class Node:
             self._streams.tick()
             self._stream_replicas.tick()
             self._classic.tick()
+            if self._metadata is not None:
+                self._ended_queues.tick(self._metadata.tree)
             for node in detector.poll(clock.monotonic_ns()):
                 if detector.is_down(node):
                     reached("peer taken for down")
@@ -711,6 +736,19 @@ class Node:
         failed = self._failed.get(name)
         detail = f"{self._config.node} has no group {name!r}" if failed is None else f"group {name} stopped: {failed}"
         return wire.Failure("no_group", True, detail)
+
+
+class _Queues:
+    """A node, as queues that end with a life or a connection need it."""
+
+    def __init__(
+        self, node: Node, is_connected: Callable[[wire.ClientAddress], bool], is_down: Callable[[str], bool]
+    ) -> None:
+        self.is_connected = is_connected
+        self.is_down = is_down
+        self.may_have_queues = node.may_have_queues
+        self.ask = node.ask_of_entities
+        self.look_up = node.look_up
 
 
 def _unheard(_term: int, _outcome: wire.Outcome, _index: int) -> None:

@@ -116,6 +116,7 @@ CHOSEN: Final[dict[str, str]] = {
     "M56": "--workload projections --nemesis none --nodes 3 --time-limit 20",
     "M57": "--workload topology --nemesis none --nodes 3 --time-limit 20",
     "M58": "--workload topology --nemesis partition-leader,kill-leader --nodes 3,5 --interval 1",
+    "M59": "--workload topology --nemesis partition-one-way,partition-ring --nodes 3,5 --interval 3 --time-limit 20",
     "M64": "--workload migration --nemesis none --nodes 3 --rate 400 --concurrency 8n --world lan --time-limit 4",
     "M65": "--workload migration --nemesis none --nodes 3 --rate 200 --concurrency 10n --world lan --time-limit 6",
     "M66": "--workload migration --nemesis none --nodes 3 --rate 200 --concurrency 10n --world lan --time-limit 6",

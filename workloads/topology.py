@@ -2,7 +2,8 @@
 
 What belongs to a virtual host, a user, an exchange or a queue goes with it, and a binding has both its ends at every
 moment. A queue that is exclusive to a connection goes when that ends, an exchange that deletes itself with its last
-binding. That one consistent read can show, so clients look while others are at work. A member's projections are
+binding. That one consistent read can show, so clients look while others are at work. A client also asks over its
+connection which queues that owns, which shows that it is open: then they must be there. A member's projections are
 compared with its own tree, of one moment, and so are the routes of messages. In the end every name is declared again,
 and each node shows what it holds.
 """
@@ -11,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from splitbrain.checkers.verdict import CheckerSpec
-from splitbrain.harness.contract.brokers import PROJECT, Entity, Topology
+from splitbrain.harness.contract.brokers import PROJECT, Entity, OwnedQueues, Topology
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.operations import TOPOLOGY
+from splitbrain.harness.contract.operations import OWNED_QUEUES, TOPOLOGY, lacking
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
@@ -92,6 +93,8 @@ class TopologyClient(SessionClient[Topology]):
             case "disconnect":
                 answer = await self.session.disconnect()
                 return op.complete("ok", answer.value, term=answer.term)
+            case "own":
+                return await self._own(op)
             case "look":
                 answer = await self.session.entities()
                 return op.complete("ok", answer.value, term=answer.term)
@@ -100,6 +103,13 @@ class TopologyClient(SessionClient[Topology]):
                 return op.complete("ok", answer.value, term=answer.term)
             case _:
                 raise ProtocolError(f"the topology workload knows no op {op.f!r}.")
+
+    async def _own(self, op: Op) -> Op:
+        """Which queues the connection owns; None of a system whose sessions cannot say so."""
+        if lacking(self.session, OWNED_QUEUES):
+            return op.complete("ok", None)
+        answer = await cast("OwnedQueues", self.session).owned()
+        return op.complete("ok", answer.value, term=answer.term)
 
 
 def _vhost(ctx: Context) -> Entity:
@@ -166,9 +176,10 @@ _WEIGHTS: Final[tuple[tuple[str, Callable[[Context], Entity], int], ...]] = (
     ("claim", _claimed, 12),
 )
 DISCONNECTS: Final = 6
+OWNS: Final = 12
 LOOKS: Final = 10
 PROJECTS: Final = 8
-"""Of about 260 ops; an answer has all entities in it."""
+"""Of about 270 ops; an answer has all entities in it."""
 
 
 def _ops() -> Generator:
@@ -176,8 +187,8 @@ def _ops() -> Generator:
         return lambda ctx: invoke(f, of(ctx))
 
     changes = [on(f, of) for f, of, _ in _WEIGHTS]
-    others = [each(lambda _, f=f: invoke(f)) for f in ("disconnect", "look", PROJECT)]
-    weights = [*(weight for _, _, weight in _WEIGHTS), DISCONNECTS, LOOKS, PROJECTS]
+    others = [each(lambda _, f=f: invoke(f)) for f in ("disconnect", "own", "look", PROJECT)]
+    weights = [*(weight for _, _, weight in _WEIGHTS), DISCONNECTS, OWNS, LOOKS, PROJECTS]
     return mix(*changes, *others, weights=weights)
 
 
@@ -212,7 +223,7 @@ def topology(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    fs = ("declare", "delete", "bind", "unbind", "claim", "disconnect", "look", PROJECT)
+    fs = ("declare", "delete", "bind", "unbind", "claim", "disconnect", "own", "look", PROJECT)
     entity: Any = list[Any]
     return Workload(
         name="topology",
@@ -228,6 +239,6 @@ def topology(
         needs=frozenset({TOPOLOGY.name}),
         shapes={
             **{f: OpShape(value=entity) for f in ("declare", "delete", "bind", "unbind", "claim")},
-            **{f: OpShape() for f in ("disconnect", "look", PROJECT)},
+            **{f: OpShape() for f in ("disconnect", "own", "look", PROJECT)},
         },
     )

@@ -8,6 +8,7 @@
     poisoned    a declaration was refused although all that it needs was there, or as there were one that differs
     left-over   an exchange that goes with its last binding is shown without one: it had one, and was not made anew
     locked      a queue was refused as exclusive to a connection, although all connections that had it had ended
+    vanished    a queue of a connection is not there, although that is open still: its node said so over it
 
 The first three are seen in one answer each. Of the others, what calls of unknown outcome may have done is given them
 (`splitbrain.checkers.topology.timelines`).
@@ -38,7 +39,7 @@ from splitbrain.checkers.topology.structure import (
 )
 from splitbrain.checkers.topology.timelines import NEVER, Call, holds
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import OPEN, Ints, cell, client_calls
+from splitbrain.results.calls import OPEN, Ints, cell, client_calls, ints, is_equal
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -47,8 +48,11 @@ MAKES: Final = ("declare", "bind")
 REMOVES: Final = ("delete", "unbind")
 CLAIM: Final = "claim"
 DISCONNECT: Final = "disconnect"
+OWN: Final = "own"
 LOOK: Final = "look"
 PROJECT: Final = "project"
+LEAVE: Final = "leave"
+"""Of the nemesis: a member leaves the cluster, whose queues go, though its process may serve on for a while."""
 
 _JUDGE: Final = by_key.Judge("topology", "certain intervals")
 
@@ -70,7 +74,9 @@ class TopologyChecker(OfOneRun):
     """Judges `declare`, `bind`, `delete` and `unbind` of entities, `look` (all at one moment) and `project`.
 
     `claim` of `[vhost, queue]` makes a queue of the connection whose name it answers; `disconnect` ends it, and answers
-    its name. A connection may end, too, after an op of its process that was not ok, and during such a `disconnect`.
+    its name. A connection may end, too, at any time after the last op of its process that was ok, before the first one
+    that was not: nothing else shows that it is open. `own` answers `[owner, queues]`, where the queues, each `[vhost,
+    queue]`, are those of the connection that answers, of which `owner` is the name; or None where that is unknown.
 
     The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
     one moment. Option `again`: entities that had to be declared once more, when all removals had begun; where no such
@@ -92,6 +98,7 @@ class TopologyChecker(OfOneRun):
             "projections": sum(op.f == PROJECT for op in looked),
             "saw_bindings": saw_bindings,
             "entities": len(run.made),
+            "saw_owned": sum(op.type == "ok" and op.f == OWN and bool(op.value and op.value[1]) for op in run.ops),
             "removed": sum(op.type == "ok" and op.f in REMOVES for op in run.ops),
         }
         findings = sorted(run.findings(), key=lambda finding: max(finding.rows))
@@ -121,6 +128,28 @@ def _entities(op: Answered) -> Sequence[Entity]:
     return op.value if op.f == LOOK else op.value["tree"]
 
 
+def _leaves(history: pa.Table) -> list[Call]:
+    """Members that left the cluster: queues that lived there may go at any time from then on."""
+    rows = np.flatnonzero((ints(history, "process") < 0) & is_equal(history, "f", LEAVE))
+    return [Call(int(row), NEVER) for row in rows[:1]]
+
+
+def _by_process(ops: Iterable[Answered]) -> Iterable[Sequence[Answered]]:
+    """The ops of each process, in their order."""
+    found: dict[int, list[Answered]] = {}
+    for op in ops:
+        found.setdefault(op.process, []).append(op)
+    return found.values()
+
+
+def _last_ok_of_connections(ops: Sequence[Answered]) -> list[Answered]:
+    """For each op of a process the last one that was ok on its connection, which ends with an op that is not ok."""
+    found: list[Answered] = []
+    for op in reversed(ops):
+        found.append(found[-1] if found and found[-1].type == op.type == "ok" else op)
+    return found[::-1]
+
+
 def _call(op: Answered) -> Call:
     return Call(op.invoke, op.complete if op.type == "ok" else NEVER)
 
@@ -137,6 +166,7 @@ class _Run:
         self._removed: dict[Id, list[Call]] = {}
         self._may_have_ended: dict[Id, list[Call]] = {}
         self._passing: dict[Id, None] = {}
+        self._left = _leaves(history)
         for op in self.ops:
             if op.type != "fail" and op.f in (*MAKES, *REMOVES):
                 calls_of = self.made if op.f in MAKES else self._removed
@@ -147,32 +177,27 @@ class _Run:
 
     def _claims(self) -> None:
         """Queues of connections: made by claims, removed when the connection is ended, or may have been."""
-        not_ok: dict[int, list[int]] = {}
         ended: dict[str, Call] = {}
         for op in self.ops:
-            if op.type != "ok" and op.f == DISCONNECT:
-                not_ok.setdefault(op.process, []).append(op.invoke)  # it may have done its work: the answer was lost
-            elif op.type != "ok" and op.complete != NEVER:
-                not_ok.setdefault(op.process, []).append(op.complete)
-            elif op.f == DISCONNECT and op.type == "ok" and op.value is not None:
+            if op.f == DISCONNECT and op.type == "ok" and op.value is not None:
                 ended[op.value] = _call(op)
-        for op in self.ops:
-            if op.f != CLAIM or op.type != "ok":
-                continue
-            queue = ("exclusive", *op.asked, op.value)
-            self.made.setdefault(queue, []).append(_call(op))
-            if op.value in ended:
-                self._removed.setdefault(queue, []).append(ended[op.value])
-            later = [row for row in not_ok.get(op.process, ()) if row > op.complete]
-            if later:
-                self._may_have_ended.setdefault(queue, []).append(Call(min(later), NEVER))
+        for process in _by_process(self.ops):
+            last_ok = _last_ok_of_connections(process)
+            for op, last in zip(process, last_ok, strict=True):
+                if op.f != CLAIM or op.type != "ok":
+                    continue
+                queue = ("exclusive", *op.asked, op.value)
+                self.made.setdefault(queue, []).append(_call(op))
+                self._may_have_ended.setdefault(queue, []).append(Call(last.invoke, NEVER))
+                if op.value in ended:
+                    self._removed.setdefault(queue, []).append(ended[op.value])
 
     def _op(self, invoke: int, complete: int) -> Answered:
         f, asked = str(cell(self.table, "f", invoke)), cell(self.table, "value", invoke)
         process = self.table["process"][invoke].as_py()
         if complete == OPEN:
             return Answered(f, invoke, NEVER, "info", asked, None, "", process)
-        value = cell(self.table, "value", complete) if f in (LOOK, PROJECT, CLAIM, DISCONNECT) else None
+        value = cell(self.table, "value", complete) if f in (LOOK, PROJECT, CLAIM, DISCONNECT, OWN) else None
         error = cell(self.table, "error", complete) or ""
         return Answered(f, invoke, complete, str(cell(self.table, "type", complete)), asked, value, error, process)
 
@@ -187,6 +212,8 @@ class _Run:
                 yield from self._poisoned(op)
             if op.type == "fail" and op.f == CLAIM:
                 yield from self._locked(op)
+            if op.type == "ok" and op.f == OWN and op.value is not None:
+                yield from self._vanished(op)
         yield from self._left_over()
         yield from self._lost_and_undead()
 
@@ -261,6 +288,22 @@ class _Run:
             )
             yield Finding("locked", sentence, (op.invoke, op.complete))
 
+    def _vanished(self, op: Answered) -> Iterable[Finding]:
+        """The queues that the connection of this answer claimed, and has no more."""
+        owner, there = op.value
+        interval = np.array([op.invoke]), np.array([op.complete])
+        for queue, claims in self.made.items():
+            if queue[0] != "exclusive" or queue[3] != owner or list(queue[1:3]) in there:
+                continue
+            may_remove = [*self._removals(queue), *self._removed.get(("queue", *queue[1:3]), ()), *self._left]
+            if holds(claims, may_remove, *interval)[0]:
+                sentence = (
+                    f"Vanished: {words_for(queue)} was claimed, nobody deleted it, and the connection is open still: "
+                    f"{self._answer(op)} came over it, but did not show the queue. Its consumers would wait for ever."
+                )
+                claimed = max(claim.complete for claim in claims if claim.complete < op.invoke)
+                yield Finding("vanished", sentence, (claimed, op.complete))
+
     def _left_over(self) -> Iterable[Finding]:
         """An exchange that had a binding keeps one until it goes; then it is there again only if it is made anew."""
         looks = [op for op in self.ops if op.type == "ok" and op.f == LOOK]
@@ -322,7 +365,7 @@ class _Run:
 
     def _may_remove(self, entity: Id) -> list[Call]:
         """The calls by which it may have gone on its own: its connection ended, or it lost its last binding."""
-        found = list(self._may_have_ended.get(entity, ()))
+        found = [*self._may_have_ended.get(entity, ()), *(self._left if entity[0] == "exclusive" else ())]
         for passing in (each for each in (entity, *all_needs(entity)) if each in self._passing):
             _, v, x = passing
             for removed, calls in self._removed.items():

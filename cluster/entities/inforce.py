@@ -1,4 +1,4 @@
-"""Records of entities by which a node itself acts: which nodes are drained, and what policies say of queues.
+"""Records of entities by which a node itself acts: which nodes are drained, what policies say, and queues.
 
 They are in the tree, unless the node has another store beside it, which is in force (M2K-1).
 """

@@ -23,10 +23,13 @@ from splitbrain.cluster.tree import ANY, ANY_CHILD, IfAll, IfDataMatches, IfPayl
 DECLARE: Final = Operation("queue_declare", 1)
 DELETE: Final = Operation("queue_delete", 1)
 SELECT: Final = Operation("queue_select", 1)
-DELETE_UNCHANGED: Final = Operation("queue_delete_unchanged", 1)
+DELETE_UNCHANGED: Final = Operation("queue_delete_unchanged", 2)
+DELETE_BY_VERSION: Final = Operation("queue_delete_unchanged", 1)
+"""Stands in logs. A queue that was made since under the same name is of the same version, the first."""
+
 TABLE: Final = "queues_v1"
 
-AT_ONCE: Final = 1_000
+AT_ONCE: Final = 500
 """Queues that one command removes; each takes two of a transaction's operations."""
 
 ATTEMPTS: Final = 100
@@ -67,7 +70,20 @@ def select_queues(tx: Any, data: Any) -> Any:
 
 
 def delete_unchanged(tx: Any, data: Any) -> Any:
-    """Remove queues if none of them changed since they were selected."""
+    """Remove queues if each is the one that was selected: it did not change, and has the same owner and node."""
+    for path, version, owner, node in data:
+        if not tx.exists(path):
+            continue  # someone else removed it
+        there = tx.value(tx.get(path))
+        is_of_version = tx.get_many((*path[:-1], IfAll((path[-1], IfPayloadVersion(version)))))
+        if not is_of_version or there["owner"] != owner or there["node"] != node:
+            tx.abort([CHANGED, "queue", there["name"], ""])
+        tx.delete(path)
+    return None
+
+
+def delete_by_version(tx: Any, data: Any) -> Any:
+    """Remove queues if none of them has another version than when they were selected."""
     for path, version in data:
         if not tx.exists(path):
             continue  # someone else removed it
@@ -82,6 +98,7 @@ FUNCTIONS: Final = (
     (DELETE, delete_queue),
     (SELECT, select_queues),
     (DELETE_UNCHANGED, delete_unchanged),
+    (DELETE_BY_VERSION, delete_by_version),
 )
 
 
@@ -126,6 +143,12 @@ async def delete_exclusive(store: MetadataStore, owner: str) -> int:
     return await _delete_matching(store, {"owner": owner}, lambda queue: queue.owner == owner)
 
 
+async def of_owner(store: MetadataStore, owner: str) -> list[Queue]:
+    """The queues that are exclusive to a connection; linearizable."""
+    found = await store.ask(SELECT, {"pattern": _pattern({"owner": owner})})
+    return [msgspec.convert(value, Queue) for _, _, value in found]
+
+
 async def delete_transient(store: MetadataStore, node: str, is_gone: Callable[[Queue], bool] = lambda _: True) -> int:
     """Remove the transient queues of a node that starts anew, or has left the cluster (DB-5); how many there were.
 
@@ -134,7 +157,7 @@ async def delete_transient(store: MetadataStore, node: str, is_gone: Callable[[Q
 
     Args:
         store: of the entities.
-        node: of the cluster.
+        node: of the cluster, or one life of it, as the queues were declared.
         is_gone: which of them; it is asked outside of the store.
     """
     return await _delete_matching(store, {"durable": False, "node": node}, is_gone)
@@ -146,12 +169,15 @@ async def _delete_matching(store: MetadataStore, fields: Mapping[str, Any], chos
     Raises:
         PreconditionFailedError: something changed each time.
     """
-    pattern = {field.name: fields.get(field.name, ANY) for field in msgspec.structs.fields(Queue)}
-    data = {"pattern": encoded(pattern)}
+    data = {"pattern": _pattern(fields)}
     deleted = 0
     for _ in range(ATTEMPTS):
         found = await store.ask(SELECT, data)
-        ending = [(path, version) for path, version, value in found if chosen(msgspec.convert(value, Queue))]
+        ending = [
+            (path, version, value["owner"], value["node"])
+            for path, version, value in found
+            if chosen(msgspec.convert(value, Queue))
+        ]
         if not ending:
             return deleted
         try:
@@ -160,6 +186,10 @@ async def _delete_matching(store: MetadataStore, fields: Mapping[str, Any], chos
         except PreconditionFailedError:
             continue
     raise PreconditionFailedError(f"{CHANGED}: queues with {dict(fields)}: they change all the time; try again.")
+
+
+def _pattern(fields: Mapping[str, Any]) -> bytes:
+    return encoded({field.name: fields.get(field.name, ANY) for field in msgspec.structs.fields(Queue)})
 
 
 async def find(store: MetadataStore, vhost: str, name: str) -> Queue | None:

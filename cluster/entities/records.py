@@ -87,7 +87,8 @@ class Queue(msgspec.Struct, frozen=True):
         durable: whether it outlives a restart of its node; else it is transient (DB-5).
         auto_delete: whether it goes with its last consumer.
         owner: the connection that it is exclusive to, and goes with (DB-6); None for none.
-        node: the cluster node that it lives on.
+        node: the cluster node that it lives on; of a transient one with the life of that node, with which it ends
+            (`splitbrain.cluster.lives`).
         arguments: encoded.
     """
 

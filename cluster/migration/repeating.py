@@ -40,6 +40,7 @@ IDEMPOTENT: Final[Mapping[Operation, bool]] = {
     queues.DELETE: False,
     queues.SELECT: True,
     queues.DELETE_UNCHANGED: False,  # the second time there may be another queue that looks the same
+    queues.DELETE_BY_VERSION: False,
     bindings.LOOK: True,
     bindings.ADD: False,  # whether it is new
     bindings.REMOVE: False,

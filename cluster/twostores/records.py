@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from splitbrain.cluster.commands import decode_value
-from splitbrain.cluster.entities.paths import MAINTENANCE, OPERATOR_POLICIES, POLICIES
+from splitbrain.cluster.entities.paths import MAINTENANCE, OPERATOR_POLICIES, POLICIES, QUEUES
 from splitbrain.cluster.migration.marker import PATH, marker_of
 from splitbrain.cluster.tables.entities import layout
 from splitbrain.cluster.tables.hosted import HostedReplica
@@ -46,4 +46,6 @@ def _place_of(path: Path) -> tuple[str, str]:
     """The table of what is below a path, and how its keys begin."""
     if path == MAINTENANCE:
         return layout.MAINTENANCE, ""
+    if path == QUEUES:
+        return layout.QUEUE, ""
     return layout.PARAMETERS, layout.key(path[-1], _COMPONENTS[path[:-1]], "")

@@ -166,6 +166,7 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "delete": _WHETHER,
     "claim": _OWNER,
     "disconnect": _MAYBE_OWNER,
+    "owned": Shape(tuple[str | int | None, list[tuple[str, str]]], "the owner's name, or None, and a list of queues"),
     "entities": _ENTITIES,
     "entities_with_values": _ENTITIES,
     "projected": Shape(Projected, "tree and tables, two lists of entities, and routes"),

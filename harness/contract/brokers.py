@@ -94,6 +94,19 @@ class Topology(Session, Protocol):
         ...
 
 
+class OwnedQueues(Topology, Protocol):
+    """The same, where a client can see what its connection has."""
+
+    async def owned(self) -> Answer:
+        """The queues that are exclusive to the connection of this session; linearizable.
+
+        Returns:
+            Who owns them, as `claim` said, None if it was not called since the connection began; and the queues, each
+            as `[vhost, queue]`, sorted. It proves that the connection is open still.
+        """
+        ...
+
+
 class Migration(Topology, Protocol):
     """Entities in a system with two stores of them, from one of which they can be moved to the other, and back.
 

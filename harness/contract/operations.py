@@ -14,6 +14,7 @@ from splitbrain.harness.contract.brokers import (
     LimitedQueues,
     MaintainedReplicas,
     Migration,
+    OwnedQueues,
     Queues,
     ShortStreams,
     SingleActive,
@@ -72,6 +73,7 @@ LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
 TRANSACTIONS: Final = OperationGroup("transactions", Transactions)
 PREDICATES: Final = OperationGroup("predicates", Predicates)
 TOPOLOGY: Final = OperationGroup("topology", Topology)
+OWNED_QUEUES: Final = OperationGroup("owned-queues", OwnedQueues)
 MIGRATION: Final = OperationGroup("migration", Migration)
 QUEUES: Final = OperationGroup("queues", Queues)
 SINGLE_ACTIVE: Final = OperationGroup("single-active", SingleActive)
@@ -102,6 +104,7 @@ GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
             TRANSACTIONS,
             PREDICATES,
             TOPOLOGY,
+            OWNED_QUEUES,
             MIGRATION,
             QUEUES,
             SINGLE_ACTIVE,

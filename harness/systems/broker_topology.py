@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from splitbrain.cluster.client import ClientError
+from splitbrain.cluster.client import ClientAddress, ClientError
 from splitbrain.cluster.entities import bindings, exchanges, permissions, policies, queues, topology, users, vhosts
 from splitbrain.cluster.entities.errors import EntityExistsError, EntityNotFoundError
 from splitbrain.cluster.entities.names import decoded_arguments
 from splitbrain.cluster.entities.routing import TABLES, route, routed
 from splitbrain.cluster.entities.store import MetadataStore, encoded
 from splitbrain.cluster.entities.topology import Topology
+from splitbrain.cluster.lives import owner_of, place_of
 from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.sessions import Answer, IndefiniteError
 from splitbrain.harness.systems import metadata_entities
@@ -46,13 +47,15 @@ class BrokerTopology:
 
     Args:
         store: gives the store for one operation, which takes so many milliseconds at most; None for the usual time.
-        new_name: gives a name that no session has had.
+        address: says which connection this is, as all nodes know it.
     """
 
-    def __init__(self, store: Callable[[int | None], Store], new_name: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, store: Callable[[int | None], Store], address: Callable[[], Awaitable[ClientAddress]]) -> None:
         self._new_store = store
-        self._new_name = new_name
+        self._address = address
+        self._connection: ClientAddress | None = None
         self._owner: str | None = None
+        self._owners = 0
 
     def _store(self, timeout_ms: int | None = None) -> Store:
         return self._new_store(timeout_ms)
@@ -93,10 +96,19 @@ class BrokerTopology:
 
     async def claim(self, vhost: str, queue: str) -> Answer:
         """Make a queue that is exclusive to this session's connection; whose it is."""
-        owner = self._owner = self._owner or await self._new_name()
+        connection = self._connection = self._connection or await self._address()
+        if self._owner is None:
+            self._owners += 1
+            self._owner = owner_of(connection, self._owners)
         store = self._store()
-        await queues.declare(store, vhost, queue, durable=False, owner=owner)
-        return Answer(owner, store.term)
+        await queues.declare(store, vhost, queue, durable=False, owner=self._owner, node=place_of(connection))
+        return Answer(self._owner, store.term)
+
+    async def owned(self) -> Answer:
+        """Who this session is as an owner, or None, and which queues it has."""
+        store = self._store()
+        found = await queues.of_owner(store, self._owner or "")  # without an owner it finds none
+        return Answer([self._owner, sorted([each.vhost, each.name] for each in found)], store.term)
 
     async def disconnect(self) -> Answer:
         """End the connection: its queues go; whose they were.

@@ -85,7 +85,8 @@ VIEW_TIMEOUT_S: Final = 0.5
 _OPERATIONS: Final = frozenset(
     {
         *("key-value", "read-modes", "fenced-reads", "collections", "counters", "triggers", "trees", "projections"),
-        *("locks", "transactions", "predicates", "topology", "migration", "queues", "single-active", "limited-queues"),
+        *("locks", "transactions", "predicates", "topology", "owned-queues", "migration", "queues", "single-active"),
+        "limited-queues",
         "expiring-queues",
         "maintained-replicas",
         "feature-flags",
@@ -144,7 +145,9 @@ OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 OF_MIGRATION_OPS: Final = frozenset({"declare-entity", "delete-entity", "look-at-entities", "migrate", "roll-back"})
 """Ops of the workload migration: tables answer without a majority, and entities move where all nodes run."""
 
-OF_TOPOLOGY_OPS: Final = frozenset({"declare", "delete", "bind", "unbind", "claim", "disconnect", "look", "project"})
+OF_TOPOLOGY_OPS: Final = frozenset(
+    {"declare", "delete", "bind", "unbind", "claim", "own", "disconnect", "look", "project"}
+)
 """Ops of the workload topology: where entities are in tables, these answer without a majority."""
 
 OF_SOME: Final = OF_QUEUES | OF_CLASSIC | OF_STREAMS | OF_FLAGS | OF_STORES

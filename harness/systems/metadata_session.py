@@ -59,7 +59,7 @@ class MetadataSession(CompareAndSetLocks):
         self._client = client
         self._timeout_ms = timeout_ms
         self._transactions = MetadataTransactions(client, timeout_ms)
-        self._topology = MetadataTopology(client, timeout_ms, self._new_name)
+        self._topology = MetadataTopology(client, timeout_ms)
         self._refs: Refs | None = None
         self._projected = ProjectedRecords(client, timeout_ms)
         self._triggers = MetadataTriggers(client, timeout_ms, f"{_COUNTERS}/*")
@@ -221,6 +221,11 @@ class MetadataSession(CompareAndSetLocks):
         """Make a queue that is exclusive to this session's connection."""
         with _CLASSIFIED:
             return await self._topology.claim(vhost, queue)
+
+    async def owned(self) -> Answer:
+        """Which queues are exclusive to this session's connection."""
+        with _CLASSIFIED:
+            return await self._topology.owned()
 
     async def disconnect(self) -> Answer:
         """End that connection, and begin another."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
-from splitbrain.cluster.client import Client
+from splitbrain.cluster.client import Client, ClientAddress, ClientError
 from splitbrain.cluster.entities import topology
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.harness.contract.brokers import Entity
 from splitbrain.harness.contract.sessions import Answer, DefiniteError
 from splitbrain.harness.systems import metadata_entities
 from splitbrain.harness.systems.broker_topology import LOOKED_AT, BrokerTopology, shown_at_one_moment
+from splitbrain.harness.systems.metadata_errors import refused
 from splitbrain.results.telemetry import TERM_OF_TABLES
 
 
@@ -21,11 +22,10 @@ class MetadataTopology(BrokerTopology):
     Args:
         client: the connection.
         timeout_ms: how long an operation may take, all requests together.
-        new_name: gives a name that no session has had.
     """
 
-    def __init__(self, client: Client, timeout_ms: int, new_name: Callable[[], Awaitable[str]]) -> None:
-        super().__init__(self._client_store, new_name)
+    def __init__(self, client: Client, timeout_ms: int) -> None:
+        super().__init__(self._client_store, self._where)
         self._client = client
         self._timeout_ms = timeout_ms
 
@@ -33,6 +33,17 @@ class MetadataTopology(BrokerTopology):
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + (timeout_ms or self._timeout_ms) / 1000
         return ClientStore(self._client, lambda: max(1, round((ends_s - loop.time()) * 1000)))
+
+    async def _where(self) -> ClientAddress:
+        """Which connection this is.
+
+        Raises:
+            DefiniteError: the node did not say so. Nothing has changed.
+        """
+        try:
+            return await self._client.address()
+        except ClientError as error:
+            raise refused(error) from error
 
     async def prepare(self) -> Answer:
         """Have the cluster keep the projections of entities."""

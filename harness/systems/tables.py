@@ -104,6 +104,11 @@ class TablesSession:
         with CLASSIFIED:
             return await self._topology.claim(vhost, queue)
 
+    async def owned(self) -> Answer:
+        """Which queues are exclusive to this session's connection."""
+        with CLASSIFIED:
+            return await self._topology.owned()
+
     async def disconnect(self) -> Answer:
         """End that connection, and begin another."""
         return await self._topology.disconnect()
@@ -144,7 +149,7 @@ class TableStore:
         self._given_timeout_ms = request_timeout_ms
         self._request_timeout_ms = request_timeout_ms or REQUEST_TIMEOUT_MS
         self.capabilities = Capabilities(
-            operations=frozenset({"key-value", "collections", "topology"}),
+            operations=frozenset({"key-value", "collections", "topology", "owned-queues"}),
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
             imports=("msgspec",),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from splitbrain.cluster.client import ClientAddress
 from splitbrain.cluster.tables_client import TablesClient
 from splitbrain.cluster.tables_entities import TablesStore
 from splitbrain.harness.contract.sessions import Answer
@@ -41,17 +42,16 @@ class TablesTopology(BrokerTopology):
     """
 
     def __init__(self, client: TablesClient, timeout_ms: int) -> None:
-        super().__init__(self._tables, self._name)
+        super().__init__(self._tables, self._where)
         self._client = client
         self._timeout_ms = timeout_ms
-        self._names = 0
 
     def _tables(self, timeout_ms: int | None = None) -> _Store:
         return _Store(_Timed(self._client, timeout_ms or self._timeout_ms))
 
-    async def _name(self) -> str:
-        self._names += 1
-        return f"{(await self._client.state()).client}.{self._names}"
+    async def _where(self) -> ClientAddress:
+        node, life, number = (await self._client.state()).client.rsplit(".", 2)
+        return ClientAddress(node, int(life), int(number))
 
     async def projected(self, keys: Sequence[str]) -> Answer:
         """What the node holds at one moment: in its tables, in those that follow from these, and where they lead."""

@@ -103,3 +103,11 @@ def test_reads_of_two_replicas_in_one_transaction_are_named_a_long_fork() -> Non
 def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone() -> None:
     assert re.fullmatch(r"quorum-progress: (.*, )?Q2", found("M81"))
     assert ";" not in found("M81")
+
+
+@pytest.mark.slow
+def test_a_queue_that_is_gone_while_its_connection_serves_on_is_seen_over_that_connection() -> None:
+    """Most runs of M59 show the queue lost to others first; some ask over its connection as well."""
+    options = asked("M59", CHOSEN["M59"])
+    kinds = (carry_out(draw(seed, options)).kind for seed in range(1, RUNS + 1))
+    assert any("vanished" in kind for kind in kinds if kind is not None)

@@ -270,7 +270,76 @@ def test_db_6_a_queue_that_outlives_its_connection_is_undead() -> None:
 def test_db_6_a_queue_whose_connection_is_well_must_not_go() -> None:
     script = claimed()
     script.call(1, "look", result=ALL)
+    script.call(0, "declare", X)
     assert judge(script.ops).anomalies == ("lost",)
+
+
+def test_db_6_a_connection_of_which_nothing_more_is_heard_may_have_ended() -> None:
+    """Its node started anew, and removed the queue; the client has not tried again."""
+    script = claimed()
+    script.call(1, "look", result=ALL)
+    assert judge(script.ops).valid == "true"
+
+
+OWNED: list[Any] = ["c1", [["v", "m"]]]
+NOTHING: list[Any] = ["c1", []]
+
+
+def test_db_6_a_queue_that_is_there_as_long_as_its_connection_passes() -> None:
+    script = claimed()
+    script.call(0, "own", result=OWNED)
+    script.call(0, "disconnect", result="c1")
+    script.call(0, "own", result=[None, []])
+    script.call(0, "claim", ["v", "m"], "c2")
+    script.call(0, "own", result=["c2", [["v", "m"]]])
+    verdict = judge(script.ops)
+    assert verdict.valid == "true"
+    assert verdict.figures["saw_owned"] == 2
+
+
+def test_db_6_a_queue_that_is_gone_though_its_connection_answers_has_vanished() -> None:
+    script = claimed()
+    script.call(0, "own", result=NOTHING)
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("vanished",)
+    assert "queue 'm' of connection 'c1'" in verdict.sentence
+
+
+@pytest.mark.parametrize("how", ["ok", "info"])
+@pytest.mark.parametrize("entity", [["vhost", "v"], ["queue", "v", "m"]])
+def test_db_6_it_has_not_vanished_if_it_may_have_been_deleted_with_its_vhost_or_by_name(entity: Any, how: Any) -> None:
+    script = claimed()
+    script.call(1, "delete", entity, how=how)
+    script.call(0, "own", result=NOTHING)
+    assert "vanished" not in judge(script.ops).anomalies
+
+
+def test_db_6_what_another_connection_has_or_what_is_not_known_shows_nothing() -> None:
+    script = claimed()
+    script.call(0, "own", result=[None, []])
+    script.call(0, "own", result=["c2", []])
+    script.call(0, "own", result=None)
+    script.call(0, "own", how="fail", error="no_leader: n1 knew none")
+    assert judge(script.ops).valid == "true"
+
+
+def test_db_6_a_queue_may_still_be_being_claimed() -> None:
+    script = made()
+    script.event(0, "invoke", "claim", ["v", "m"])
+    script.call(1, "own", result=NOTHING)
+    script.event(0, "ok", "claim", "c1")
+    assert judge(script.ops).valid == "true"
+
+
+@pytest.mark.parametrize("f", ["own", "look"])
+def test_db_5_queues_go_once_a_member_has_left_though_its_process_may_answer_for_a_while(f: str) -> None:
+    for left in (True, False):
+        script = claimed()
+        if left:
+            script.event(-1, "info", "leave", ["n1"])
+        script.call(0, f, result=NOTHING if f == "own" else ALL)
+        script.call(0, "declare", X)
+        assert (judge(script.ops).valid == "true") == left
 
 
 @pytest.mark.parametrize("how", ["fail", "info"])
@@ -306,6 +375,129 @@ def test_a_queue_that_is_refused_for_a_connection_that_has_ended_is_locked() -> 
             script.call(0, "disconnect", result="c1")
         script.call(2, "claim", ["v", "m"], how="fail", error="resource_locked: queue 'm'")
         assert judge(script.ops).anomalies == (("locked",) if ended else ())
+
+
+class Connections:
+    """A correct broker of two vhosts: queues of connections, which also end when nobody is looking.
+
+    Attributes:
+        vhosts: those that are there.
+        queues: owner by vhost and name.
+        owners: by process; it is None where its connection owns nothing yet, and missing where that is broken.
+        ended: owners whose connections have ended, and whose queues may still be there.
+    """
+
+    def __init__(self, draws: random.Random) -> None:
+        self.draws = draws
+        self.vhosts = {"v": True, "w": True}
+        self.queues: dict[tuple[str, str], str] = {}
+        self.owners: dict[int, str | None] = dict.fromkeys(range(5))
+        self.ended: list[str] = []
+        self.names = 0
+
+    def breaks(self, process: int) -> None:
+        """The connection of a process ends; its queues go later."""
+        owner = self.owners.pop(process, None)
+        if owner is not None:
+            self.ended.append(owner)
+
+    def forgets(self) -> None:
+        """A connection that ended is noticed."""
+        if self.ended:
+            self.removes(self.ended.pop(self.draws.randrange(len(self.ended))))
+
+    def removes(self, owner: str) -> None:
+        self.queues = {at: of for at, of in self.queues.items() if of != owner}
+
+    def carries_out(self, process: int, f: str, asked: Any) -> tuple[str, Any, str | None]:
+        """How an op ends, with which value and error."""
+        if process not in self.owners:
+            return "fail", asked, "unavailable: the connection is broken"
+        owner = self.owners[process]
+        match f:
+            case "declare" | "delete":
+                self.vhosts[asked[1]] = f == "declare"
+                self.queues = {at: of for at, of in self.queues.items() if self.vhosts[at[0]]}
+                return "ok", asked, None
+            case "claim":
+                if not self.vhosts[asked[0]]:
+                    return "fail", asked, "not_found: vhost"
+                if owner is None:
+                    self.names += 1
+                    owner = self.owners[process] = f"c{self.names}"
+                of = self.queues.setdefault(tuple(asked), owner)
+                return ("ok", owner, None) if of == owner else ("fail", asked, "resource_locked: queue")
+            case "disconnect":
+                if owner is not None:
+                    self.removes(owner)
+                    self.owners[process] = None
+                return "ok", owner, None
+            case "own":
+                return "ok", [owner, sorted([v, q] for (v, q), of in self.queues.items() if of == owner)], None
+            case _:
+                there = [["vhost", v] for v, is_there in self.vhosts.items() if is_there]
+                return "ok", sorted([*there, *(["exclusive", v, q, of] for (v, q), of in self.queues.items())]), None
+
+
+def history_of_connections(seed: int, steps: int = 400) -> list[Op]:
+    """Clients of a correct broker, whose connections end in every way."""
+    draws = random.Random(seed)
+    script, broker = Script(), Connections(draws)
+    free, waiting, done = list(range(5)), list[tuple[int, str, Any]](), list[tuple[int, str, Any, str | None, str]]()
+    for v in ("v", "w"):
+        script.call(0, "declare", ["vhost", v])
+    for _ in range(steps):
+        step = draws.random()
+        if step < 0.35 and free:
+            f = draws.choice(
+                ["claim"] * 4 + ["own"] * 4 + ["look"] * 2 + ["disconnect", "declare", "declare", "delete"]
+            )
+            asked = {"claim": [draws.choice("vw"), draws.choice("mn")]}.get(f)
+            asked = ["vhost", draws.choice("vw")] if f in ("declare", "delete") else asked
+            process = free.pop(draws.randrange(len(free)))
+            script.event(process, "invoke", f, asked)
+            waiting.append((process, f, asked))
+        elif step < 0.65 and waiting:
+            process, f, asked = waiting.pop(draws.randrange(len(waiting)))
+            how, value, error = broker.carries_out(process, f, asked)
+            done.append((process, f, value, error, how))
+        elif step < 0.93 and done:
+            process, f, value, error, how = done.pop(draws.randrange(len(done)))
+            how = "info" if process not in broker.owners and how == "ok" else how  # no answer comes over it
+            how = "info" if draws.random() < 0.04 else how
+            event: Any = how
+            script.event(process, event, f, None if how == "info" else value, error=error)
+            if how != "ok":
+                broker.breaks(process)
+                broker.owners[process] = None
+            free.append(process)
+        elif step < 0.96:
+            broker.breaks(draws.randrange(5))
+        else:
+            broker.forgets()
+    return script.ops
+
+
+def test_no_history_of_connections_of_a_correct_broker_is_called_wrong() -> None:
+    """Which has claims that are lost with a vhost, connections that end unseen, and answers that never come."""
+    verdicts = [judge(history_of_connections(seed)) for seed in range(300)]
+    assert [verdict.sentence for verdict in verdicts if verdict.valid == "false"] == []
+    assert sum(bool(verdict.figures["saw_owned"]) for verdict in verdicts) > 200
+
+
+def test_most_queues_that_are_taken_out_of_what_a_connection_owns_are_missed() -> None:
+    """How sharp the rule is: of answers that lack a queue, most are found out."""
+    found = total = 0
+    for seed in range(60):
+        ops = history_of_connections(seed)
+        owned = [at for at, op in enumerate(ops) if op.f == "own" and op.type == "ok" and op.value[1]]  # pyright: ignore
+        for at in owned[-1:]:
+            value: Any = ops[at].value
+            wrong = [*ops]
+            wrong[at] = structs.replace(ops[at], value=[value[0], value[1][1:]])
+            total += 1
+            found += "vanished" in judge(wrong).anomalies
+    assert found > total / 2 > 20
 
 
 def with_self() -> Script:

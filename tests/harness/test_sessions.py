@@ -64,6 +64,9 @@ def test_each_group_has_its_own_calls() -> None:
         "transactions": ["transact", "update"],
         "predicates": ["in_universe"],
         "topology": ["claim", "declare", "delete", "disconnect", "entities", "prepare_topology", "projected"],
+        "owned-queues": [
+            *("claim", "declare", "delete", "disconnect", "entities", "owned", "prepare_topology", "projected"),
+        ],
         "migration": [
             *("claim", "declare", "declare_with_value", "delete", "disconnect", "entities", "entities_with_values"),
             *("migrate", "prepare_topology", "projected", "roll_back"),

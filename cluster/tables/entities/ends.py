@@ -83,7 +83,8 @@ def version_of(record: Any) -> int:
 
 
 def _delete_unchanged(tx: TableTransaction, data: Any) -> Any:
-    for path, version in data:
+    """The version is a digest of the record, which needs no second look."""
+    for path, version, *_ in data:
         vhost, name = path[2:]
         there = tx.get(QUEUE, key(vhost, name))
         if there is None:
@@ -139,6 +140,7 @@ OPERATIONS: Final[Mapping[Operation, Callable[[TableTransaction, Any], Any]]] = 
     queues.DELETE: _delete_queue,
     queues.SELECT: _select_queues,
     queues.DELETE_UNCHANGED: _delete_unchanged,
+    queues.DELETE_BY_VERSION: _delete_unchanged,
     bindings.LOOK: _look,
     bindings.ADD: _add_binding,
     bindings.REMOVE: _remove_binding,

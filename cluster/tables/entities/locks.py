@@ -97,7 +97,7 @@ def _each(all_of_them: Item, mode: Mode) -> Steps:
 
 
 def _of_selected(data: Any) -> Steps:
-    for vhost in dict.fromkeys(path[2] for path, _ in data):
+    for vhost in dict.fromkeys(path[2] for path, *_ in data):
         yield Read(_item(VHOST, vhost), "write")
 
 
@@ -139,6 +139,7 @@ LOCKS: Final[dict[Operation, Locking]] = {
     bindings.LOOK: _looked_at,
     queues.SELECT: _of_all_vhosts,
     queues.DELETE_UNCHANGED: _of_selected,
+    queues.DELETE_BY_VERSION: _of_selected,
     parameters.SET_GLOBAL: _of_global_parameter,
     parameters.CLEAR_GLOBAL: _of_global_parameter,
     maintenance.SET: _of_node,

@@ -41,8 +41,8 @@ class SideBySide:
     async def change(self, operation: Operation, data: Any) -> Any:
         if operation == queues.DELETE_UNCHANGED:
             # A version stands for something in its own store only.
-            of_tree = [[path, versions[0]] for path, versions in data]
-            of_tables = [[path, versions[1]] for path, versions in data]
+            of_tree = [[path, versions[0], *of] for path, versions, *of in data]
+            of_tables = [[path, versions[1], *of] for path, versions, *of in data]
             return await same(self.tree.change(operation, of_tree), self.tables.change(operation, of_tables))
         return await same(self.tree.change(operation, data), self.tables.change(operation, data))
 

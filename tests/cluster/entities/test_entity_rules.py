@@ -222,6 +222,24 @@ def test_db_6_an_exclusive_queue_is_of_one_connection_and_goes_with_it(store: Me
     assert now(bindings.every(store)) == []
 
 
+def test_db_6_the_end_of_a_connection_leaves_the_queue_of_another_one_that_came_under_the_name(
+    store: MetadataStore,
+) -> None:
+    """The virtual host goes and comes between the selection and the removal: both queues are of the first version."""
+    now(queues.declare(store, "/", "mine", owner="c1"))
+
+    async def before(operation: Operation, data: Any) -> None:
+        if operation == queues.DELETE_UNCHANGED:
+            await vhosts.delete(store, "/")
+            await vhosts.declare(store, "/")
+            await queues.declare(store, "/", "mine", owner="c2")
+
+    assert now(queues.delete_exclusive(Interposed(store, before), "c1")) == 0
+    assert [found.owner for found in now(queues.every(store))] == ["c2"]
+    assert [found.owner for found in now(queues.of_owner(store, "c2"))] == ["c2"]
+    assert now(queues.of_owner(store, "c1")) == []
+
+
 def test_names_that_are_reserved_are_refused(store: MetadataStore) -> None:
     for refused in (
         exchanges.declare(store, "/", "amq.mine", "direct"),
