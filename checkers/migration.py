@@ -108,6 +108,8 @@ def _calls(history: pa.Table) -> list[Call]:
         asked = cell(history, "value", invoke)
         entity, declares = split(asked) if f in (DECLARE, DELETE) else ((), THERE)
         value = None if complete == OPEN else cell(history, "value", complete)
+        if f == "roll-back" and how == "ok" and isinstance(value, Mapping) and "refused" in value:
+            how = "fail"  # as histories have it that are older
         until = NEVER if how == "info" else complete
         found.append(Call(f, invoke, NEVER if complete == OPEN else complete, until, how, entity, value, declares))
     return found

@@ -178,6 +178,9 @@ LOOK_EACH_NS: Final = 100_000_000
 REFUSED: Final = "migration_refused"
 """How the error of a rollback begins for which there is no way back."""
 
+REFUSAL: Final = "refused"
+"""What that error is in the answer of a `roll-back`."""
+
 RETRY_NS: Final = round(RETRY_S * 1e9)
 
 DECLARE: Final = "declare-entity"
@@ -217,10 +220,19 @@ class MigrationClient(SessionClient[Migration]):
                 await self.session.migrate()
                 return op.complete("ok", None)
             case "roll-back":
-                await self.session.roll_back()
-                return op.complete("ok", None)
+                return op.complete("ok", await self._rolled_back())
             case _:
                 raise ProtocolError(f"the migration workload knows no op {op.f!r}.")
+
+    async def _rolled_back(self) -> dict[str, str] | None:
+        """None; or why there is no way back, which is an answer, too."""
+        try:
+            await self.session.roll_back()
+        except DefiniteError as refusal:
+            if not str(refusal).startswith(REFUSED):
+                raise
+            return {REFUSAL: str(refusal)}
+        return None
 
 
 def _store(term: int | None) -> str:
@@ -349,7 +361,7 @@ class Asking(msgspec.Struct, frozen=True):
     def update(self, ctx: Context, event: Op) -> Generator:
         """Note that an answer came to what was asked for, or which store answered."""
         if event.type != "invoke" and event.process == self.under_way:
-            over = self.over or (self.f == "roll-back" and (event.error or "").startswith(REFUSED))
+            over = self.over or (event.type == "ok" and bool(event.value) and REFUSAL in event.value)
             return _replace(self, under_way=None, over=over, ask_ns=ctx.time_ns + RETRY_NS)
         return _replace(self, over=True) if self.asked and _answered(event) == self.store else self
 

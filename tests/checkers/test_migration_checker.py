@@ -345,6 +345,16 @@ def test_a_rollback_counts_once_the_first_store_has_answered_after_the_second(do
     assert judged(*done).figures["ways_back"] == count
 
 
+@pytest.mark.parametrize("how", ["ok", "fail"])
+def test_a_rollback_that_is_refused_is_none(how: str) -> None:
+    """As an answer, or, in older histories, as an op that failed."""
+    refused = ("roll-back", None, how, {"refused": "migration_refused: it has taken changes"} if how == "ok" else None)
+    found = judged(PUT, MOVED, PUT_OTHER, refused, look(BLANK))
+    assert found.valid == "true", found.sentence
+    assert (found.figures["rollbacks"], found.figures["rollbacks_refused"]) == (0, 1)
+    assert judged(PUT, MOVED, THERE_SHOWN, refused, HERE).anomalies == ("two-stores",)
+
+
 def test_answers_of_which_the_order_is_not_certain_show_no_rollback() -> None:
     moved, meanwhile = call("look-at-entities", 1, 6, {"store": "tree"}), call("roll-back", 4, 5)
     after = call("look-at-entities", 3, 8, {"store": "tables"})

@@ -38,9 +38,10 @@ class Moved(msgspec.Struct, frozen=True):
         if event.type == "invoke":
             return msgspec.structs.replace(self, source=self.source.update(ctx, event))
         how, store = self.answers(event, self.store)
-        error = "migration_refused: no way back" if how == "fail" else None
         value = {"store": store} if event.f == LOOK and how == "ok" else event.value
-        done = msgspec.structs.replace(event, type=how, value=value, error=error)
+        if event.f == "roll-back" and how == "fail":
+            how, value = "ok", {"refused": "migration_refused: no way back"}
+        done = msgspec.structs.replace(event, type=how, value=value)
         return msgspec.structs.replace(self, source=self.source.update(ctx, done), store=store)
 
 
