@@ -51,7 +51,10 @@ Anomaly: TypeAlias = Literal["lost", "returned", "changed", "two-stores", "went-
 
 
 class MigrationChecker(OfOneRun):
-    """Judges `declare-entity`, `delete-entity`, `look-at-entities`, `migrate` and `roll-back`. No options."""
+    """Judges `declare-entity`, `delete-entity`, `look-at-entities`, `migrate` and `roll-back`.
+
+    Options: `way_back`, whether a run has to show a rollback, false by default.
+    """
 
     name = "migration"
     partition: Partition = "run"
@@ -60,30 +63,40 @@ class MigrationChecker(OfOneRun):
         """Judge one run.
 
         Raises:
-            UsageError: an option is given.
+            UsageError: an option is unknown, or wrong.
         """
-        if options:
-            raise UsageError(f"checker migration takes no options, not {', '.join(sorted(options))}.")
+        wants_way_back = _wants_way_back(options)
         calls = _calls(history)
         findings = [*of_stores(calls), *of_entities(calls)]
         figures = _figures(calls)
         if findings:
             findings.sort(key=lambda finding: max(finding.rows))
             return by_key.violated(self.name, history, findings, figures, "pairs of answers")
-        missing = _missing(calls, figures)
+        missing = _missing(calls, figures, wants_way_back=wants_way_back)
         if missing is not None:
             reason = Reason(Code.NOT_EXERCISED, missing)
             return Verdict(
                 checker=self.name, valid="unknown", sentence=missing, inconclusive=(reason,), figures=figures
             )
+        back = f", {counted(figures['ways_back'], 'time')} back," if figures["ways_back"] else ","
         sentence = (
-            f"The entities were moved, and of {counted(figures['first_store'], 'answer')} of the first store and "
+            f"The entities were moved{back} and of {counted(figures['first_store'], 'answer')} of the first store and "
             f"{counted(figures['second_store'], 'answer')} of the second none lacks what was acknowledged, or shows "
             "what was deleted, or another value."
         )
         return Verdict(
             checker=self.name, valid="true", algorithm="pairs of answers", sentence=sentence, figures=figures
         )
+
+
+def _wants_way_back(options: Mapping[str, Any]) -> bool:
+    unknown = sorted(set(options) - {"way_back"})
+    if unknown:
+        raise UsageError(f"checker migration has no option {', '.join(unknown)}, only way_back.")
+    wants = options.get("way_back", False)
+    if not isinstance(wants, bool):
+        raise UsageError(f"checker migration: way_back must be true or false, not {wants!r}.")
+    return wants
 
 
 def _calls(history: pa.Table) -> list[Call]:
@@ -95,6 +108,8 @@ def _calls(history: pa.Table) -> list[Call]:
         asked = cell(history, "value", invoke)
         entity, declares = split(asked) if f in (DECLARE, DELETE) else ((), THERE)
         value = None if complete == OPEN else cell(history, "value", complete)
+        if f == "roll-back" and how == "ok" and isinstance(value, Mapping) and "refused" in value:
+            how = "fail"  # as histories have it that are older
         until = NEVER if how == "info" else complete
         found.append(Call(f, invoke, NEVER if complete == OPEN else complete, until, how, entity, value, declares))
     return found
@@ -109,11 +124,23 @@ def _figures(calls: Sequence[Call]) -> dict[str, int]:
         "migrations": sum(call.f == "migrate" for call in ok),
         "rollbacks": sum(call.f == "roll-back" for call in ok),
         "rollbacks_refused": sum(call.f == "roll-back" and call.how == "fail" for call in calls),
+        "ways_back": _ways_back(ok),
         "looks": sum(call.f == LOOK for call in ok),
     }
 
 
-def _missing(calls: Sequence[Call], figures: Mapping[str, int]) -> str | None:
+def _ways_back(ok: Sequence[Call]) -> int:
+    """How often the first store certainly answered again after the second one had: so often it was rolled back."""
+    found, back_at, left_at = 0, -1, NEVER
+    for call in sorted((call for call in ok if store_of(call) is not None), key=lambda call: call.complete):
+        if store_of(call) == SECOND and call.invoke > back_at:
+            left_at = min(left_at, call.complete)
+        elif store_of(call) == FIRST and call.invoke > left_at:
+            found, back_at, left_at = found + 1, call.complete, NEVER
+    return found
+
+
+def _missing(calls: Sequence[Call], figures: Mapping[str, int], *, wants_way_back: bool) -> str | None:
     """What the run did not show, if nothing is wrong."""
     if not any(call.f == "migrate" for call in calls):
         return "It was not shown that entities can be moved: no migration was begun."
@@ -123,6 +150,8 @@ def _missing(calls: Sequence[Call], figures: Mapping[str, int]) -> str | None:
         return "It was not shown what becomes of entities that are moved: the first store gave no answer."
     if not figures["second_store"]:
         return "It was not shown what became of the entities: the second store gave no answer."
+    if wants_way_back and not figures["ways_back"]:
+        return "It was not shown that there is a way back: the first store gave no answer after the second one had."
     return None
 
 

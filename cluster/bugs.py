@@ -639,6 +639,13 @@ M86D: Final = Bug(
     ("strategy-autoheal",),
     "tables",
 )
+M86E: Final = Bug(
+    "M86E",
+    "autoheal does not look at clients: the partition with the most nodes wins",
+    "MN-7",
+    ("strategy-autoheal",),
+    "tables",
+)
 M87: Final = Bug(
     "M87",
     "a write is applied by its coordinator alone: the other replicas that are up vote for it, and forget it",

@@ -173,6 +173,8 @@ CHOSEN: Final[dict[str, str]] = {
     " --time-limit 60 --settings strategy=autoheal,net-tick-ms=500",
     "M86D": "--system tables --workload declare --rate 20 --nemesis partition --nodes 3,5 --interval 5"
     " --time-limit 30 --settings strategy=autoheal,net-tick-ms=500",
+    "M86E": "--system tables --workload declare --rate 20 --nemesis partition-halves --nodes 4 --concurrency 6"
+    " --interval 5 --time-limit 30 --settings strategy=autoheal,net-tick-ms=500",
     "M87": "--system tables --workload set,register,declare --nemesis none --nodes 3,5",
     "M87B": "--system tables --workload register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n",
     "M90": "--workload rw-register --nemesis none --nodes 3,5 --rate 200 --concurrency 5n --time-limit 8",

@@ -1,8 +1,13 @@
 """Entities of a message broker move from one store to another while clients declare, delete and look at them.
 
-An op among many has them moved, and another one has the first store back, which is refused once the second has taken a
-change. Ops have to find what was acknowledged before, during and after that: entities of every kind, with the values
-that they were declared with. In the end the migration is carried out if it was not, and every client looks once more.
+First they are moved there and back: a rollback is refused once the second store has taken a change, so clients change
+nothing from before that migration until the first store answers again, and look only (`there_and_back`). Then an op
+among many has them moved, and another one has the first store back, which is refused as a rule. Ops have to find what
+was acknowledged before, during and after that: entities of every kind, with the values that they were declared with.
+
+A migration needs all nodes, so faults may leave no time for the way there and back. Then nobody asks for a migration as
+long as there are faults, and it is tried once more when they are healed. In the end the migration is carried out if it
+was not, and every client looks once more.
 """
 
 from __future__ import annotations
@@ -12,8 +17,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Entity, Migration
+from splitbrain.harness.contract.generator import PENDING, Pending, Result
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import MIGRATION
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
@@ -22,16 +30,18 @@ from splitbrain.harness.generators import (
     Context,
     Generator,
     clients,
-    each,
     final,
     invoke,
     mix,
     repeat,
     sequence,
     spaced,
+    stagger,
+    synchronize,
     time_limit,
     until_ok,
 )
+from splitbrain.harness.generators.leaves import OpFunction, assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.results.telemetry import TERM_OF_TABLES
@@ -144,6 +154,35 @@ RETRY_S: Final = 0.3
 END_S: Final = 60.0
 """So long the migration is tried in the end."""
 
+BEFORE_SHARE: Final = 0.05
+BEFORE_MOST_S: Final = 1.0
+THERE_AND_BACK_SHARE: Final = 0.5
+AFTER_SHARE: Final = 0.1
+AFTER_MOST_S: Final = 3.0
+"""Of the time with faults what the way there and back may take: the changes before it, migration and rollback together,
+and the changes after it; a third is left for others. It begins early: later a fault is more often in force."""
+
+CALM_S: Final = 20.0
+"""So long it is tried once more after the faults."""
+
+MOVES_S: Final = 2.0
+MOVES_HZ: Final = 60.0
+"""Of the moves among changes after that."""
+
+ROUND_S: Final = 2.0
+"""So long clients may take to look once each between migration and rollback."""
+
+LOOK_EACH_NS: Final = 100_000_000
+"""An answer has all entities, so while clients change nothing, a look comes no sooner after another one."""
+
+REFUSED: Final = "migration_refused"
+"""How the error of a rollback begins for which there is no way back."""
+
+REFUSAL: Final = "refused"
+"""What that error is in the answer of a `roll-back`."""
+
+RETRY_NS: Final = round(RETRY_S * 1e9)
+
 DECLARE: Final = "declare-entity"
 DELETE: Final = "delete-entity"
 LOOK: Final = "look-at-entities"
@@ -181,10 +220,19 @@ class MigrationClient(SessionClient[Migration]):
                 await self.session.migrate()
                 return op.complete("ok", None)
             case "roll-back":
-                await self.session.roll_back()
-                return op.complete("ok", None)
+                return op.complete("ok", await self._rolled_back())
             case _:
                 raise ProtocolError(f"the migration workload knows no op {op.f!r}.")
+
+    async def _rolled_back(self) -> dict[str, str] | None:
+        """None; or why there is no way back, which is an answer, too."""
+        try:
+            await self.session.roll_back()
+        except DefiniteError as refusal:
+            if not str(refusal).startswith(REFUSED):
+                raise
+            return {REFUSAL: str(refusal)}
+        return None
 
 
 def _store(term: int | None) -> str:
@@ -251,11 +299,144 @@ WEIGHTS: Final[Mapping[str, int]] = {
 }
 """An answer to a look has all entities in it."""
 
+CHANGES: Final = {f: WEIGHTS[f] for f in (DECLARE, DELETE, LOOK)}
+"""While nobody asks that entities are moved, or back."""
+
+WAITING: Final = {f: WEIGHTS[f] for f in WEIGHTS if f != "migrate"}
+"""While a way back is still to come."""
+
+MOVES: Final = {**WEIGHTS, "migrate": 12}
+"""In a short time."""
+
+
+_MADE: Final[Mapping[str, OpFunction]] = {
+    DECLARE: declared,
+    DELETE: deleted,
+    **{f: lambda _, f=f: invoke(f) for f in (LOOK, "migrate", "roll-back")},
+}
+
 
 def ops(weights: Mapping[str, int] = WEIGHTS) -> Generator:
     """What clients do, with so many of each function among their ops."""
-    others = [each(lambda _, f=f: invoke(f)) for f in (LOOK, "migrate", "roll-back")]
-    return mix(declared, deleted, *others, weights=[weights[f] for f in WEIGHTS])
+    return mix(*(_MADE[f] for f in weights), weights=list(weights.values()))
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """Asks for something, one client at a time, and looks, until the store answers that should: then it ends.
+
+    It also ends with a rollback that is refused: the second store has taken a change, or is not in force.
+
+    Attributes:
+        f: what is asked for.
+        store: the one that should answer.
+        under_way: the process that asks now.
+        asked: whether one did.
+        over: whether a look was answered by the store since.
+        ask_ns: when one may ask again.
+        look_ns: when one may look again.
+    """
+
+    f: str
+    store: str
+    under_way: int | None = None
+    asked: bool = False
+    over: bool = False
+    ask_ns: int = 0
+    look_ns: int = 0
+
+    def op(self, ctx: Context) -> Result:
+        """Ask if nobody does, else look."""
+        if self.over and self.under_way is None:
+            return None
+        may_ask = not self.over and self.under_way is None and ctx.time_ns >= self.ask_ns
+        op = assign(invoke(self.f if may_ask else LOOK), ctx)
+        if op is None:
+            return PENDING, self
+        if may_ask:
+            return op, _replace(self, under_way=op.process, asked=True)
+        if ctx.time_ns < self.look_ns:
+            return Pending(self.look_ns), self
+        return op, _replace(self, look_ns=ctx.time_ns + LOOK_EACH_NS)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Note that an answer came to what was asked for, or which store answered."""
+        if event.type != "invoke" and event.process == self.under_way:
+            over = self.over or (event.type == "ok" and bool(event.value) and REFUSAL in event.value)
+            return _replace(self, under_way=None, over=over, ask_ns=ctx.time_ns + RETRY_NS)
+        return _replace(self, over=True) if self.asked and _answered(event) == self.store else self
+
+
+def _answered(event: Op) -> str | None:
+    """The store that answered a look."""
+    value: Any = event.value
+    return value["store"] if event.f == LOOK and event.type == "ok" and value else None
+
+
+class Branching(msgspec.Struct, frozen=True):
+    """Some ops, then others, which depend on whether the first store answered again after the second one had.
+
+    Attributes:
+        first: the ops.
+        back: what follows if it did.
+        otherwise: what follows if it did not.
+        seen: the stores whose answers show it so far.
+    """
+
+    first: Generator
+    back: Generator
+    otherwise: Generator
+    seen: tuple[str, ...] = ()
+
+    def op(self, ctx: Context) -> Result:
+        """The next one."""
+        result = self.first.op(ctx)
+        if result is None:
+            return (self.back if len(self.seen) == len(_BACK) else self.otherwise).op(ctx)
+        op, after = result
+        return op, self if after is self.first else _replace(self, first=after)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Note which store answered."""
+        first, seen = self.first.update(ctx, event), self.seen
+        if _BACK[len(seen) :][:1] == (_answered(event),):
+            seen = _BACK[: len(seen) + 1]
+        return self if first is self.first and seen is self.seen else _replace(self, first=first, seen=seen)
+
+
+_BACK: Final = (SECOND_STORE, FIRST_STORE)
+
+_replace = msgspec.structs.replace
+
+
+def there_and_back() -> Generator:
+    """A migration, a look of every client, and a rollback.
+
+    Nothing is changed meanwhile, and the migration waits for changes under way: one that came late to the second store
+    would forbid the rollback.
+    """
+    return sequence(
+        synchronize(Asking("migrate", SECOND_STORE)),
+        final(invoke(LOOK), timeout_s=ROUND_S),
+        synchronize(Asking("roll-back", FIRST_STORE)),
+    )
+
+
+def with_way_back(time_limit_s: float) -> Generator:
+    """What clients do as long as there are faults: changes, the way there and back, changes, and moves among changes.
+
+    Nobody asks for a migration while the first store takes changes again: entities that move then do so by themselves.
+    """
+    before_s, after_s = min(BEFORE_SHARE * time_limit_s, BEFORE_MOST_S), min(AFTER_SHARE * time_limit_s, AFTER_MOST_S)
+    before = time_limit(before_s, ops(CHANGES))
+    moved = time_limit(THERE_AND_BACK_SHARE * time_limit_s, there_and_back())
+    back = sequence(time_limit(after_s, ops(CHANGES)), ops())
+    return Branching(sequence(before, moved), back, ops(WAITING))
+
+
+def calm() -> Generator:
+    """What they do when faults are healed: the way there and back, if it is still there, and moves among changes."""
+    moves = time_limit(MOVES_S, stagger(1 / MOVES_HZ, ops(MOVES)))
+    return clients(sequence(time_limit(CALM_S, there_and_back()), moves))
 
 
 def in_the_end() -> Generator:
@@ -269,18 +450,18 @@ def migration(
     nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
     concurrency: int,  # noqa: ARG001
     rate: float = 100.0,  # noqa: ARG001
-    time_limit_s: float = 30.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,
 ) -> Workload:
-    """The workload. It is the same for any number of nodes and clients."""
+    """The workload for this time; it is the same for any number of nodes and clients."""
     fs = tuple(WEIGHTS)
     entity: Any = list[Any]
     return Workload(
         name="migration",
         client=MigrationClient(),
-        generator=ops(),
-        final_generator=sequence(in_the_end(), final(invoke(LOOK))),
+        generator=with_way_back(time_limit_s),
+        final_generator=sequence(calm(), in_the_end(), final(invoke(LOOK))),
         checkers=(
-            CheckerSpec("migration"),
+            CheckerSpec("migration", {"way_back": True}),
             CheckerSpec("stats"),
             CheckerSpec(
                 "coverage",

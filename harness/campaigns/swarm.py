@@ -27,6 +27,7 @@ from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.simulation import worlds
 from splitbrain.harness.systems import catalogue as systems
+from splitbrain.harness.systems.strategies import heals_by_clients
 from splitbrain.nemesis.catalogue import UNFAIR, entry, names_for
 from splitbrain.results.errors import UsageError
 from splitbrain.workloads.catalogue import able, by_models, needs
@@ -104,6 +105,10 @@ SELDOM: Final = "moment"
 
 LASTING: Final = ("partition-one-way", "partition", "kill", "pause")
 """The faults of a patient test: faults whose targets are certain."""
+
+UNEVEN: Final = 0.5
+"""The share of tests in which some nodes have more clients than others, where that decides which partition wins (MN-7).
+With as many clients on each node, the partition with the most of them is always that with the most nodes."""
 
 RECOVERY_S: Final = 20.0
 
@@ -291,6 +296,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
+    settings = _settings(seed, theme, asked)
     return RunOptions(
         workload=_variant(seed, workload, asked),
         nemesis=",".join(nemesis),
@@ -298,7 +304,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         backend="sim",
         bug=asked.bug,
         nodes=str(nodes),
-        concurrency=load.concurrency if asked.concurrency is None else asked.concurrency,
+        concurrency=asked.concurrency or _clients_of(seed, asked.system, settings, nodes) or load.concurrency,
         rate=rate_hz,
         burst=at_once if asked.burst is None else asked.burst,
         time_limit=load.time_limit_s,
@@ -308,7 +314,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         recovery=RECOVERY_S,
         seed=seed,
         world=world,
-        settings=_settings(seed, theme, asked),
+        settings=settings,
         consistency_model=asked.consistency_model,
     )
 
@@ -345,6 +351,19 @@ def _recovery_s(system: str) -> float:
 
 def _given(given: float | None, drawn: float) -> float:
     return drawn if given is None else given
+
+
+def _clients_of(seed: int, system: str, settings: str, nodes: int) -> str | None:
+    """Clients of which some nodes have more than others, where that decides something, in some tests; else None.
+
+    Apart from all other draws, as settings are. Clients take the nodes in turn: of half as many as there are nodes, or
+    of one and a half for each node, the first half of the nodes has more than the rest.
+    """
+    rng = Streams(seed)["uneven clients"]
+    known = systems.build(system).capabilities.settings
+    if not heals_by_clients(settings, known, system) or rng.random() >= UNEVEN:
+        return None
+    return str(rng.choice((nodes // 2, nodes + nodes // 2)))
 
 
 def _settings(seed: int, theme: Theme, asked: Asked) -> str:

@@ -22,7 +22,7 @@ from splitbrain.harness.contract.test import REQUEST_TIMEOUT_MS, Test
 from splitbrain.harness.systems.embedding import runtime_on
 from splitbrain.harness.systems.metadata_errors import CLASSIFIED
 from splitbrain.harness.systems.metadata_nodes import address_of, interpreter
-from splitbrain.harness.systems.strategies import PAUSES_IF_ALL_DOWN, strategy_checkers
+from splitbrain.harness.systems.strategies import PAUSES_IF_ALL_DOWN, STRATEGY, strategy_checkers
 from splitbrain.harness.systems.tables_topology import TablesTopology
 
 RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster.tables")
@@ -30,7 +30,6 @@ VIEW_TIMEOUT_S: Final = 0.5
 REGISTERS: Final = "registers"
 SETS: Final = "sets"
 
-STRATEGY: Final = "strategy"
 TICK: Final = "net-tick-ms"
 PREFERRED: Final = "preferred"
 

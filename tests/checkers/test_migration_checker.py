@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from splitbrain.checkers.migration import MigrationChecker, of_stores
+from splitbrain.checkers.migration import MigrationChecker, _ways_back, of_stores  # pyright: ignore[reportPrivateUsage]
 from splitbrain.checkers.moved_entities import NEVER, THERE, Call, Entity, of_entities, removes_too, split
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.reasons import Code
 
 Q = ("queue", "v0", "q0")
 P = ("policy", "v0", "p0")
@@ -206,13 +208,13 @@ def test_what_was_rolled_back_moves_only_when_it_is_asked_for() -> None:
     assert not list(of_stores([migrated, back, meanwhile]))
 
 
-def judged(*done: tuple[str, Any, str, Any]) -> Verdict:
+def judged(*done: tuple[str, Any, str, Any], **options: Any) -> Verdict:
     rows: list[Op] = []
     for f, asked, how, value in done:
         for kind, of in (("invoke", asked), (how, value)):
             at = len(rows)
             rows.append(Op(index=at, time=at, process=0, type=kind, f=f, value=of, node="n1"))  # pyright: ignore[reportArgumentType]
-    return MigrationChecker().check(to_table(rows), {})
+    return MigrationChecker().check(to_table(rows), options)
 
 
 BEFORE = ("declare-entity", list(Q), "ok", {"store": "tables"})
@@ -319,3 +321,66 @@ def test_what_was_not_shown_is_said(done: Any, says: str) -> None:
     verdict = judged(*done)
     assert verdict.valid == "unknown"
     assert says in verdict.sentence
+
+
+BACK = ("roll-back", None, "ok", None)
+HERE = look([*P, ONE], store="tables")
+THERE_SHOWN = look([*P, ONE])
+
+
+@pytest.mark.parametrize(
+    ("done", "count"),
+    [
+        ((PUT, MOVED, THERE_SHOWN), 0),
+        ((PUT, BACK, HERE, MOVED, THERE_SHOWN), 0),
+        ((PUT, MOVED, THERE_SHOWN, BACK), 0),
+        ((PUT, MOVED, THERE_SHOWN, BACK, HERE), 1),
+        ((PUT, MOVED, THERE_SHOWN, ("roll-back", None, "info", None), HERE), 1),
+        ((PUT, MOVED, THERE_SHOWN, BACK, HERE, HERE, MOVED, THERE_SHOWN), 1),
+        ((PUT, *2 * (MOVED, THERE_SHOWN, BACK, HERE)), 2),
+    ],
+)
+def test_a_rollback_counts_once_the_first_store_has_answered_after_the_second(done: Any, count: int) -> None:
+    """Also if its own answer is missing; and not by its own answer alone, which comes where nothing had moved, too."""
+    assert judged(*done).figures["ways_back"] == count
+
+
+@pytest.mark.parametrize("how", ["ok", "fail"])
+def test_a_rollback_that_is_refused_is_none(how: str) -> None:
+    """As an answer, or, in older histories, as an op that failed."""
+    refused = ("roll-back", None, how, {"refused": "migration_refused: it has taken changes"} if how == "ok" else None)
+    found = judged(PUT, MOVED, PUT_OTHER, refused, look(BLANK))
+    assert found.valid == "true", found.sentence
+    assert (found.figures["rollbacks"], found.figures["rollbacks_refused"]) == (0, 1)
+    assert judged(PUT, MOVED, THERE_SHOWN, refused, HERE).anomalies == ("two-stores",)
+
+
+def test_answers_of_which_the_order_is_not_certain_show_no_rollback() -> None:
+    moved, meanwhile = call("look-at-entities", 1, 6, {"store": "tree"}), call("roll-back", 4, 5)
+    after = call("look-at-entities", 3, 8, {"store": "tables"})
+    assert _ways_back([moved, meanwhile, after]) == 0
+    late = call("look-at-entities", 7, 8, {"store": "tables"})
+    assert _ways_back([moved, meanwhile, late]) == 1
+    slow = call("look-at-entities", 2, 10, {"store": "tree"})  # begun before the first store answered again
+    assert _ways_back([moved, meanwhile, late, slow, call("look-at-entities", 11, 12, {"store": "tables"})]) == 1
+
+
+def test_a_run_that_is_to_show_a_rollback_and_shows_none_is_inconclusive() -> None:
+    done = (PUT, MOVED, THERE_SHOWN)
+    assert judged(*done).valid == "true"
+    found = judged(*done, way_back=True)
+    assert (found.valid, [each.code for each in found.inconclusive]) == ("unknown", [Code.NOT_EXERCISED])
+    assert "the first store gave no answer after the second one had" in found.sentence
+    passed = judged(*done, BACK, HERE, MOVED, THERE_SHOWN, way_back=True)
+    assert passed.valid == "true"
+    assert passed.sentence.startswith("The entities were moved, 1 time back, and of ")
+
+
+def test_what_is_wrong_is_wrong_without_a_rollback_too() -> None:
+    assert judged(PUT, MOVED, look(), way_back=True).anomalies == ("lost",)
+
+
+@pytest.mark.parametrize(("options", "says"), [({"back": 1}, "no option back"), ({"way_back": 1}, "true or false")])
+def test_wrong_options_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        judged(BEFORE, **options)

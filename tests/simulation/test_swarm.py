@@ -162,6 +162,51 @@ def test_settings_with_names_are_drawn_by_name() -> None:
     assert {each.get("strategy", 0) for each in drawn} == set(range(len(known["strategy"].words)))
 
 
+TABLES = Asked(workloads=able(systems.operations("tables")), nemeses=("partition",), system="tables")
+
+
+@pytest.mark.parametrize("strategy", ["autoheal", "pause-if-all-down-autoheal"])
+def test_where_clients_decide_which_partition_wins_some_draws_have_more_of_them_on_fewer_nodes(strategy: str) -> None:
+    asked = msgspec.structs.replace(TABLES, settings=f"strategy={strategy}")
+    for nodes in NODES:
+        asked = msgspec.structs.replace(asked, nodes=(nodes,))
+        wins = 0
+        for seed in range(60):
+            count = client_count(draw(seed, asked).concurrency, nodes)
+            clients = [len(range(node, count, nodes)) for node in range(nodes)]
+            few = nodes // 2
+            wins += sum(clients[:few]) > sum(clients[few:])
+        assert 10 < wins < 50, nodes
+
+
+def test_where_clients_decide_nothing_each_node_has_as_many() -> None:
+    """And who asks for a number of clients gets it."""
+    known = systems.build("tables").capabilities.settings["strategy"].words
+    for strategy in (word for word in known if not word.endswith("autoheal")):
+        asked = msgspec.structs.replace(TABLES, settings=f"strategy={strategy}")
+        assert all(draw(seed, asked).concurrency.endswith("n") for seed in range(40)), strategy
+    given = msgspec.structs.replace(TABLES, settings="strategy=autoheal", concurrency="2n")
+    assert {draw(seed, given).concurrency for seed in range(40)} == {"2n"}
+
+
+def test_uneven_clients_change_nothing_else_of_a_draw() -> None:
+    asked = msgspec.structs.replace(TABLES, settings="strategy=autoheal")
+    even = msgspec.structs.replace(TABLES, settings="strategy=ignore")
+    for seed in range(40):
+        changed = {"concurrency": "", "settings": ""}
+        one, other = draw(seed, asked), draw(seed, even)
+        assert msgspec.structs.replace(one, **changed) == msgspec.structs.replace(other, **changed)
+
+
+@pytest.mark.parametrize("workload", TABLES.workloads)
+def test_a_workload_of_tables_composes_with_uneven_clients(workload: str) -> None:
+    asked = msgspec.structs.replace(TABLES, workloads=(workload,), settings="strategy=autoheal")
+    drawn = [one for one in (draw(seed, asked) for seed in range(20)) if not one.concurrency.endswith("n")]
+    assert {int(one.concurrency) < int(one.nodes) for one in drawn} == {True, False}
+    for one in drawn:
+        compose(one)
+
+
 @pytest.mark.slow
 def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:
     drawn = [draw(seed, EVERYTHING) for seed in range(2500)]

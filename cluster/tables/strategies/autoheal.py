@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from splitbrain.cluster.bugs import M86, M86B, M86C, M86D, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M86, M86B, M86C, M86D, M86E, NO_BUGS, Bugs
 from splitbrain.cluster.tables.messages import (
     AskStatus,
     BecomeWinner,
@@ -129,8 +129,8 @@ def decision(
     partitions: Sequence[Sequence[str]], clients: Mapping[str, int], bugs: Bugs = NO_BUGS
 ) -> tuple[str, tuple[str, ...]]:
     """The node that wins for its partition, and all nodes that lose (MN-7)."""
-    sign = -1 if M86 in bugs else 1
-    ranked = sorted(partitions, key=lambda each: (sign * sum(clients[node] for node in each), len(each), list(each)))
+    factor = -1 if M86 in bugs else 0 if M86E in bugs else 1
+    ranked = sorted(partitions, key=lambda each: (factor * sum(clients[node] for node in each), len(each), list(each)))
     winners = ranked.pop()
     return winners[0], tuple(node for losers in reversed(ranked) for node in losers)
 

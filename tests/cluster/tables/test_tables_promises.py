@@ -134,6 +134,7 @@ BREAKS: dict[str, tuple[Callable[[Bugs], Verdict], str]] = {
     "M86B": (autohealed, "wrong-leader"),
     "M86C": (autohealed, "loser-ran-on"),
     "M86D": (autohealed, "winner-restarted"),
+    "M86E": (autohealed, "wrong-winner"),
 }
 
 
