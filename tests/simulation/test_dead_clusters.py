@@ -132,13 +132,13 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "single-active": ("publish", "consume", "leave"),
     "poison": ("publish", "take"),
     "replicas": ("publish", "replicas"),
-    "migration": ("declare_with_value", "delete", "entities_with_values", "migrate"),
+    "migration": ("declare_with_value", "delete", "entities_with_values", "migrate", "roll_back"),
     "dead-letter": ("publish", "take"),
     "conversion": ("put_classic", "take_classic"),
     "stream": ("publish_to_stream", "read_stream"),
     "short-stream": ("publish_to_stream", "read_stream"),
     "flags": ("enable_flag", "list_flags"),
-    "topology": ("declare", "delete", "claim", "disconnect", "entities", "projected"),
+    "topology": ("declare", "delete", "claim", "disconnect", "owned", "entities", "projected"),
 }
 """What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
 

@@ -10,6 +10,7 @@ import pytest
 from splitbrain.cluster.client import UnavailableError
 from splitbrain.cluster.streamclient import ReadMessages
 from splitbrain.cluster.streams.frames import Confirmed
+from splitbrain.cluster.streams.retention import Retention
 from splitbrain.harness.systems.metadata_streams import MetadataStreams
 
 
@@ -18,14 +19,18 @@ class Node:
 
     def __init__(self) -> None:
         self.declared: dict[str, int] = {}
+        self.kept: dict[str, tuple[int | None, int | None]] = {}
         self.published: list[int] = []
         self.timeouts: list[int] = []
 
     async def streams(self) -> Node:
         return self
 
-    async def declare(self, name: str, *, replicas: int, timeout_ms: int) -> bool:
+    async def declare(
+        self, name: str, *, replicas: int, max_length_bytes: int | None, max_age_ms: int | None, timeout_ms: int
+    ) -> bool:
         self.declared[name] = replicas
+        self.kept[name] = (max_length_bytes, max_age_ms)
         self.timeouts.append(timeout_ms)
         return True
 
@@ -59,7 +64,7 @@ async def new_name() -> str:
 def test_a_stream_that_is_not_there_is_declared_by_the_first_op_in_the_time_of_that() -> None:
     async def check() -> None:
         node = Node()
-        session = MetadataStreams(cast(Any, node), 1000, new_name)
+        session = MetadataStreams(cast(Any, node), 1000, new_name, {"st1": Retention(1500, None)})
         with pytest.raises(UnavailableError):
             await session.publish("st0", 1)
         assert (list(node.declared), node.published, node.timeouts) == (["st0"], [], [500, 500])
@@ -70,5 +75,6 @@ def test_a_stream_that_is_not_there_is_declared_by_the_first_op_in_the_time_of_t
         with pytest.raises(UnavailableError):
             await session.read("st1", 0, 10)
         assert list(node.declared) == ["st0", "st1"]
+        assert node.kept == {"st0": (None, None), "st1": (1500, None)}
 
     asyncio.run(check())
