@@ -297,6 +297,9 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
     settings = _settings(seed, theme, asked)
+    clients = asked.concurrency
+    if clients is None:
+        clients = _clients_of(seed, asked.system, settings, nodes) or load.concurrency
     return RunOptions(
         workload=_variant(seed, workload, asked),
         nemesis=",".join(nemesis),
@@ -304,7 +307,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         backend="sim",
         bug=asked.bug,
         nodes=str(nodes),
-        concurrency=asked.concurrency or _clients_of(seed, asked.system, settings, nodes) or load.concurrency,
+        concurrency=clients,
         rate=rate_hz,
         burst=at_once if asked.burst is None else asked.burst,
         time_limit=load.time_limit_s,
@@ -363,7 +366,7 @@ def _clients_of(seed: int, system: str, settings: str, nodes: int) -> str | None
     known = systems.build(system).capabilities.settings
     if not heals_by_clients(settings, known, system) or rng.random() >= UNEVEN:
         return None
-    return str(rng.choice((nodes // 2, nodes + nodes // 2)))
+    return str(rng.choice((max(1, nodes // 2), nodes + nodes // 2)))
 
 
 def _settings(seed: int, theme: Theme, asked: Asked) -> str:
