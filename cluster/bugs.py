@@ -449,6 +449,12 @@ M69: Final = Bug(
     ("one-cluster",),
     "formation",
 )
+M70: Final = Bug(
+    "M70",
+    "the name of a queue's leader in the metadata stays as it was first, and nodes without a member ask that one alone",
+    "rabbitmq-server pull request #1871; QQ-9",
+    ("replicas",),
+)
 M71: Final = Bug(
     "M71",
     "a delivery that fails because its consumer died is not counted: a message that kills consumers goes on for ever",

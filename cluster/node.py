@@ -18,6 +18,7 @@ import msgspec
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
 from splitbrain.cluster.asking import DEFAULT_TIMEOUT_MS
+from splitbrain.cluster.bugs import M70
 from splitbrain.cluster.callers import Caller, Callers, bounded
 from splitbrain.cluster.classicpolicies import ClassicPolicies
 from splitbrain.cluster.classicqueues.host import ClassicHost
@@ -121,9 +122,12 @@ class Node:
             *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns, config.bugs),
             entities=self._entities,
         )
-        self._queues = QueueKeeper(config.member, self, replicas, runtime.spawn, runtime.log)
+        self._queues = QueueKeeper(config.member, self, replicas, runtime.spawn, runtime.log, config.bugs)
         members_of, most = self._queues.members_of, config.raft.max_pending
-        self._remote = RemoteQueues(config.node, life, links, runtime.clock, self._asked_here, members_of, most)
+        self._remote = RemoteQueues(
+            *(config.node, life, links, runtime.clock, self._asked_here, members_of, most),
+            follows=M70 not in config.bugs,
+        )
         self._place = Place(config, runtime, links, life, deliver, is_connected, detector, self._queues)
         self._streams = StreamHost(
             *(config.member, config.node, life, runtime, links),

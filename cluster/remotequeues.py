@@ -74,6 +74,7 @@ class RemoteQueues:
         here: has the node's own member of a group do it, if it has one by now; whether it does.
         members: of the group of a queue, its leader first as far as that is known; none if the queue is not known.
         most: requests that may be under way.
+        follows: whether a member that leads is asked if another one names it.
 
     Attributes:
         last_number: of the messages that were sent. A member that the node gets later numbers its own after it, as
@@ -89,7 +90,10 @@ class RemoteQueues:
         here: Callable[[str, Passable, int, Answering], bool],
         members: Callable[[str], Sequence[NodeId]],
         most: int,
+        *,
+        follows: bool = True,
     ) -> None:
+        self._follows = follows
         self._node = node
         self._life = life
         self._links = links
@@ -153,7 +157,7 @@ class RemoteQueues:
     def _go_on(self, asked: _Asked, leader: NodeId | None) -> None:
         """Ask the next member, or the leader if one was named, in a moment."""
         asked.asked = None
-        if leader is not None:
+        if leader is not None and self._follows:
             asked.order = [leader, *(member for member in asked.order if member != leader)]
         asked.pause = self._clock.call_later(PAUSE_MS * _MS, lambda: self._send(asked))
 

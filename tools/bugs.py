@@ -126,6 +126,7 @@ CHOSEN: Final[dict[str, str]] = {
     " --rate 10 --time-limit 20 --world lan --settings discovery-retries=3",
     "M69": "--system formation --workload formation --nemesis discovery,kill-one,partition --nodes 5 --interval 2"
     " --rate 10 --time-limit 20 --world lan --settings discovery-retries=8",
+    "M70": "--workload replicas --nemesis kill --nodes 5 --interval 8 --rate 20 --time-limit 40",
     "M71": "--workload poison --nemesis none --nodes 3 --rate 10 --concurrency 3 --time-limit 8",
     "M72": "--workload queue --nemesis kill --nodes 3 --interval 8 --rate 30 --time-limit 50"
     " --settings checkpoint-interval=1",

@@ -1,7 +1,8 @@
 """Queues whose replicas are maintained: publish, look where they are, grow and shrink them, drain and revive nodes.
 
 What becomes of messages is for the workload `queue`: here they only give replicas something to catch up on. In the end
-all nodes are revived, and the queues are looked at until nothing has changed for a while.
+all nodes are revived, and the queues are looked at until nothing has changed for a while; all clients publish to all of
+them meanwhile, whose nodes have a replica or not.
 """
 
 from __future__ import annotations
@@ -44,8 +45,14 @@ QUIET_S: Final = 8.0
 """For so long nothing may have changed before the end counts as quiet: more than twice the time between checks."""
 
 FINAL_S: Final = 30.0
-LOOKS_S: Final = 0.25
+FINAL_VALUE: Final = 1_000_000_000
+"""The first value that is put in during the final phase."""
+
+FINAL_OPS_S: Final = 0.08
 """Between two ops of the final phase, on average."""
+
+FINAL_WEIGHTS: Final = (2, 1)
+"""Of publishes and looks in the final phase: all clients ask all queues, also those whose nodes have no replica."""
 
 
 class ReplicasClient(SessionClient[MaintainedReplicas]):
@@ -105,12 +112,13 @@ def replicas(
     changes = [of_queue("grow"), of_queue("shrink"), of_node("drain"), of_node("revive")]
     most = max(1.0, rate / OPERATORS_RATE)
     weights = [*(most * weight for weight in WEIGHTS), *OPERATORS]
+    asked = mix(Enqueues(FINAL_VALUE, NAMES), looks, weights=FINAL_WEIGHTS)
     revivals = time_limit(6.0, stagger(0.1, of_node("revive")))
     return Workload(
         name="replicas",
         client=ReplicasClient(),
         generator=mix(Enqueues(names=NAMES), looks, *changes, weights=weights),
-        final_generator=phases(clients(revivals), clients(time_limit(FINAL_S, stagger(LOOKS_S, looks)))),
+        final_generator=phases(clients(revivals), clients(time_limit(FINAL_S, stagger(FINAL_OPS_S, asked)))),
         checkers=(
             CheckerSpec("replicas", {"target": TARGET, "settle_s": SETTLE_S, "quiet_s": QUIET_S}),
             CheckerSpec("stats"),

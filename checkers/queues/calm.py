@@ -54,6 +54,11 @@ class Calm(msgspec.Struct, frozen=True):
         ]
         return cls(tuple(span for span in found if span[0] < span[1]))
 
+    def since(self, at_ns: int) -> int:
+        """When the span began in which a time lies; the time itself if it lies in none."""
+        at = bisect_right(self.spans, (at_ns, 2**63)) - 1
+        return self.spans[at][0] if at >= 0 and at_ns <= self.spans[at][1] else at_ns
+
     def covers(self, begin_ns: int, end_ns: int) -> bool:
         """Whether a time lies within one span, both ends included."""
         at = bisect_right(self.spans, (begin_ns, 2**63)) - 1

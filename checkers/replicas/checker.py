@@ -2,6 +2,8 @@
 
     short      in the end, with all healed and nothing changing for long, a queue has fewer replicas than its target,
                though there are nodes
+    unserved   in the end, with all healed and nothing changing for long, a queue took nothing of what a client put in,
+               but what others did: the client's node does not find the replica that leads
     two        two changes of members were under way at once, or one changed more than its member
     dip        a member of the cluster was removed without an operator, and fewer than the target were left
     draining   a replica was placed on a node that was being drained, without an operator
@@ -25,7 +27,7 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
 from splitbrain.checkers.queues.calm import Calm
-from splitbrain.checkers.replicas.reading import Look, Reading, read
+from splitbrain.checkers.replicas.reading import Look, Put, Reading, read
 from splitbrain.checkers.replicas.rules import Rules, steps
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import ints
@@ -36,11 +38,14 @@ from splitbrain.results.reasons import Code, Reason
 
 SETTLE_S: Final = 10.0
 QUIET_S: Final = 8.0
-_MOST_SEVERE_FIRST: Final = ("short", "two", "dip", "draining", "exceeds", "extra")
+TRIES: Final = 3
+"""So often a client asks before it counts as not served."""
+
+_MOST_SEVERE_FIRST: Final = ("short", "unserved", "two", "dip", "draining", "exceeds", "extra")
 
 
 class Replicas(OfOneRun):
-    """Judges ops that look at the replicas of queues (`look`), and that drain and revive nodes.
+    """Judges ops that look at the replicas of queues (`look`), put into them (`enqueue`), and drain and revive nodes.
 
     Options: `target` (required), how many live replicas each queue is to have; `settle_s`, how long after a fault a
     node may still count as failed (default 10); `quiet_s`, for how long nothing may have changed at the end (8).
@@ -80,19 +85,20 @@ class _Judge:
         self.calm = calm
         self.time = ints(table, "time")
         self.quiet_ns = round(quiet_s * 1e9)
-        self.quiet = {name: last for name, looks in reading.looks.items() if (last := self._at_rest(looks)) is not None}
+        rests = {name: self._rest(looks) for name, looks in reading.looks.items()}
+        self.rests = {name: rest for name, rest in rests.items() if rest is not None}
+        self.quiet = {name: max(reading.looks[name], key=lambda look: look.ended) for name in self.rests}
 
-    def _at_rest(self, looks: list[Look]) -> Look | None:
-        """The last look at a queue, if nothing had changed for long by then, and no fault was in force."""
+    def _rest(self, looks: list[Look]) -> tuple[int, int] | None:
+        """From when to when, until the last look at a queue, nothing changed, without a fault, if that was long."""
         last = max(looks, key=lambda look: look.ended)
         same = [look for look in looks if look.seen.last == last.seen.last and look.seen.change is None]
         if last.seen.change is not None or not same:
             return None
         first = min(same, key=lambda look: look.begun)
         from_ns, to_ns = int(self.time[first.ended]), int(self.time[last.begun])
-        from_ns = max(from_ns, to_ns - self.quiet_ns)
-        is_long = to_ns - from_ns >= self.quiet_ns
-        return last if is_long and self.calm.covers(from_ns, to_ns) else None
+        from_ns = max(from_ns, self.calm.since(to_ns))
+        return (from_ns, to_ns) if to_ns - from_ns >= self.quiet_ns else None
 
     def verdict(self, checker: str) -> Verdict:
         """What there is to say."""
@@ -103,6 +109,7 @@ class _Judge:
             for rule, findings in rules.findings(self.reading).items():
                 found[rule] += findings
         found["short"] = list(self._short())
+        found["unserved"] = list(self._unserved())
         findings = [finding for each in found.values() for finding in each]
         figures = {**self._figures(), **{name: len(each) for name, each in found.items()}}
         reasons = list(self._too_little(figures))
@@ -133,6 +140,23 @@ class _Judge:
                     f"the cluster has {counted(len(look.seen.cluster), 'member')}.",
                     (look.ended,),
                 )
+
+    def _unserved(self) -> Iterator[Finding]:
+        for name, (from_ns, to_ns) in self.rests.items():
+            of_process: dict[int, list[Put]] = {}
+            for put in self.reading.puts.get(name, ()):
+                if from_ns <= self.time[put.begun] and self.time[put.ended] <= to_ns:
+                    of_process.setdefault(put.process, []).append(put)
+            served = [process for process, puts in of_process.items() if any(put.is_ok for put in puts)]
+            for process, puts in of_process.items():
+                if served and process not in served and len(puts) >= TRIES:
+                    yield Finding(
+                        "unserved",
+                        f"Not served: queue {name} took none of the {counted(len(puts), 'message')} of process "
+                        f"{process} in the end, the last at {answer(self.table, puts[-1].ended)}, with all healed and "
+                        f"nothing changing for long. It took those of {counted(len(served), 'other client')}.",
+                        (puts[0].begun, puts[-1].ended),
+                    )
 
     def _figures(self) -> dict[str, Any]:
         changes = [step.change for looks in self.reading.looks.values() for step in steps(looks)]

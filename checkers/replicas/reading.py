@@ -67,6 +67,15 @@ class Look(msgspec.Struct, frozen=True):
     seen: Seen
 
 
+class Put(msgspec.Struct, frozen=True):
+    """A message that was put into a queue, or was to be, by a client; `begun` and `ended` are rows."""
+
+    begun: int
+    ended: int
+    process: int
+    is_ok: bool
+
+
 class Drained(msgspec.Struct, frozen=True):
     """A node that was drained, or revived: rows of the op, and whether it certainly happened.
 
@@ -87,12 +96,14 @@ class Reading(msgspec.Struct, frozen=True):
         looks: by queue, in the order in which they began.
         drains, revivals: in the order in which they began.
         attempts: how many looks there were.
+        puts: by queue, those that have an end.
     """
 
     looks: dict[str | None, list[Look]]
     drains: list[Drained]
     revivals: list[Drained]
     attempts: int
+    puts: dict[str | None, list[Put]]
 
 
 def read(table: pa.Table) -> Reading:
@@ -103,12 +114,16 @@ def read(table: pa.Table) -> Reading:
     """
     calls = client_calls(table)
     fs, keys, types, values = (table[name].to_pylist() for name in ("f", "key", "type", "value"))
-    found = Reading({}, [], [], int(calls.are("look").sum()))
+    processes = table["process"].to_pylist()
+    found = Reading({}, [], [], int(calls.are("look").sum()), {})
     for begun, ended in zip(calls.invoke.tolist(), calls.complete.tolist(), strict=True):
         how = "info" if ended == OPEN else types[ended]
         if fs[begun] == "look" and how == "ok":
             look = Look(begun, ended, _seen(values[ended], table, ended))
             found.looks.setdefault(keys[begun], []).append(look)
+        elif fs[begun] == "enqueue" and ended != OPEN:
+            put = Put(begun, ended, processes[begun], how == "ok")
+            found.puts.setdefault(keys[begun], []).append(put)
         elif fs[begun] in ("drain", "revive"):
             into = found.drains if fs[begun] == "drain" else found.revivals
             node: Any = msgspec.json.decode(values[begun] or "null")

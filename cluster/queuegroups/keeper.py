@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
+from splitbrain.cluster.bugs import M70, NO_BUGS, Bugs
 from splitbrain.cluster.commands import encode_value
 from splitbrain.cluster.groupnames import METADATA, queue_number
 from splitbrain.cluster.marks import reached
@@ -110,6 +111,7 @@ class QueueKeeper:
         replicas: what is done about members of queues.
         spawn: runs a background task; an exception that it raises stops the node.
         log: prints a line.
+        bugs: those that are switched on.
     """
 
     def __init__(
@@ -119,7 +121,9 @@ class QueueKeeper:
         replicas: Replicas,
         spawn: Callable[[Awaitable[None], str], None],
         log: Callable[[str], None],
+        bugs: Bugs = NO_BUGS,
     ) -> None:
+        self._names_once = M70 in bugs
         self._member = member
         self._host = host
         self._replicas = replicas
@@ -181,7 +185,7 @@ class QueueKeeper:
             if configuration is None or named is None:
                 continue
             name, record = named
-            if record.leader != self._member:
+            if record.leader != self._member and not (self._names_once and record.leader is not None):
                 reached("queue's leader noted")
                 data = encode_value([name, group, self._member])
                 self._host.pass_on(METADATA, Transact(*NAME_LEADER, data), STEP_MS)
@@ -209,7 +213,12 @@ class QueueKeeper:
         if named is None:
             return ()
         leader, members = named[1].leader, named[1].members
-        order = members if leader is None else (leader, *(member for member in members if member != leader))
+        if leader is None:
+            order = members
+        elif self._names_once:
+            order = (leader,)
+        else:
+            order = (leader, *(member for member in members if member != leader))
         return tuple(member for member in order if member != self._member)
 
     # --- for machines of queues -----------------------------------------------------------------------------------

@@ -60,12 +60,13 @@ def history(*lines: Line) -> pa.Table:
             add(time=time, process=-1, type="invoke", f="kill", value={"node_spec": "one"})
             add(time=time + 1, process=-1, type="info", f="kill", value={"n5": "killed"})
             continue
-        key = "q" if f == "look" else None
+        key = "q" if f.startswith(("look", "enqueue")) else None
         asked = None if f == "look" else value
-        end = "info" if f.endswith("?") else "ok"  # of unknown outcome
-        f = f.removesuffix("?")
-        add(time=time, process=1, type="invoke", f=f, key=key, value=asked, node="n1")
-        add(time=time + S // 2, process=1, type=end, f=f, key=key, value=value, node="n1")
+        end = {"?": "info", "!": "fail"}.get(f[-1], "ok")  # of unknown outcome, or refused
+        f = f.rstrip("?!")
+        process = value if f == "enqueue" else 1
+        add(time=time, process=process, type="invoke", f=f, key=key, value=asked, node="n1")
+        add(time=time + S // 2, process=process, type=end, f=f, key=key, value=value, node="n1")
     return to_table(ops)
 
 
@@ -76,6 +77,10 @@ def judged(*lines: Line) -> Verdict:
 REST = [look("123", 0)] * 5
 
 GROWN = change(1, "grow", 4)
+
+ok: Line = ("enqueue", 3)
+no: Line = ("enqueue!", 2)
+"""What processes 3 and 2 put into the queue."""
 
 CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
     "nothing happens": (REST, ()),
@@ -111,6 +116,11 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
     "another was drained": ([("drain", "n5"), look("12", 0), look("124", 1, None, [GROWN])], ()),
     "exceeds": ([look("123", 0), look("1234", 1, None, [GROWN])], ("exceeds",)),
     "extras by operators": ([look("123", 0), look("1234", 1, None, [change(1, "grow", 4, "operator")])], ()),
+    "a client is not served": ([look("123", 0), ok, no, no, no, *REST], ("unserved",)),
+    "what was asked before the rest began does not count": ([no, look("123", 0), ok, no, no, *REST], ()),
+    "what was asked under a fault does not count": ([look("123", 0), ok, no, FAULT, no, no, *REST], ()),
+    "a client was served once": ([look("123", 0), ok, no, no, no, ("enqueue", 2), *REST], ()),
+    "nobody was served": ([look("123", 0), no, no, no, *REST], ()),
     "a running extra is removed": ([look("1234", 0), look("123", 1, None, [change(1, "shrink", 4)])], ("extra",)),
 }
 
