@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -146,7 +147,7 @@ async def delete_exclusive(store: MetadataStore, owner: str) -> int:
 async def of_owner(store: MetadataStore, owner: str) -> list[Queue]:
     """The queues that are exclusive to a connection; linearizable."""
     found = await store.ask(SELECT, {"pattern": _pattern({"owner": owner})})
-    return [msgspec.convert(value, Queue) for _, _, value in found]
+    return list(of_records(value for _, _, value in found))
 
 
 async def delete_transient(store: MetadataStore, node: str, is_gone: Callable[[Queue], bool] = lambda _: True) -> int:
@@ -176,7 +177,7 @@ async def _delete_matching(store: MetadataStore, fields: Mapping[str, Any], chos
         ending = [
             (path, version, value["owner"], value["node"])
             for path, version, value in found
-            if chosen(msgspec.convert(value, Queue))
+            if any(map(chosen, of_records([value])))
         ]
         if not ending:
             return deleted
@@ -186,6 +187,13 @@ async def _delete_matching(store: MetadataStore, fields: Mapping[str, Any], chos
         except PreconditionFailedError:
             continue
     raise PreconditionFailedError(f"{CHANGED}: queues with {dict(fields)}: they change all the time; try again.")
+
+
+def of_records(records: Iterable[Any]) -> Iterator[Queue]:
+    """Those of these records that are of queues: clients may write anything there."""
+    for record in records:
+        with suppress(msgspec.ValidationError):
+            yield msgspec.convert(record, Queue)
 
 
 def _pattern(fields: Mapping[str, Any]) -> bytes:
