@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,9 @@ TABLE: Final = "queues_v1"
 
 AT_ONCE: Final = 500
 """Queues that one command removes; each takes two of a transaction's operations."""
+
+BYTES_AT_ONCE: Final = 64 * 1024
+"""Of what one command says of them: names may be long, and a request has at most 100 KiB."""
 
 ATTEMPTS: Final = 100
 """How often what changed meanwhile is selected again."""
@@ -181,12 +185,19 @@ async def _delete_matching(store: MetadataStore, fields: Mapping[str, Any], chos
         ]
         if not ending:
             return deleted
+        first = ending[: _at_once(ending)]
         try:
-            await store.change(DELETE_UNCHANGED, ending[:AT_ONCE])
-            deleted += len(ending[:AT_ONCE])
+            await store.change(DELETE_UNCHANGED, first)
+            deleted += len(first)
         except PreconditionFailedError:
             continue
     raise PreconditionFailedError(f"{CHANGED}: queues with {dict(fields)}: they change all the time; try again.")
+
+
+def _at_once(ending: Sequence[Any]) -> int:
+    """How many of them one command removes."""
+    sizes = accumulate(len(encoded(each)) for each in ending[:AT_ONCE])
+    return max(1, sum(size <= BYTES_AT_ONCE for size in sizes))
 
 
 def of_records(records: Iterable[Any]) -> Iterator[Queue]:
