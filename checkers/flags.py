@@ -4,7 +4,8 @@
     disabled-again  a node had answered that a flag is enabled, and answered later that it is not
     dependency      a node answered that a flag is enabled, and not one that it depends on
     unasked         a flag was enabled that no client had asked for, or only clients that were refused
-    disagreement    after all faults, and with nothing under way on either, two nodes differed in a flag
+    disagreement    after all faults, and with nothing under way on either, two nodes differed in a flag, and no request
+                    can have enabled it between the answer that it is disabled and the other one
     half-way        after all faults a flag still changed on a node, each time that it was asked for 15 s, while all
                     nodes answered: what was begun there is neither done nor undone (D6)
 
@@ -14,7 +15,8 @@ that it is disabled, as all nodes have agreed to a change before it is decided. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import Any, Final, cast
 
 import msgspec
@@ -202,12 +204,17 @@ class _Judge:
                     )
                     yield Finding("dependency", sentence, (each.complete,))
 
-    def _unasked(self) -> Iterator[Finding]:
+    def _above(self) -> dict[int, set[int]]:
+        """By flag those that depend on it."""
         above: dict[int, set[int]] = {}
         for each in self._listed:
             for flag, needed in each.needs.items():
                 for need in needed:
                     above.setdefault(need, set()).add(flag)
+        return above
+
+    def _unasked(self) -> Iterator[Finding]:
+        above = self._above()
         first: dict[int, int] = {}
         for each in self._asked:
             if each.how != "fail":
@@ -229,17 +236,25 @@ class _Judge:
 
     def _disagreement(self) -> Iterator[Finding]:
         at_rest = sorted((each for each in self._listed if each.at_rest), key=lambda one: one.complete)
+        above = self._above()
         found: set[int] = set()
-        for each in at_rest[1:]:
-            first = at_rest[0]
-            for flag in sorted((each.enabled ^ first.enabled) - found):
+        for lacks, has in permutations(at_rest, 2):
+            for flag in sorted(has.enabled - lacks.enabled - found):
+                if self._may_be_enabled_between(lacks, has, {flag, *above.get(flag, ())}):
+                    continue
                 found.add(flag)
-                has, lacks = (first, each) if flag in first.enabled else (each, first)
                 sentence = (
                     f"Disagreement: after all faults {self._at(has.complete)} answered that flag {flag} is enabled, "
                     f"and {self._at(lacks.complete)} that it is disabled; nothing changed any more."
                 )
                 yield Finding("disagreement", sentence, tuple(sorted((has.complete, lacks.complete))))
+
+    def _may_be_enabled_between(self, lacks: Listed, has: Listed, wanted: Collection[int]) -> bool:
+        """Whether a request for one of these flags may have taken effect after one answer, and before the other."""
+        return has.complete > lacks.invoke and any(
+            each.flag in wanted and each.invoke < has.complete and (each.how == "info" or each.complete > lacks.invoke)
+            for each in self._asked
+        )
 
     def _half_way(self) -> Iterator[Finding]:
         last = [each for each in self._listed if each.last]

@@ -12,10 +12,7 @@ Without such records a node sends nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import suppress
 from typing import Final, Protocol
-
-import msgspec
 
 from splitbrain.cluster.bugs import M59, Bugs
 from splitbrain.cluster.entities import queues
@@ -113,9 +110,7 @@ class EndedQueues:
             if beside is None
             else beside
         )
-        for value in values:
-            with suppress(msgspec.ValidationError):  # clients may write anything there
-                yield msgspec.convert(value, Queue)
+        return queues.of_records(values)
 
     def _ended(self) -> tuple[list[str], list[str]]:
         """The lives of nodes whose transient queues have ended, and the connections that have."""

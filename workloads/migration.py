@@ -67,6 +67,12 @@ QUEUES: Final = tuple(f"q{number}" for number in range(24))
 BOUND: Final = 6
 """So many of them may be bound."""
 
+OWNED: Final = QUEUES[-6:]
+"""Queues that are exclusive; none of them is bound."""
+
+OWNER: Final = "c1"
+"""To whom. It is named as no connection of a node is: no node removes its queues."""
+
 KEYS: Final = ("a", "b")
 NUMBERS: Final = 2
 """Bindings of the same ends and key."""
@@ -107,7 +113,7 @@ VALUES: Final[Mapping[str, tuple[Value, ...]]] = {
     ),
     "queue": (
         {"durable": True, "auto_delete": False, "owner": None, "node": "m0", "arguments": {"x-max-length": 10}},
-        {"durable": False, "auto_delete": True, "owner": None, "node": "m0", "arguments": {"x-expires": 1, "x-a": "b"}},
+        {"durable": False, "auto_delete": True, "owner": None, "node": "m1", "arguments": {"x-expires": 1, "x-a": "b"}},
     ),
     "policy": _POLICIES,
     "operator_policy": _POLICIES,
@@ -118,6 +124,8 @@ VALUES: Final[Mapping[str, tuple[Value, ...]]] = {
 """By kind, what is declared; that of a binding follows from its number."""
 
 OF_PASSING: Final[Value] = {**VALUES["exchange"][0], "type": "fanout", "auto_delete": True}
+
+OF_OWNED: Final[Value] = {**VALUES["queue"][1], "owner": OWNER}
 
 KINDS: Final[Mapping[str, int]] = {
     "queue": 15,
@@ -277,6 +285,8 @@ def with_value(ctx: Context, entity: Entity) -> Entity:
         return [*entity, {"arguments": {"number": entity[-1]}}]
     if entity[0] == "exchange" and entity[-1] == PASSING:
         return [*entity, OF_PASSING]
+    if entity[0] == "queue" and entity[-1] in OWNED:
+        return [*entity, OF_OWNED]
     return [*entity, ctx.rng.choice(VALUES[entity[0]])]
 
 
@@ -286,8 +296,9 @@ def declared(ctx: Context) -> Op:
 
 
 def deleted(ctx: Context) -> Op:
-    """Delete one."""
-    return invoke(DELETE, entity(ctx, DELETED))
+    """Delete one, an exclusive queue as its owner."""
+    chosen = entity(ctx, DELETED)
+    return invoke(DELETE, [*chosen, {"owner": OWNER}] if chosen[0] == "queue" and chosen[-1] in OWNED else chosen)
 
 
 WEIGHTS: Final[Mapping[str, int]] = {

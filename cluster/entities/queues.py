@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +33,9 @@ TABLE: Final = "queues_v1"
 
 AT_ONCE: Final = 500
 """Queues that one command removes; each takes two of a transaction's operations."""
+
+BYTES_AT_ONCE: Final = 64 * 1024
+"""Of what one command says of them: names may be long, and a request has at most 100 KiB."""
 
 ATTEMPTS: Final = 100
 """How often what changed meanwhile is selected again."""
@@ -146,7 +151,7 @@ async def delete_exclusive(store: MetadataStore, owner: str) -> int:
 async def of_owner(store: MetadataStore, owner: str) -> list[Queue]:
     """The queues that are exclusive to a connection; linearizable."""
     found = await store.ask(SELECT, {"pattern": _pattern({"owner": owner})})
-    return [msgspec.convert(value, Queue) for _, _, value in found]
+    return list(of_records(value for _, _, value in found))
 
 
 async def delete_transient(store: MetadataStore, node: str, is_gone: Callable[[Queue], bool] = lambda _: True) -> int:
@@ -176,16 +181,30 @@ async def _delete_matching(store: MetadataStore, fields: Mapping[str, Any], chos
         ending = [
             (path, version, value["owner"], value["node"])
             for path, version, value in found
-            if chosen(msgspec.convert(value, Queue))
+            if any(map(chosen, of_records([value])))
         ]
         if not ending:
             return deleted
+        first = ending[: _at_once(ending)]
         try:
-            await store.change(DELETE_UNCHANGED, ending[:AT_ONCE])
-            deleted += len(ending[:AT_ONCE])
+            await store.change(DELETE_UNCHANGED, first)
+            deleted += len(first)
         except PreconditionFailedError:
             continue
     raise PreconditionFailedError(f"{CHANGED}: queues with {dict(fields)}: they change all the time; try again.")
+
+
+def _at_once(ending: Sequence[Any]) -> int:
+    """How many of them one command removes."""
+    sizes = accumulate(len(encoded(each)) for each in ending[:AT_ONCE])
+    return max(1, sum(size <= BYTES_AT_ONCE for size in sizes))
+
+
+def of_records(records: Iterable[Any]) -> Iterator[Queue]:
+    """Those of these records that are of queues: clients may write anything there."""
+    for record in records:
+        with suppress(msgspec.ValidationError):
+            yield msgspec.convert(record, Queue)
 
 
 def _pattern(fields: Mapping[str, Any]) -> bytes:

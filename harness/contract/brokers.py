@@ -57,7 +57,10 @@ class Topology(Session, Protocol):
         ...
 
     async def delete(self, entity: Entity) -> Answer:
-        """Remove an entity, and all that needs it; the answer's value is whether it was there."""
+        """Remove an entity, and all that needs it; the answer's value is whether it was there.
+
+        An exclusive queue of the workload `migration` has at its end as whom it is removed: `{"owner": NAME}`.
+        """
         ...
 
     async def claim(self, vhost: str, queue: str) -> Answer:

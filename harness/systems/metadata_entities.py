@@ -28,6 +28,8 @@ from splitbrain.results.errors import ProtocolError
 NUMBER: Final = "number"
 """The argument in which bindings differ."""
 
+NOBODY: Final[Mapping[str, str]] = {}
+
 ARGUMENTS: Final = "arguments"
 
 NAMED_BY: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -90,6 +92,10 @@ async def _delete_exchange(store: MetadataStore, vhost: str, name: str, *_: Any)
     return await exchanges.delete(store, vhost, name)  # what else an entity has may be its type
 
 
+async def _delete_queue(store: MetadataStore, vhost: str, name: str, as_whom: Mapping[str, str] = NOBODY) -> bool:
+    return await queues.delete(store, vhost, name, **as_whom)
+
+
 async def _remove_binding(store: MetadataStore, *ends_and_number: Any) -> bool:
     *ends, number = ends_and_number
     return await bindings.remove(store, *ends, arguments={NUMBER: number})
@@ -105,7 +111,7 @@ _DELETE: Final[Mapping[str, Callable[..., Awaitable[bool | None]]]] = {
     "permission": permissions.revoke,
     "topic_permission": permissions.revoke_topic,
     "exchange": _delete_exchange,
-    "queue": queues.delete,
+    "queue": _delete_queue,
     "binding": _remove_binding,
     "policy": policies.clear,
     "operator_policy": _clear_operator_policy,
@@ -129,7 +135,7 @@ async def declare(store: MetadataStore, entity: Entity) -> None:
 
 
 async def delete(store: MetadataStore, entity: Entity) -> bool:
-    """Remove an entity; whether it was there.
+    """Remove an entity; whether it was there. An exclusive queue has `{"owner": NAME}` at its end.
 
     Raises:
         EntityError: it is refused: that one of some kinds is not there is an EntityNotFoundError.

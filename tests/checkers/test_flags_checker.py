@@ -89,13 +89,25 @@ def test_a_refused_request_enables_nothing_but_what_its_flag_depends_on() -> Non
 
 def test_nodes_that_differ_at_rest_disagree() -> None:
     script = Script(3)
-    script.call(0, "enable-flag", 1, how="info")
+    script.call(0, "enable-flag", 4, how="fail")  # which may have enabled flag 3
     listed(script, 0, rest=True)
-    listed(script, 1, 1, rest=True)
+    listed(script, 1, 3, rest=True)
     verdict = judge(script)
     assert verdict.anomalies == ("disagreement",)
     assert "n2 at" in verdict.sentence
     assert "n1 at" in verdict.sentence
+
+
+@pytest.mark.parametrize("asked", [3, 4])
+def test_a_request_without_an_answer_may_take_effect_between_the_answers_of_two_nodes_at_rest(asked: int) -> None:
+    """Its controller heard of the last member only then, as that had been down."""
+    script = Script(3)
+    script.call(0, "enable-flag", asked, how="info")
+    listed(script, 0, rest=True)
+    listed(script, 1, 3, rest=True)
+    assert judge(script).valid == "true"
+    listed(script, 0, rest=True)
+    assert set(judge(script).anomalies) == {"subset", "disagreement"}, "the next answer of the first one decides"
 
 
 def _changes_at_last(script: Script, process: int, changing: int, *enabled: int, times: int) -> None:
@@ -211,8 +223,16 @@ def naive(ops: list[Op]) -> set[str]:
             if is_enabled and not causes:
                 found.add("unasked")
             for other, other_end in lists:
-                if begin.value and other.value and (flag in other_end.value["enabled"]) != is_enabled:
-                    found.add("disagreement")
+                if begin.value and other.value and not is_enabled and flag in other_end.value["enabled"]:
+                    effects = [
+                        b
+                        for b, e in asks
+                        if (b.value == flag or (flag, b.value) == (3, 4))
+                        and b.index < other_end.index
+                        and (e.type == "info" or e.index > begin.index)
+                    ]
+                    if other_end.index < begin.index or not effects:
+                        found.add("disagreement")
         if 4 in end.value["enabled"] and 3 not in end.value["enabled"]:
             found.add("dependency")
     return found

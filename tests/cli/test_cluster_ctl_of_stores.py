@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from splitbrain.cluster.client import Client
+from splitbrain.harness.cli.clusters import lifecycle
 from splitbrain.harness.cli.clusters.asking import with_client
-from splitbrain.harness.cli.clusters.layout import running
+from splitbrain.harness.cli.clusters.layout import ClusterNode, Layout, running
+from splitbrain.results.errors import NodeStartError
 from tests.cli.test_cluster_ctl import Call, answer, five_free_ports
 from tests.cli.test_cluster_ctl import _call as _fixture  # pyright: ignore[reportPrivateUsage]
 
@@ -20,14 +22,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 
 
 def serving(call: Call) -> str:
-    """The status of the cluster once the tables of its first node serve, with those of all others."""
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
-        found = call("ctl", "cluster_status").stdout
-        if "running on n1, with n1, n2, n3" in found and "unknown" not in found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("the tables do not serve")
+    """What the first node says of the stores, whose tables serve on all nodes as soon as `up` has returned."""
+    found = ""
+    for name in ("n3", "n2", "n1"):
+        found = call("ctl", "cluster_status", "--node", name).stdout
+        assert f"running on {name}, with n1, n2, n3" in found, "`up` returns once the tables serve"
+        assert "unknown" not in found
+    return found
 
 
 def test_an_operator_moves_entities_back_and_forth_until_the_tree_has_changed(call: Call) -> None:
@@ -47,6 +48,38 @@ def test_an_operator_moves_entities_back_and_forth_until_the_tree_has_changed(ca
     assert "the tree has taken changes since the migration" in refused.stderr
     after = answer(call("ctl", "cluster_status", "--node", "n3", "--json"))
     assert (after["store"], after["written"], after["feature_flags"]["khepri_db"]) == ("tree", True, "enabled")
+
+
+def test_up_waits_for_the_tables_also_where_it_knows_a_leader_sooner(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_: Layout, *, whole: bool) -> str:
+        assert not whole
+        return "n1"
+
+    monkeypatch.setattr(lifecycle, "_until_led", at_once)
+    call("up", "--store", "tables", "--base-port", str(five_free_ports()), "--spares", "0")
+    serving(call)
+
+
+def test_up_says_which_tables_do_not_serve_and_stops_a_new_cluster(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_: Sequence[ClusterNode]) -> list[str]:
+        return ["n2"]
+
+    tables = ("up", "--store", "tables", "--spares", "0")
+    with monkeypatch.context() as patched:
+        patched.setattr(lifecycle, "_TABLES_S", 0.0)
+        patched.setattr(lifecycle, "without_tables", never)
+        with pytest.raises(NodeStartError, match=r"the tables of n2 do not serve after 0 s.*\*\.log"):
+            call(*tables, "--base-port", str(five_free_ports()))
+        assert not Path("metadata-cluster/cluster.json").exists()
+    call(*tables, "--base-port", str(five_free_ports()))
+    call("down")
+    monkeypatch.setattr(lifecycle, "_TABLES_S", 0.0)
+    monkeypatch.setattr(lifecycle, "without_tables", never)
+    said = call("up")
+    assert "the tables of n2 do not serve" in said.stderr
+    assert len(said.stdout.splitlines()) == 3, "an operator can look into a cluster that was up before"
 
 
 def test_a_cluster_with_the_tree_alone_says_so_and_has_nothing_to_move(call: Call) -> None:

@@ -35,6 +35,23 @@ def test_nodes_form_a_cluster_which_takes_in_a_spare_and_goes_on_after_down(call
     assert json.loads(call("ctl", "--node", "n2", "get", "/x").stdout)["value"] == 1
 
 
+@pytest.mark.parametrize(
+    ("backend", "value", "message"),
+    [
+        ("etcd", "nonsense", "takes http://HOST:PORT or https://HOST:PORT, not 'nonsense'"),
+        ("etcd", "http://a:1,http://b:x", "takes URLs, not 'http://b:x'"),
+        ("consul", "http://a:1,http://b:1", "--discovery-endpoint takes"),
+        ("etcd", "", "--discovery-endpoint needs a value"),
+    ],
+)
+def test_an_endpoint_that_no_node_would_take_is_refused_before_one_is_started(
+    call: Call, backend: str, value: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        call("up", "--discovery", backend, "--discovery-endpoint", value, "--base-port", str(five_free_ports()))
+    assert not Path("metadata-cluster").exists()
+
+
 def test_nodes_that_find_no_service_end_the_command_with_what_they_say(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

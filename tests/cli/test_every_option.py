@@ -616,7 +616,19 @@ TABLE: dict[str, Told] = {
         ],
         "--discovery": [(["cluster", "up", "--discovery", "dns"], "'dns' is not one of")],
         "--discovery-endpoint": [
-            (["cluster", "up", "--discovery-endpoint", "http://a:1"], "--discovery-endpoint is for --discovery consul")
+            (["cluster", "up", "--discovery-endpoint", "http://a:1"], "--discovery-endpoint is for --discovery consul"),
+            (
+                ["cluster", "up", "--discovery", "etcd", "--discovery-endpoint", "http://a:1,nonsense"],
+                "--discovery-endpoint takes http://HOST:PORT or https://HOST:PORT, not 'nonsense'",
+            ),
+            (
+                ["cluster", "up", "--discovery", "consul", "--discovery-endpoint", "http://a:1,http://b:1"],
+                "--discovery-endpoint takes",
+            ),
+            (
+                ["cluster", "up", "--discovery", "etcd", "--discovery-endpoint", ""],
+                "--discovery-endpoint needs a value",
+            ),
         ],
         "--discovery-cluster": [
             (

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from splitbrain.cluster.bugs import M59, NO_BUGS, Bugs
@@ -14,9 +15,13 @@ from splitbrain.cluster.endedqueues import EndedQueues
 from splitbrain.cluster.entities import queues, vhosts
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.inforce import RecordsInForce
+from splitbrain.cluster.entities.names import node_name
+from splitbrain.cluster.entities.paths import QUEUES
+from splitbrain.cluster.entities.records import Queue
 from splitbrain.cluster.lives import connection_of, life_of, owner_of, place_of
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.tree import NEWEST_VERSION
+from splitbrain.cluster.tree.paths import format_path
 from splitbrain.cluster.wire import ClientAddress
 from tests.cluster.entities.support import new_store, now
 from tests.cluster.support import LoopRng, World, both, eventually, in_cluster, in_virtual_time
@@ -132,6 +137,24 @@ def test_db_5_a_queue_that_comes_under_the_name_while_the_former_one_is_removed_
         await eventually(claimed, 30.0)
         await asyncio.sleep(LONG_S)
         assert await there(world, "n2") == ["durable", "exclusive"]
+
+    three(check)
+
+
+def test_a_record_that_makes_no_sense_neither_stops_a_node_nor_keeps_others_from_being_removed() -> None:
+    """Clients may write anything below the path of queues, and a node that failed by it would fail at each start."""
+
+    async def check(world: World) -> None:
+        client = await world.client("n1")
+        address = await stocked(client)
+        queue = Queue("/", "odd", durable=False, node=place_of(address))
+        odd = msgspec.structs.asdict(queue) | {"owner": 5}
+        await client.put(format_path((*QUEUES, node_name("/"), "odd")), odd)
+        await world.kill("n1")
+        await world.start("n1")
+        await become(world, "n2", ["durable", "odd"])
+        await asyncio.sleep(LONG_S)
+        assert world.failures == []
 
     three(check)
 

@@ -22,7 +22,7 @@ from splitbrain.cluster.twostores import node
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.brokers import ENTITIES_WITH_VALUES
 from splitbrain.harness.running.simulate import simulate
-from splitbrain.workloads.migration import KINDS, OF_PASSING, VALUES
+from splitbrain.workloads.migration import KINDS, OF_OWNED, OF_PASSING, VALUES
 from tests.cli.test_arguments import OPTIONS
 from tests.simulation.migrations import case, run
 
@@ -102,6 +102,8 @@ PLANTED: dict[str, tuple[str, Spoil]] = {
     "no arguments of queues": (layout.QUEUE, blank(arguments=NO_ARGUMENTS)),
     "durable queues": (layout.QUEUE, blank(durable=True)),
     "queues without a node": (layout.QUEUE, blank(node="")),
+    "queues on one node": (layout.QUEUE, blank(node="m0")),
+    "queues for everybody": (layout.QUEUE, blank(owner=None)),
     "no arguments of bindings": (layout.ROUTE, blank(arguments=NO_ARGUMENTS)),
     "policies without a definition": (layout.PARAMETERS, of_policies(blank(definition={}))),
     "policies without a pattern": (layout.PARAMETERS, of_policies(blank(pattern=""))),
@@ -159,7 +161,7 @@ def check_convicted(planted: str, patched: pytest.MonkeyPatch) -> None:
     assert {"lost", "changed"} & set(found.anomalies), found.sentence
 
 
-@pytest.mark.parametrize("planted", ["blank permissions", "no states of nodes"])
+@pytest.mark.parametrize("planted", ["blank permissions", "no states of nodes", "queues for everybody"])
 def test_a_converter_that_loses_values_or_a_kind_is_convicted(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_convicted(planted, monkeypatch)
 
@@ -188,8 +190,7 @@ def test_the_true_converters_pass_with_a_fault_at_a_step(first: int) -> None:
 def test_every_kind_is_declared_with_every_field_of_its_value() -> None:
     assert set(KINDS) == {*VALUES, "binding"} == set(ENTITIES_WITH_VALUES)
     for kind, declared in VALUES.items():
-        values = (*declared, OF_PASSING) if kind == "exchange" else declared
+        values = (*declared, *{"exchange": [OF_PASSING], "queue": [OF_OWNED]}.get(kind, ()))
         assert {tuple(value) for value in values} == {ENTITIES_WITH_VALUES[kind]}
         for field in ENTITIES_WITH_VALUES[kind]:
-            varies = len({repr(value[field]) for value in values}) > 1
-            assert varies or field in ("owner", "node"), (kind, field)
+            assert len({repr(value[field]) for value in values}) > 1, (kind, field)

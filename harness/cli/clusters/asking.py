@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from splitbrain.cluster.client import Client
 
 T = TypeVar("T")
+
+_STORES_MS: Final = 1_000
+"""How long a node may take to say which store is in force."""
 
 
 async def statuses(nodes: Sequence[ClusterNode]) -> list[dict[str, Any]]:
@@ -33,6 +36,27 @@ async def statuses(nodes: Sequence[ClusterNode]) -> list[dict[str, Any]]:
             return {"node": node.node, "problem": f"{problem}{f' ({error})' if str(error) else ''}"}
 
     return list(await asyncio.gather(*(one(node) for node in nodes)))
+
+
+async def without_tables(nodes: Sequence[ClusterNode]) -> list[str]:
+    """Which of these nodes, that have tables, cannot answer from them, or cannot say yet which store is in force."""
+    from splitbrain.cluster.client import ClusterError
+
+    async def serves(client: Client) -> bool:
+        state = await client.stores(timeout_ms=_STORES_MS)
+        flags = await client.feature_flags()
+        is_known = all(flag.state != "unknown" for flag in flags)
+        return is_known and (state.store == "tree" or (state.store == "tables" and state.phase == "running"))
+
+    async def one(node: ClusterNode) -> bool:
+        try:
+            async with asyncio.timeout(2 * _STORES_MS / 1000):
+                return await with_client(node, serves)
+        except (ClusterError, OSError, TimeoutError):
+            return False
+
+    served = await asyncio.gather(*(one(node) for node in nodes))
+    return [node.node for node, does in zip(nodes, served, strict=True) if not does]
 
 
 async def with_client(node: ClusterNode, use: Callable[[Client], Awaitable[T]]) -> T:

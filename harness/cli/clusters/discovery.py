@@ -17,7 +17,7 @@ def discovery_arguments(
     """The arguments of each of the first nodes; none without a backend.
 
     Raises:
-        UsageError: an option is for another backend.
+        UsageError: an option is for another backend, or no node would take its value.
     """
     asked = [("--discovery-endpoint", endpoint), ("--discovery-cluster", cluster)]
     given = [each for option, value in asked if value is not None for each in (option, value)]
@@ -26,4 +26,21 @@ def discovery_arguments(
     if backend is None:
         return []
     names = ["--discovery-list", ",".join(founders)] if backend == "classic" else []
-    return ["--discovery", backend, "--discovery-nodes", str(len(founders)), *names, *given]
+    arguments = ["--discovery", backend, "--discovery-nodes", str(len(founders)), *names, *given]
+    _check(backend, endpoint, arguments)
+    return arguments
+
+
+def _check(backend: str, endpoint: str | None, arguments: Sequence[str]) -> None:
+    """Refuse what the nodes would refuse, before any of them is started."""
+    from splitbrain.cluster.discovery.arguments import taken_out
+    from splitbrain.cluster.discovery.http import Endpoint
+    from splitbrain.cluster.errors import ArgumentError
+
+    try:
+        taken_out(arguments)
+        if endpoint is not None:
+            for url in endpoint.split(",") if backend == "etcd" else (endpoint,):
+                Endpoint(url)
+    except ArgumentError as error:
+        raise UsageError(str(error)) from error

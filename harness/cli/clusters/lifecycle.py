@@ -14,7 +14,7 @@ import msgspec
 
 from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.harness.cli.clusters import layout as layouts
-from splitbrain.harness.cli.clusters.asking import statuses
+from splitbrain.harness.cli.clusters.asking import statuses, without_tables
 from splitbrain.harness.cli.clusters.discovery import BACKENDS, discovery_arguments
 from splitbrain.harness.cli.clusters.layout import ClusterNode, ClusterState, Layout, folder, forget, stored
 from splitbrain.harness.cli.clusters.processes import HOST, alive, last_words, refusal_of_port, start, stop
@@ -24,6 +24,8 @@ from splitbrain.results.stores import check_writable
 _UP_S: Final = 15.0
 _FORMED_S: Final = 45.0
 """Longer than nodes look for a cluster: each then ends, and says why (PD-3)."""
+_TABLES_S: Final = 45.0
+"""Longer than tables look for each other, and than a strategy takes to let them serve."""
 _LAST_PORT: Final = 65535
 _PAUSES_IF_ALL_DOWN: Final = ("pause-if-all-down-ignore", "pause-if-all-down-autoheal")
 
@@ -115,7 +117,7 @@ def up(
     discovery_cluster: str | None,
     directory: str,
 ) -> None:
-    """Start the nodes and wait for a leader.
+    """Start the nodes and wait for a leader, and for the tables if the cluster has some.
 
     Data of an earlier `up` in the same DIR is reused: the nodes that are members now are started, with their ports;
     those that were removed are not. All nodes know the names and ports of the spares (n4 and n5 of three nodes) from
@@ -187,6 +189,8 @@ def up(
     try:
         layout = start(layout, *(node.node for node in members))
         leader = asyncio.run(_until_led(layout, whole=bool(found_by)))
+        if state.store == "tables":
+            asyncio.run(_until_tables_serve(layout, may_fail=former is not None))
     except BaseException:
         _stop_all(home)
         if former is None:
@@ -296,3 +300,24 @@ async def _until_led(layout: Layout, *, whole: bool) -> str:
         await asyncio.sleep(0.1)
     said = f" {nodes[0].node} said: {last_words(layout, nodes[0].node)}." if whole else ""
     raise NodeStartError(f"no leader after {up_s:g} s.{said} The nodes' logs are {layout.home}/*.log.")
+
+
+async def _until_tables_serve(layout: Layout, *, may_fail: bool) -> None:
+    """Wait until each node answers from the store in force; with `may_fail` only say so if one does not.
+
+    Of a cluster that was up before, a node with tables may be gone for ever, and then others wait for it: an operator
+    can do something about that only while they run.
+    """
+    nodes = [node for node in layout.nodes if node.node in layout.state.founders]
+    deadline = time.monotonic() + _TABLES_S
+    while waiting := await without_tables(nodes):
+        for node in nodes:
+            if not alive(node):
+                raise NodeStartError(f"node {node.node} ended: {last_words(layout, node.node)}")
+        if time.monotonic() >= deadline:
+            said = f"the tables of {', '.join(waiting)} do not serve after {_TABLES_S:g} s"
+            if not may_fail:
+                raise NodeStartError(f"{said}. The nodes' logs are {layout.home}/*.log.")
+            click.echo(f"{said}: splitbrain cluster ctl cluster_status says what they wait for.", err=True)
+            return
+        await asyncio.sleep(0.1)

@@ -197,6 +197,16 @@ def test_db_5_transient_queues_of_a_node_are_selected_outside_and_removed_if_the
     assert sorted(found.name for found in now(queues.every(store))) == ["durable", "elsewhere", "q", "t1"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_db_5_queues_with_long_names_are_removed_by_requests_that_a_store_takes(kind: str) -> None:
+    store = empty(kind)
+    stock(store)
+    for at in range(queues.AT_ONCE):
+        now(queues.declare(store, "/", f"{at:03}{'x' * 252}", durable=False, node="n1"))
+    assert now(queues.delete_transient(store, "n1")) == queues.AT_ONCE
+    assert [each.name for each in now(queues.every(store))] == ["q"]
+
+
 def replace(store: MetadataStore, path: Any, record: records.Queue) -> None:
     if isinstance(store, LocalStore):
         store._tree.execute(PutNodes(tuple(path), encoded(record)))  # pyright: ignore[reportPrivateUsage]
