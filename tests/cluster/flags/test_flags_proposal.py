@@ -8,7 +8,7 @@ from splitbrain.cluster.flags.messages import Promise
 from splitbrain.cluster.flags.proposal import Proposal
 from splitbrain.cluster.flags.record import Ballot, OpId, Pending, Vote
 
-OP = OpId("n1", 1)
+OP = OpId(1, "n1")
 MEMBERS = ("n1", "n2", "n3")
 MINE = Ballot(7, "n3")
 EARLIER = Vote(Ballot(0, "n1"), True)
