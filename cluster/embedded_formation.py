@@ -20,6 +20,7 @@ from splitbrain.cluster.discovery.backend import Backend, Listing, Plain
 from splitbrain.cluster.discovery.classic import Classic
 from splitbrain.cluster.discovery.formation import RETRIES, RETRY_MS, Settings
 from splitbrain.cluster.discovery.forming import Forming
+from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.messages import AskFormation, FormationState, decode_reply, encode
 from splitbrain.cluster.discovery.seen import Peer
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError, UnavailableError
@@ -33,6 +34,7 @@ __all__ = [
     "BACKENDS",
     "BUGS",
     "RETRIES",
+    "ArgumentError",
     "Backend",
     "Classic",
     "DiscoveryError",
@@ -42,11 +44,23 @@ __all__ = [
     "Plain",
     "UnavailableError",
     "ask_formation",
+    "check_arguments",
     "start",
 ]
 
 BUGS: Final[Mapping[str, str]] = lines_of("formation")
 """What a node's `--bugs` takes: what is broken, its source, and the checkers that can see it."""
+
+
+def check_arguments(arguments: Sequence[str], endpoints: Sequence[str]) -> None:
+    """Refuse what a node would refuse of its arguments of discovery, and addresses of a service that are none.
+
+    Raises:
+        ArgumentError: the message names what is wrong.
+    """
+    taken_out(arguments)
+    for url in endpoints:
+        Endpoint(url)
 
 
 async def start(argv: Sequence[str], runtime: Runtime, backend: Callable[[str, tuple[Peer, ...]], Backend]) -> None:

@@ -33,14 +33,10 @@ def discovery_arguments(
 
 def _check(backend: str, endpoint: str | None, arguments: Sequence[str]) -> None:
     """Refuse what the nodes would refuse, before any of them is started."""
-    from splitbrain.cluster.discovery.arguments import taken_out
-    from splitbrain.cluster.discovery.http import Endpoint
-    from splitbrain.cluster.errors import ArgumentError
+    from splitbrain.cluster.embedded_formation import ArgumentError, check_arguments
 
+    endpoints = [] if endpoint is None else endpoint.split(",") if backend == "etcd" else [endpoint]
     try:
-        taken_out(arguments)
-        if endpoint is not None:
-            for url in endpoint.split(",") if backend == "etcd" else (endpoint,):
-                Endpoint(url)
+        check_arguments(arguments, endpoints)
     except ArgumentError as error:
         raise UsageError(str(error)) from error
