@@ -127,7 +127,7 @@ def test_as_many_packets_are_lost_and_doubled_as_is_counted_and_the_same_ones_fo
         async def strike(seed: int) -> tuple[list[int], list[int]]:
             faults.set({RECEIVER: {"loss": 0.2, "duplicate": 0.3, "seed": seed}})
             await send(sender, receiver, range(300))
-            arrived = [int.from_bytes(datagram, "big") for datagram in await until_silent(receiver)]
+            arrived = [int.from_bytes(datagram, "big") for datagram in await until_silent(receiver, 2.0)]
             lost = [number for number in range(300) if number not in arrived]
             doubled = [number for number in range(300) if arrived.count(number) == 2]
             assert faults.counts() == {RECEIVER: {"lost": len(lost), "duplicated": len(doubled)}}
