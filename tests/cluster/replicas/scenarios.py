@@ -46,8 +46,8 @@ ASK_S: Final = 8.0
 """After so long no answer comes any more: it may be lost."""
 
 SEEN_S: Final = 2.5
-"""Nodes look at each other once a second, and one that is back is seen within another second. One that is back for less,
-time after time, counts as down all the while, and is replaced."""
+"""Nodes look at each other once a second, and one that is back is seen within another second. One that is back for
+less, time after time, counts as down all the while, and is replaced."""
 
 NO_ANSWER: Final = (ClientError, ConnectionError, KeyError, TimeoutError)
 """Of a client; a node that does not run is no key."""
