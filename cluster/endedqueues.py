@@ -3,8 +3,8 @@
 A transient queue lives in the process of its node, an exclusive one as long as its connection. Their records are in
 the cluster's store, and outlive both, if the node died or could reach no majority. So each node looks once a second
 whether there are records of former lives of its own, or of connections that it has no more, and the leader of the
-metadata store whether there are any of nodes that have left the cluster. Nobody removes those of a node that is taken
-for down: it may be cut off alone, and its queues serve on (rabbitmq-server #12597, #12949, pull request #14573).
+metadata store whether there are any of nodes that have left the cluster. Those of a node that is taken for down stay:
+it may be cut off alone, and its queues serve on (rabbitmq-server #12597, #12949, pull request #14573).
 
 Without such records a node sends nothing.
 """

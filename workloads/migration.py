@@ -5,9 +5,9 @@ nothing from before that migration until the first store answers again, and look
 among many has them moved, and another one has the first store back, which is refused as a rule. Ops have to find what
 was acknowledged before, during and after that: entities of every kind, with the values that they were declared with.
 
-A migration needs all nodes, so faults may leave no time for the way there and back. Then nobody asks for a migration as
-long as there are faults, and it is tried once more when they are healed. In the end the migration is carried out if it
-was not, and every client looks once more.
+A migration needs all nodes, so faults may leave no time for the way there and back. Then no client asks for a
+migration as long as there are faults, and it is tried once more when they are healed. In the end the migration is
+carried out if it was not, and every client looks once more.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
 """An answer to a look has all entities in it."""
 
 CHANGES: Final = {f: WEIGHTS[f] for f in (DECLARE, DELETE, LOOK)}
-"""While nobody asks that entities are moved, or back."""
+"""While no client asks that entities are moved, or back."""
 
 WAITING: Final = {f: WEIGHTS[f] for f in WEIGHTS if f != "migrate"}
 """While a way back is still to come."""
@@ -356,7 +356,7 @@ class Asking(msgspec.Struct, frozen=True):
     look_ns: int = 0
 
     def op(self, ctx: Context) -> Result:
-        """Ask if nobody does, else look."""
+        """Ask if no other client does, else look."""
         if self.over and self.under_way is None:
             return None
         may_ask = not self.over and self.under_way is None and ctx.time_ns >= self.ask_ns
@@ -435,7 +435,8 @@ def there_and_back() -> Generator:
 def with_way_back(time_limit_s: float) -> Generator:
     """What clients do as long as there are faults: changes, the way there and back, changes, and moves among changes.
 
-    Nobody asks for a migration while the first store takes changes again: entities that move then do so by themselves.
+    No client asks for a migration while the first store takes changes again: entities that move then do so without
+    being asked.
     """
     before_s, after_s = min(BEFORE_SHARE * time_limit_s, BEFORE_MOST_S), min(AFTER_SHARE * time_limit_s, AFTER_MOST_S)
     before = time_limit(before_s, ops(CHANGES))

@@ -298,8 +298,9 @@ class _Run:
             may_remove = [*self._removals(queue), *self._removed.get(("queue", *queue[1:3]), ()), *self._left]
             if holds(claims, may_remove, *interval)[0]:
                 sentence = (
-                    f"Vanished: {words_for(queue)} was claimed, nobody deleted it, and the connection is open still: "
-                    f"{self._answer(op)} came over it, but did not show the queue. Its consumers would wait for ever."
+                    f"Vanished: {words_for(queue)} was claimed, no client deleted it, and the connection is still "
+                    f"open: {self._answer(op)} came over it, but did not show the queue. Its consumers would wait for "
+                    "ever."
                 )
                 claimed = max(claim.complete for claim in claims if claim.complete < op.invoke)
                 yield Finding("vanished", sentence, (claimed, op.complete))

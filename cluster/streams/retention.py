@@ -46,7 +46,7 @@ def age_ms(setting: object) -> int | None:
 
 def age_in_words(age_ms: int) -> str:
     """The age as a setting says it, in the largest unit that it is a whole number of: `7D`; else in ms."""
-    for unit in ("D", "h", "m", "s"):  # not in years or months: nobody means 365 days by 12 of 30 days and 5
+    for unit in ("D", "h", "m", "s"):  # not in years or months: 365 days would read as 12 of 30 days and 5
         whole, rest = divmod(age_ms, 1000 * _SECONDS[unit])
         if whole and not rest:
             return f"{whole}{unit}"

@@ -28,7 +28,7 @@ from splitbrain.results.errors import ProtocolError
 NUMBER: Final = "number"
 """The argument in which bindings differ."""
 
-NOBODY: Final[Mapping[str, str]] = {}
+NO_OWNER: Final[Mapping[str, str]] = {}
 
 ARGUMENTS: Final = "arguments"
 
@@ -92,7 +92,7 @@ async def _delete_exchange(store: MetadataStore, vhost: str, name: str, *_: Any)
     return await exchanges.delete(store, vhost, name)  # what else an entity has may be its type
 
 
-async def _delete_queue(store: MetadataStore, vhost: str, name: str, as_whom: Mapping[str, str] = NOBODY) -> bool:
+async def _delete_queue(store: MetadataStore, vhost: str, name: str, as_whom: Mapping[str, str] = NO_OWNER) -> bool:
     return await queues.delete(store, vhost, name, **as_whom)
 
 

@@ -120,7 +120,7 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
     "what was asked before the rest began does not count": ([no, look("123", 0), ok, no, no, *REST], ()),
     "what was asked under a fault does not count": ([look("123", 0), ok, no, FAULT, no, no, *REST], ()),
     "a client was served once": ([look("123", 0), ok, no, no, no, ("enqueue", 2), *REST], ()),
-    "nobody was served": ([look("123", 0), no, no, no, *REST], ()),
+    "no client was served": ([look("123", 0), no, no, no, *REST], ()),
     "a running extra is removed": ([look("1234", 0), look("123", 1, None, [change(1, "shrink", 4)])], ("extra",)),
 }
 

@@ -169,6 +169,24 @@ def test_db_6_a_queue_goes_with_the_connection_whoever_ended_that() -> None:
     three(check)
 
 
+def test_db_6_a_queue_that_is_made_long_after_its_node_began_goes_with_its_connection_too() -> None:
+    """What a node remembers of the records is from before."""
+
+    async def check(world: World) -> None:
+        first = await world.client("n1")
+        await stocked(first)
+        await asyncio.sleep(LONG_S)
+        second = await world.client("n1")
+        store, address = ClientStore(second, 5000), await second.address()
+        await queues.declare(*(store, "/", "late"), durable=False, owner=owner_of(address, 1), node=place_of(address))
+        await asyncio.sleep(LONG_S)
+        assert await there(world, "n2") == [*ALL[:2], "late", *ALL[2:]]
+        await second.close()
+        await become(world, "n2", ALL)
+
+    three(check)
+
+
 @both(M59)
 def test_m59_queues_of_a_node_that_is_cut_off_are_removed_by_those_that_take_it_for_down(
     bugs: Bugs, broken: bool
