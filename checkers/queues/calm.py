@@ -66,5 +66,10 @@ class Calm(msgspec.Struct, frozen=True):
 
 
 def _is_under_a_fault(events: RunEvents, found_ns: int) -> bool:
-    """Whether a fault was in force when a node may have ended that was found dead."""
-    return any(window.begin_ns <= found_ns and window.end_ns >= found_ns - DIED_WITHIN_NS for window in events.windows)
+    """Whether a fault may have been in force when a node may have ended that was found dead.
+
+    It may be from when it is injected: a node that reads a damaged file ends before that is verified.
+    """
+    return any(
+        window.start.invoke.time <= found_ns and window.end_ns >= found_ns - DIED_WITHIN_NS for window in events.windows
+    )

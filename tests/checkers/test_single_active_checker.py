@@ -277,6 +277,20 @@ def test_a_node_that_gives_up_over_a_fault_of_its_disk_is_back_once_that_is_heal
     assert judge(script, settle_s=0).anomalies == anomalies
 
 
+def test_a_node_that_gives_up_while_the_fault_of_its_disk_is_injected_is_back_once_that_is_healed() -> None:
+    script = Script()
+    disk: dict[str, Any] = {"fault": "disk", "action": "start", "target": "n1", "cut": [], "down": [], "paused": []}
+    script.event(NEMESIS, "invoke", "start-disk", disk)
+    script.event(HARNESS, "info", "halt", {"node": "n1"})
+    script.event(NEMESIS, "ok", "start-disk", disk)
+    script.event(NEMESIS, "invoke", "stop-disk", {**disk, "action": "stop"})
+    script.event(NEMESIS, "ok", "stop-disk", {**disk, "action": "stop"})
+    put(script, 0, 1, 2, 3)
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        consumed(script, consumer, value)
+    assert judge(script, settle_s=0).anomalies == ("shared",)
+
+
 def test_a_consumer_that_a_fault_may_have_hidden_is_not_convicted_but_counted() -> None:
     script = Script()
     put(script, 0, 1, 2, 3)
