@@ -907,13 +907,16 @@ def test_nothing_but_blanks_is_no_value(refused: Refused, command: str) -> None:
         refused(given.get(option) or _line(command, option, ""), "")
 
 
+_ALSO_BELOW_0 = ("--priority", "--delivery-limit")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_number_of_anything_is_refused(refused: Refused, command: str) -> None:
     for option in _options(command, click.types.FloatParamType):
         for value in ("nan", "inf", "-1"):
             refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
     for option in _options(command, click.types.IntParamType, click.IntRange):
-        for value in ("9" * 30, "1.5", *([] if option == "--priority" else ["-1"])):
+        for value in ("9" * 30, "1.5", *([] if option in _ALSO_BELOW_0 else ["-1"])):
             refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
 
 

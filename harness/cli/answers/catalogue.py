@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
-from splitbrain.cluster.queuegroups.notes import QueueReport
+from splitbrain.cluster.queueclient import QueueReport
 from splitbrain.cluster.queueoperators import SeenPolicy, SeenQueue, SeenStream
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison

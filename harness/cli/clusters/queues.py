@@ -18,8 +18,7 @@ from splitbrain.results.errors import UsageError
 if TYPE_CHECKING:
     from splitbrain.cluster.classicclient import ClassicQueues
     from splitbrain.cluster.client import Client
-    from splitbrain.cluster.queueclient import Queues
-    from splitbrain.cluster.queuegroups.notes import QueueReport
+    from splitbrain.cluster.queueclient import QueueReport, Queues
     from splitbrain.harness.cli.answers.clusters import DeclaredQueueAnswer, DeletedQueueAnswer, PurgeAnswer
 
 QueueType: TypeAlias = Literal["quorum", "classic"]
