@@ -127,7 +127,7 @@ class Store:
 
     @property
     def first_needed(self) -> int | None:
-        """The first entry of the log that a state which releases itself needs, counted anew; None if it is not known."""
+        """The first entry of the log that a state needs which lets it go itself, counted anew; None if not known."""
         return None
 
     def begin_leading(self) -> Sequence[MachineEffect]:

@@ -33,8 +33,8 @@ that one and the one before; it is empty if neither has, or if the node does not
 In that of "members" `counted_index` is the entry that put the configuration into force, and `counted` what it was when
 this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
-In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it needs,
-counted anew (`needed`), and how much of the log is gone already (`base`).
+In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
+needs, counted anew (`needed`), and how much of the log is gone already (`base`).
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:

@@ -68,8 +68,9 @@ class Durability(OfOneRun):
     its term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A
     node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that
     left and came back as another member. Rows of "recoverable" are compared likewise, as long as the member has started
-    and not ended. Rows of event "released" are judged each by itself. The figures: `restarts` judged, `images` (rows of what would have been recovered) judged, `excused`, `released` rows,
-    `highest` index that was said to be durable, `votes` compared, and findings (`broken`).
+    and not ended. Rows of event "released" are judged each by itself. The figures: `restarts` judged, `images` (rows of
+    what would have been recovered) judged, `excused`, rows of event `released`, `highest` index that was said to be
+    durable, `votes` compared, and findings (`broken`).
     """
 
     name = "durability"
