@@ -84,7 +84,7 @@ as on slow disks, queues have no leader for long, and ops of streams wait behind
 VARIANTS: Final[Mapping[str, str]] = {"stream": "short-stream"}
 """Workloads in whose place, if the system can, another one comes in some tests: it differs in what is kept alone."""
 
-VARIED: Final = 1 / 4
+VARIED: Final = 1 / 2
 """The share of these tests."""
 
 REPLACING: Final = frozenset({"replicas"})
