@@ -1,9 +1,9 @@
 """Queues: publish unique numbers, take them and acknowledge, and drain all queues at the end (Jepsen's total-queue).
 
-A value is taken, and acknowledged at the very end of the op that reports it, or, every second one, when its client
-begins its next op: then a client has something that its queue must give back if the others lose its node. Nothing is
-acknowledged that the history does not have. So a message whose taker was given up goes back to its queue once the
-system has noticed, and comes out again. In the end each node is asked until it finds each queue empty; see `Drain`.
+A value is taken, and acknowledged at the very end of the op that reports it: nothing is acknowledged that the history
+does not have. Every second one is acknowledged later: a client holds some messages all the time, which their queue must
+give back if the others lose its node. A message whose taker was given up goes back to its queue once the system has
+noticed, and comes out again. In the end each node is asked until it finds each queue empty; see `Drain`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ BATCH: Final = 10
 """How many messages one drain takes at most."""
 
 HELD: Final = 2
-"""One message of so many is held until the next op of its client."""
+"""One message of so many is held by its client."""
+
+HOLDS: Final = 3
+"""So many at a time: when it has more, it acknowledges the oldest ones as it begins its next op."""
 
 SETTLE_S: Final = 10.0
 """How long a message may be away whose taker is gone: until the system has noticed that its connection is closed."""
@@ -74,9 +77,9 @@ class QueueClient(SessionClient[Queues]):
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
         name = op.key or ""
-        for tag in self._held:
+        for tag in self._held[:-HOLDS]:
             self.session.ack(tag)
-        self._held.clear()
+        del self._held[:-HOLDS]
         match op.f:
             case "enqueue":
                 answer = await self.session.publish(name, op.value)
@@ -106,7 +109,7 @@ class QueueClient(SessionClient[Queues]):
         if taken["value"] % HELD:
             return self._dealt_with([taken])[0]
         self._held.append(taken["tag"])
-        return {"value": taken["value"], "redelivered": taken["redelivered"], "held": True}
+        return {"value": taken["value"], "redelivered": taken["redelivered"], "held": HOLDS}
 
     def _dealt_with(self, taken: Sequence[Delivery]) -> list[Any]:
         """Acknowledge messages; what the history says of them. Nothing is awaited between this and the op's end."""

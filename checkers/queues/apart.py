@@ -1,20 +1,33 @@
-"""When a node was cut off from all others, or did not run: nothing that it or its clients say gets through."""
+"""When nodes were cut off from others, or did not run: nothing that they or their clients say gets through."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from splitbrain.checkers.quorum.windows import stretches
+import msgspec
+
+from splitbrain.checkers.quorum.windows import Wrong, stretches
 from splitbrain.results.faults import RunEvents
 
-Span = tuple[int, int]
+
+class Span(msgspec.Struct, frozen=True):
+    """A time in which a node was cut off.
+
+    Attributes:
+        begin_ns, end_ns: from when to when, in nanoseconds.
+        within: the nodes that may have reached each other, with this one.
+    """
+
+    begin_ns: int
+    end_ns: int
+    within: frozenset[str]
 
 
 def apart(events: RunEvents, nodes: Sequence[str]) -> Mapping[str, list[Span]]:
-    """The spans, from and to in nanoseconds, by node, in the order of time.
+    """By node the spans in which it certainly reached some nodes in no way, in the order of time.
 
-    What a nemesis op says that is under way, or is not certain, ends a span: it begins when an op ends that left the
-    node without a link, and ends when the next op of the nemesis begins after which the node may have one.
+    A span begins when an op of the nemesis ends that left the node without links, and ends when one begins after which
+    it may have them.
 
     Args:
         events: of the run.
@@ -23,17 +36,26 @@ def apart(events: RunEvents, nodes: Sequence[str]) -> Mapping[str, list[Span]]:
     found: dict[str, list[Span]] = {node: [] for node in nodes}
     for stretch in stretches(events, nodes):
         for node, spans in found.items():
-            if not all(_is_apart(node, nodes, state.cut, state.down) for state in stretch.possibly):
+            within = frozenset[str]().union(*(_within(node, nodes, state) for state in stretch.possibly))
+            if len(within) == len(nodes):
                 continue
-            if spans and spans[-1][1] == stretch.begin_ns:
-                spans[-1] = (spans[-1][0], stretch.end_ns)
-            else:
-                spans.append((stretch.begin_ns, stretch.end_ns))
+            begin_ns = stretch.begin_ns
+            if spans and spans[-1].end_ns == begin_ns and len(within | spans[-1].within) < len(nodes):
+                last = spans.pop()
+                begin_ns, within = last.begin_ns, within | last.within
+            spans.append(Span(begin_ns, stretch.end_ns, within))
     return found
 
 
-def _is_apart(node: str, nodes: Sequence[str], cut: Sequence[tuple[str, str]], down: Sequence[str]) -> bool:
-    if node in down:
-        return True
-    links = {link for other in nodes if other != node for link in ((node, other), (other, node))}
-    return len(nodes) > 1 and links <= set(cut)
+def _within(node: str, nodes: Sequence[str], state: Wrong) -> Collection[str]:
+    """The nodes to or from which there may be a way from a node, over others too; of one that is down itself alone."""
+    if node in state.down:
+        return {node}
+    cut, reached, more = set(state.cut), {node}, [node]
+    while more:
+        here = more.pop()
+        for other in nodes:
+            if other not in reached and not {(here, other), (other, here)} <= cut:
+                reached.add(other)
+                more.append(other)
+    return reached

@@ -3,7 +3,7 @@
     lost          a value was acknowledged, and never came out, although its queue was drained in the end
     unexpected    a value came out that no client had put into that queue by then, or whose put certainly failed
     duplicated    a value came out more often than the queue promises
-    withheld      a value that a client held whose node the others lost did not come out again (`.withheld`)
+    withheld      a value that a client held whose node the others lost did not come out again in time (`.withheld`)
     order         a value came out before an earlier one of the same publisher, which was still in the queue
 
 A value whose put has an unknown outcome may come out or not; one that does is "recovered". (The first two rules, the
@@ -221,22 +221,18 @@ class _Judge:
             )
 
     def _withheld(self) -> Iterator[Finding]:
-        found = [
-            each
-            for each in withheld(self.reading, self.spans)
-            if int(self.items.queue[each.item]) not in self.undrained
-        ]
+        found = list(withheld(self.reading, self.spans))
         self.counts["withheld"] = len(found)
         for each in found:
-            begin_s, end_s = (seconds(time) for time in each.span)
-            first, second = (moment(self.table, row) for row in each.answers)
+            begin_s, end_s = seconds(each.span.begin_ns), seconds(each.span.end_ns)
+            since = moment(self.table, each.first)
             yield Finding(
                 "withheld",
                 f"Withheld: {self._named(each.item)} came out at {answer(self.table, each.row)}, to a client that had "
                 f"not acknowledged it when its node {each.node} was cut off or stopped, from {begin_s:.3f} to "
-                f"{end_s:.3f} s. A leader that answered others at {first} and {second} must have given it back, and "
-                "it never came out again.",
-                (each.row, *each.answers),
+                f"{end_s:.3f} s. A leader that led others from {since} on must have given it back, and gave them a new "
+                f"message before it: {answer(self.table, each.take)}.",
+                (each.row, each.first, each.take),
             )
 
     def _order(self) -> Iterator[Finding]:

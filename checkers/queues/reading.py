@@ -1,9 +1,9 @@
 """A history of queues as columns: one element for every value that was put in, and one for every delivery.
 
 The op of a put has the value, a whole number that is put into its queue once. The answer of a take is a value, null
-where the queue was empty, or an object where the system says that it has delivered the value before:
-`{"value": 7, "redelivered": true}`. There, `"held": true` says that the client acknowledges the value only when it
-begins its next op. The answer of a drain is a list of such, which is empty where the queue was.
+where the queue was empty, or an object where the system says that it has delivered the value before: `{"value": 7,
+"redelivered": true}`. There, `"held": 3` says that the client acknowledges the value only when it begins an op and has
+been given three more to hold since. The answer of a drain is a list of such, which is empty where the queue was.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Redelivered(msgspec.Struct, frozen=True):
 
     value: int
     redelivered: bool = True
-    held: bool = False
+    held: int | None = None
 
 
 Delivered: TypeAlias = int | Redelivered
@@ -75,7 +75,7 @@ class Deliveries(msgspec.Struct, frozen=True):
         begin, end: rows of invocation and completion of the op that took it.
         place: in the answer of that op, from 0.
         flagged: whether the system said that it had delivered it before.
-        held: whether it is acknowledged only when the client begins its next op.
+        held: how many the client is given to hold before it acknowledges it, -1 if it does so at once.
     """
 
     item: Ints
@@ -83,7 +83,7 @@ class Deliveries(msgspec.Struct, frozen=True):
     end: Ints
     place: Ints
     flagged: Bools
-    held: Bools
+    held: Ints
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ def read(calls: Calls, functions: Functions) -> Reading:
         calls.complete[call],
         place,
         flagged.astype(bool),
-        held.astype(bool),
+        held,
     )
     is_empty = np.zeros(len(calls.invoke), np.bool_)
     is_empty[empty] = True
@@ -176,7 +176,7 @@ def _whole(table: pa.Table, rows: Ints) -> Ints:
 
 
 _Columns: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints]
-"""Of deliveries: the op, the value, its place in the answer, and 1 where it is said to be delivered again, or held."""
+"""Of deliveries: op, value, place in the answer, 1 where it is said to be delivered again, and how it is held."""
 
 
 def _single(calls: Calls, chosen: Ints) -> _Columns:
@@ -185,12 +185,12 @@ def _single(calls: Calls, chosen: Ints) -> _Columns:
     there = valid(column) & ~flags(pc.equal(column, literal("null")))
     chosen, column = chosen[there], column.filter(array(there))
     again = flags(pc.starts_with(column, "{"))
-    value, held = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.int64)
+    value, held = np.zeros(len(chosen), np.int64), np.full(len(chosen), -1)
     try:
         value[~again] = numbers(column.filter(array(~again)).cast(pa.int64()))
         for at in np.flatnonzero(again).tolist():
             found = _ONE.decode(column[at].as_py())
-            value[at], again[at], held[at] = found.value, found.redelivered, found.held
+            value[at], again[at], held[at] = found.value, found.redelivered, _held(found)
     except (pa.ArrowInvalid, msgspec.DecodeError, ValueError, OverflowError) as error:
         raise HistoryFormatError(
             "history", f"a take from a queue answers a whole number, null, or a value delivered again ({error})."
@@ -217,9 +217,13 @@ def _listed(calls: Calls, chosen: Ints) -> tuple[_Columns, Ints]:
         value += [each if isinstance(each, int) else each.value for each in listed]
         place += range(len(listed))
         again += [0 if isinstance(each, int) else int(each.redelivered) for each in listed]
-        held += [0 if isinstance(each, int) else int(each.held) for each in listed]
+        held += [-1 if isinstance(each, int) else _held(each) for each in listed]
     columns = tuple(np.array(column, np.int64) for column in (call, value, place, again, held))
     return (columns[0], columns[1], columns[2], columns[3], columns[4]), np.array(empty, np.int64)
+
+
+def _held(found: Redelivered) -> int:
+    return -1 if found.held is None else found.held
 
 
 def last_row(calls: Calls, call: Ints) -> Ints:

@@ -90,6 +90,13 @@ VARIED: Final = 1 / 2
 REPLACING: Final = frozenset({"replicas"})
 """Workloads in which a replica has to be replaced: a node is away for long, and another one without a replica runs."""
 
+AWAY: Final = frozenset({"queue", "single-active"})
+"""Workloads in which a node must be away for longer than the others need to notice, while its clients have something.
+"""
+
+AWAY_PATIENT: Final = 0.6
+"""The share of their tests with a single kind of fault that lasts, among those of no theme."""
+
 REPLACING_NODES: Final = 4
 """The fewest nodes of their tests, if there may be so many."""
 
@@ -290,7 +297,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     nodes = overlaps.nodes_of(nodes, overlap, nemesis, counts)
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
-    is_patient = rng.random() < (REPLACING_PATIENT if workload in REPLACING else PATIENT)
+    is_patient = rng.random() < _patient_share(workload)
     if is_patient and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
@@ -320,6 +327,12 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         settings=settings,
         consistency_model=asked.consistency_model,
     )
+
+
+def _patient_share(workload: str) -> float:
+    if workload in REPLACING:
+        return REPLACING_PATIENT
+    return AWAY_PATIENT if workload in AWAY else PATIENT
 
 
 def _variant(seed: int, workload: str, asked: Asked) -> str:
