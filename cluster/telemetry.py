@@ -35,6 +35,8 @@ this was appended: the node's `commit_index` then, `before_index` (the entry of 
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
 In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
 needs, counted anew (`needed`), and how much of the log is gone already (`base`).
+In lines of event "busy" it is how many entries are not committed (`pending`), how many may be (`most`), and how many ms
+ago this member asked another one to take over, if it did in its term (`handing_over_ms`).
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:
@@ -65,6 +67,8 @@ Events:
     cut           entries are to be removed from the log: another leader's take their place; `log_index` and `log_term`
                   are those of the last one of them, and `last` is what stays durable
     released      the state, which keeps what it needs in the log, has said up to where it needs that no more
+    busy          the leader refused a command because too much was under way, or since another member is about to take
+                  over; at most every 250 ms
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
     end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
 
@@ -92,6 +96,8 @@ from splitbrain.cluster.wire import Status
 _STANDING: Final = ("pre_candidate", "candidate")
 
 COMMIT_INTERVAL_NS: Final = 100_000_000
+BUSY_INTERVAL_NS: Final = 250_000_000
+_MS: Final = 1_000_000
 HASH_INTERVAL: Final = 64
 """The number of entries between two indexes at which every node reports its hashes."""
 
@@ -213,6 +219,8 @@ class Telemetry:
         self._end_term: int = 0
         self._term = 0  # of the last line about a role
         self._close_from_ns = 0
+        self._busy_from_ns = 0
+        self._handed_over_ns: int | None = None  # in this term
 
     def event(self, event: str) -> None:
         """Write a line now."""
@@ -266,7 +274,7 @@ class Telemetry:
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
-        self._counted, self.acked = None, {}  # of the term that is over
+        self._counted, self.acked, self._handed_over_ns = None, {}, None  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
         counted = self.asked if status.role in _STANDING else votes
@@ -375,6 +383,20 @@ class Telemetry:
     def released(self, let_go: int, needed: int, base: int) -> None:
         """The state says up to which entry it needs the log no more, of which it needs the entry `needed` still."""
         self._write(_About("released", last=self.durable, counted={"let_go": let_go, "needed": needed, "base": base}))
+
+    def handing_over(self) -> None:
+        """Another member was asked to take over."""
+        self._handed_over_ns = self._runtime.clock.monotonic_ns()
+
+    def busy(self, pending: int, most: int) -> None:
+        """A command was refused, with so many entries that are not committed, and so many that may be."""
+        now_ns = self._runtime.clock.monotonic_ns()
+        if now_ns < self._busy_from_ns:
+            return
+        self._busy_from_ns = now_ns + BUSY_INTERVAL_NS
+        since_ns = self._handed_over_ns
+        handing_over = {} if since_ns is None else {"handing_over_ms": (now_ns - since_ns) // _MS}
+        self._write(_About("busy", last=self.durable, counted={"pending": pending, "most": most, **handing_over}))
 
     def rebuild(self) -> None:
         """The state is built again."""
