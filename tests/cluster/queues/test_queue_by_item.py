@@ -40,6 +40,7 @@ from splitbrain.cluster.queues.effects import (
     SetExpiryTimer,
     WriteCheckpoint,
 )
+from splitbrain.cluster.queues.messages import Message
 from splitbrain.cluster.queues.replies import Attached, Cancelled, Dequeued, NothingToDequeue, QueueRefused
 from tests.cluster.queues.machine import PUBLISHER, Log, consumer
 
@@ -422,6 +423,21 @@ def test_qq_6_the_log_may_be_released_up_to_the_first_message_that_is_needed() -
     assert released(log) == log.index - 1, "the body is in the newer entry"
     log.apply(Settle(key, (3,)))
     assert released(log) == log.index
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_qq_4_consumers_that_are_suspected_have_nothing(single: bool) -> None:
+    log = Log(QueueConfig(single_active_consumer=single))
+    log.attach("a", 2)
+    log.enqueue()
+    held = next(iter(log.queue.state.consumers.values()))
+    assert (len(held.checked_out), log.queue.state.withheld) == (1, 0)
+    log.apply(ProcessDown(held.id.process, True))
+    assert log.queue.state.withheld == 0
+    others = [*log.queue.state.consumers.values(), *log.queue.state.waiting]
+    assert [each.status for each in others] == ["suspected_down"]
+    others[0].checked_out[0] = Message(1, 1)
+    assert log.queue.state.withheld == 1
 
 
 def test_qq_6_of_very_many_messages_none_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
