@@ -5,6 +5,7 @@
     vote-forgotten   a node recovered an earlier term than that of its last vote, or that term without the vote
     strange-entries  a node recovered a log that ends in a later term than the term that it recovered
     needed, let-go   a log was let go up to an entry that was needed (`splitbrain.checkers.consensus.letgo`)
+    kept             a queue leaves messages to consumers that it suspects (there)
     unrecoverable    a node would not have started after a loss of power, with what was on its disk at that moment
 
 A node makes a term durable before it appends an entry of it. Entries of a later term are not its own: they are what a

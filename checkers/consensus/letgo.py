@@ -1,6 +1,7 @@
 """Logs that states let go by themselves: what a state needs in its log must still be there.
 
     needed    a state said that it needs its log no more up to an entry, and needs one of those
+    kept      consumers have messages of a queue that takes their nodes for down: others should have them (QQ-4)
     let-go    a node's log was gone up to an entry up to which no node had said that it is not needed
 
 The state of a queue has its messages in the log, and says itself how much of that it needs no more (QQ-6). A node says
@@ -40,6 +41,16 @@ def too_much(said: Iterable[tuple[Row, dict[str, int]]]) -> Iterator[dict[str, A
             yield {
                 "anomaly": "needed",
                 "sentence": f"Needed: {who} lets its log go up to entry {let_go} ({row.at}), and needs entry {needed}.",
+                "released": row.shown(),
+            }
+        withheld = what.get("withheld", 0)
+        if withheld and ("kept", row.group) not in found:
+            found.add(("kept", row.group))
+            yield {
+                "anomaly": "kept",
+                "sentence": (
+                    f"Kept: {who} leaves {withheld} messages to consumers on nodes that it suspects ({row.at})."
+                ),
                 "released": row.shown(),
             }
         if base > most[row.group] and ("let-go", row.group) not in found:

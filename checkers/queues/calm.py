@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -58,6 +59,11 @@ class Calm(msgspec.Struct, frozen=True):
         """When the span began in which a time lies; the time itself if it lies in none."""
         at = bisect_right(self.spans, (at_ns, 2**63)) - 1
         return self.spans[at][0] if at >= 0 and at_ns <= self.spans[at][1] else at_ns
+
+    @property
+    def troubles(self) -> list[tuple[int, int]]:
+        """The spans between them, in each of which a fault was in force."""
+        return [(before[1], after[0]) for before, after in pairwise(self.spans)]
 
     def longest_trouble(self, begin_ns: int, end_ns: int, back_ns: int) -> int:
         """For how long at most a fault was in force, by the end of a time, that was within that time; 0 if none was.

@@ -91,6 +91,10 @@ class Replicas(OfOneRun):
         return float(chosen)
 
 
+NOTICED_S: Final = 2.0
+"""A node that was away for so long was noticed by most others."""
+
+
 class _Failures:
     """Whether a node may have been down for long enough to count as failed; always if no time is given."""
 
@@ -106,6 +110,12 @@ class _Failures:
         span = int(self._time[begun]), int(self._time[ended])
         longest_ns = self._troubles.longest_trouble(*span, round(BACK_S * 1e9))
         return longest_ns + EARLY_S * 1e9 >= self._recovery_s * 1e9
+
+    @property
+    def brief(self) -> int:
+        """How many faults were too brief for a node to count as failed, and long enough for others to notice."""
+        lasted_ns = (to_ns - from_ns for from_ns, to_ns in self._troubles.troubles)
+        return sum(NOTICED_S * 1e9 <= each < self._recovery_s * 1e9 for each in lasted_ns)
 
 
 class _Judge:
@@ -145,7 +155,7 @@ class _Judge:
         found["short"] = list(self._short())
         found["unserved"] = list(self._unserved())
         findings = [finding for each in found.values() for finding in each]
-        figures = {**self._figures(), **{name: len(each) for name, each in found.items()}}
+        figures = {**self._figures(), "brief": failures.brief, **{name: len(each) for name, each in found.items()}}
         reasons = list(self._too_little(figures))
         sentence = findings[0].sentence if findings else reasons[0].sentence if reasons else self._praise(figures)
         return Verdict(
@@ -217,12 +227,13 @@ class _Judge:
                 Code.NOT_EXERCISED,
                 f"Queue {restless} did not come to rest: it is not known whether the target would be reached.",
             )
-        if not figures["replaced"]:
+        if not figures["replaced"] and not figures["brief"]:
             yield Reason(Code.NO_OCCASION, "No replica was added without an operator: no change was needed.")
 
     def _praise(self, figures: Mapping[str, Any]) -> str:
         return (
             f"{counted(figures['queues'], 'queue')} came to rest with at least {self.target} live replicas each, or as "
             f"many as there are nodes, after {counted(figures['automated'], 'change')} by the system and "
-            f"{figures['by_operators']} by operators, one at a time."
+            f"{figures['by_operators']} by operators, one at a time. "
+            f"{counted(figures['brief'], 'fault')} did not last for so long that a node counts as failed."
         )

@@ -87,6 +87,11 @@ class QueueStore(MachineStore):
             return None
         return self._queue.state.first_needed(self.applied_index)
 
+    @property
+    def withheld(self) -> int:
+        """How many messages suspected consumers have."""
+        return 0 if self._queue is None else self._queue.state.withheld
+
     # --- to apply -------------------------------------------------------------------------------------------------
 
     def _command(self, entry: Entry) -> Result | WithEffects:

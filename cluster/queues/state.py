@@ -120,6 +120,12 @@ class QueueState:
         ready = (message.index for message in self.ready)
         return min((*ready, *held, *self.dead_letters.indexes()), default=applied + 1)
 
+    @property
+    def withheld(self) -> int:
+        """How many messages consumers have that are suspected: none, as they go back when their nodes are (QQ-4)."""
+        every = (*self.consumers.values(), *self.waiting)
+        return sum(len(each.checked_out) for each in every if each.status == "suspected_down")
+
     def find(self, key: ConsumerKey) -> Consumer | None:
         """A consumer that may have messages, by its key or its id."""
         found = self.consumers.get(key)

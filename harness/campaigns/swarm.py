@@ -95,7 +95,8 @@ AWAY: Final = frozenset({"queue", "single-active"})
 """
 
 AWAY_PATIENT: Final = 0.6
-"""The share of their tests with a single kind of fault that lasts, among those of no theme."""
+"""The share of their tests with a single kind of fault that lasts, among those of no theme, in a hunt for one workload.
+"""
 
 REPLACING_NODES: Final = 4
 """The fewest nodes of their tests, if there may be so many."""
@@ -106,8 +107,8 @@ were asked for, no test has one.
 """
 
 REPLACING_BRIEF: Final = 0.5
-"""The share of those in which nodes are away several times, too briefly to be replaced: a system that does not forget
-how long they were away before replaces them all the same.
+"""The share of those, in a hunt for it alone, in which nodes are away several times, too briefly to be replaced: a
+system that does not forget how long they were away before replaces them all the same.
 """
 
 BRIEF_INTERVAL_S: Final = 5.0
@@ -305,10 +306,11 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     nodes = overlaps.nodes_of(nodes, overlap, nemesis, counts)
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
-    is_patient = rng.random() < _patient_share(workload)
+    is_patient = rng.random() < _patient_share(workload, asked)
     if is_patient and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
-        if workload in REPLACING and Streams(seed)["brief absences"].random() < REPLACING_BRIEF:
+        is_brief = Streams(seed)["brief absences"].random() < REPLACING_BRIEF
+        if is_brief and workload in REPLACING and _asks_for_one(asked):
             load = msgspec.structs.replace(load, interval_s=min(BRIEF_INTERVAL_S, load.interval_s))
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
@@ -339,10 +341,10 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     )
 
 
-def _patient_share(workload: str) -> float:
+def _patient_share(workload: str, asked: Asked) -> float:
     if workload in REPLACING:
         return REPLACING_PATIENT
-    return AWAY_PATIENT if workload in AWAY else PATIENT
+    return AWAY_PATIENT if workload in AWAY and _asks_for_one(asked) else PATIENT
 
 
 def _variant(seed: int, workload: str, asked: Asked) -> str:

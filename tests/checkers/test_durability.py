@@ -79,6 +79,19 @@ def test_a_log_that_is_let_go_before_what_is_needed_passes() -> None:
     assert judge(released(1, 16, 17, 0), released(2, 30, 40, 16), released(3, 30, 31, 30)).valid == "true"
 
 
+def test_messages_of_consumers_that_are_suspected_are_kept_from_others() -> None:
+    rows = [
+        row(time_s, "n1", "released", last_index=9, counted=f"let_go=4 needed=5 base=0 withheld={withheld}")
+        for time_s, withheld in ((1, 0), (2, 3), (3, 3))
+    ]
+    assert judge(rows[0]).valid == "true"
+    verdict = judge(*rows)
+    assert (verdict.anomalies, verdict.figures["broken"]) == (("kept",), 1)
+    assert verdict.sentence == (
+        "Kept: n1 of group 'g' leaves 3 messages to consumers on nodes that it suspects (at 2.000 s in life 1)."
+    )
+
+
 def test_a_log_that_is_gone_further_than_any_node_said_is_named() -> None:
     verdict = judge(released(1, 16, 17, 0), released(2, 20, 21, 17), released(3, 20, 25, 21))
     assert (verdict.valid, verdict.anomalies) == ("false", ("let-go",))

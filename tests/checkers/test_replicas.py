@@ -60,6 +60,13 @@ def history(*lines: Line) -> pa.Table:
             add(time=time, process=-1, type="invoke", f="kill", value={"node_spec": "one"})
             add(time=time + 1, process=-1, type="info", f="kill", value={"n5": "killed"})
             continue
+        if f == "away":  # for so many seconds
+            for action, at in (("start", time), ("stop", time + value * S)):
+                said = {"fault": "kill", "action": action, "target": "n5"}
+                add(time=at, process=-1, type="invoke", f="kill", value=said)
+                add(time=at + 1, process=-1, type="ok", f="kill", value=said)
+            time += value * S
+            continue
         key = "q" if f.startswith(("look", "enqueue")) else None
         asked = None if f == "look" else value
         end = {"?": "info", "!": "fail"}.get(f[-1], "ok")  # of unknown outcome, or refused
@@ -226,3 +233,12 @@ def stories(draw: st.DrawFn) -> list[Line]:
 @given(stories())
 def test_a_naive_judge_says_the_same(lines: list[Line]) -> None:
     assert set(judged(*lines).anomalies) - {"short"} == naive(lines)
+
+
+def test_a_run_is_a_pass_also_if_a_fault_was_too_brief_for_a_replacement_and_there_was_none() -> None:
+    brief = [("away", 4), look("123", 0), *REST]
+    verdict = Replicas().check(history(look("123", 0), *brief), {**OPTIONS, "recovery_s": 6})
+    assert (verdict.valid, verdict.figures["brief"], verdict.figures["replaced"]) == ("true", 1, 0)
+    assert verdict.sentence.endswith("1 fault did not last for so long that a node counts as failed.")
+    assert judged(look("123", 0), *brief).valid == "unknown"
+    assert Replicas().check(history(look("123", 0), *brief), {**OPTIONS, "recovery_s": 3}).valid == "unknown"

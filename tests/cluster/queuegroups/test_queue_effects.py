@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -459,13 +460,19 @@ def test_the_log_is_let_go_up_to_the_oldest_message_that_is_there() -> None:
         await eventually(lambda: compacted(world))
         for name in THREE:
             assert 10 < base_of(world, name) < 30, name
+        await publish(queues, b"31")
+        await asyncio.sleep(6)
+        for name in THREE:
+            said: list[Any] = [line["counted"] for line in world.telemetry[name] if line["event"] == "released"]
+            counts = [(each["let_go"] + 1 - each["needed"], each["base"]) for each in said]
+            assert counts == [(0, 0), (0, 0), (0, base_of(world, name))], "it says what it lets go, and what it needs"
         for name in THREE:
             await world.kill(name)
         await world.start()
         await world.leader()
         queues = await queues_on(world, "n3")
         await queues.declare("orders")
-        assert await drained(queues, "orders") == [b"%d" % number for number in range(20, 31)]
+        assert await drained(queues, "orders") == [b"%d" % number for number in range(20, 32)]
 
     in_cluster(check, checkpoint_interval=5)
 
