@@ -15,7 +15,7 @@ import msgspec
 
 from splitbrain.harness.contract.nodes import Address, NodeId, NodeView
 from splitbrain.harness.contract.observing import Observed
-from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.settings import node_of
 
 T = TypeVar("T")
@@ -136,6 +136,27 @@ class Asked:
             raise
         self._probe = probe
         return found
+
+    async def change(self, words: str) -> None:
+        """Have the node change something.
+
+        Raises:
+            DefiniteError: the node was not reached, or refused before it did anything.
+            IndefiniteError: it gave no answer, or another error.
+        """
+        probe, self._probe = self._probe or await Probe.open(self._address), None
+        try:
+            answer = await probe.request(words, list[str])
+        except DefiniteError as silence:
+            probe.close()
+            raise IndefiniteError(str(silence)) from silence
+        except BaseException:
+            probe.close()
+            raise
+        self._probe = probe
+        if answer:
+            how, why = answer
+            raise (DefiniteError if how == "refused" else IndefiniteError)(f"{words}: {why}")
 
     def close(self) -> None:
         """Drop the connection."""

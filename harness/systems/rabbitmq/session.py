@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.brokers import Delivery, Entity
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError, NonsenseError
 from splitbrain.harness.systems.rabbitmq.connection import Connection, Logged, Message
 from splitbrain.harness.systems.rabbitmq.probe import Asked
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
+from splitbrain.harness.systems.rabbitmq.topology import RabbitmqTopology
 
 _QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"}
 
@@ -70,17 +71,29 @@ class RabbitmqSession:
         connection: to the node.
         queue_type: of the queues that it declares, a number as in `settings`.
         probe: of the same node, which answers reads of its metadata; None where there is none.
+        connect: opens another connection to the node, to the virtual host that is named, for what is in a topology.
+        name: of the session, as no other one has it.
         consistent: have the metadata store ask a majority before a read, if it can: Khepri. Mnesia cannot.
     """
 
     def __init__(
-        self, connection: Connection, queue_type: int, probe: Asked | None = None, *, consistent: bool = True
+        self,
+        connection: Connection,
+        queue_type: int,
+        probe: Asked | None = None,
+        *,
+        connect: Callable[[str], Awaitable[Connection]] | None = None,
+        name: str = "",
+        consistent: bool = True,
     ) -> None:
         self._connection = connection
         self._probe = probe
         self._how = "consistent" if consistent else "local"
         self._locks: set[str] = set()
         self._arguments: dict[str, Any] = _QUORUM if queue_type == QUORUM else {}
+        self._entities: RabbitmqTopology | None = None
+        if connect is not None and probe is not None:
+            self._entities = RabbitmqTopology(connect, probe, self._how, self._arguments, name)
 
     async def declare_queue(self, queue: str) -> Answer:
         """Declare a durable queue of the type that the test chose; no error where it is there already."""
@@ -230,6 +243,45 @@ class RabbitmqSession:
         found = await self._connection.read_log(stream, offset, count) if count > 0 else []
         return Answer({"values": _values(stream, offset, found), "end": end})
 
+    async def prepare_topology(self) -> Answer:
+        """Nothing is to be done."""
+        return Answer(None)
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity. Whether it was there is not said."""
+        return await self._topology.delete(entity)
+
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to this session's connections; whose it is."""
+        return await self._topology.claim(vhost, queue)
+
+    async def disconnect(self) -> Answer:
+        """End those connections."""
+        return await self._topology.disconnect()
+
+    async def entities(self) -> Answer:
+        """All entities at one moment: of a node's own copy with Mnesia, and for local reads."""
+        return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """None: a node of RabbitMQ cannot show its store and the tables beside it at one moment."""
+        return Answer(None)
+
+    @property
+    def _topology(self) -> RabbitmqTopology:
+        """What works on entities.
+
+        Raises:
+            DefiniteError: the node has no probe.
+        """
+        if self._entities is None:
+            raise DefiniteError("the node has no probe, which shows entities")
+        return self._entities
+
     def ack(self, tag: int) -> None:
         """Acknowledge a message, which the node does not answer."""
         self._connection.ack(tag)
@@ -244,6 +296,8 @@ class RabbitmqSession:
 
     async def close(self) -> None:
         """End the connection. The node gives back what was taken and not acknowledged."""
+        if self._entities is not None:
+            await self._entities.close()
         if self._probe is not None:
             self._probe.close()
         await self._connection.close()

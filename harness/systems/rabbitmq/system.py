@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 from collections.abc import Mapping
 from pathlib import Path  # noqa: TID251 - reads the node's probe
 from typing import Final
@@ -63,11 +65,12 @@ class Rabbitmq:
     def __init__(self, read_mode: ReadMode = LINEARIZABLE) -> None:
         self._consistent = read_mode == LINEARIZABLE
         self._addresses: dict[NodeId, Address] = {}
+        self._sessions = itertools.count()
         self._queue_type = SETTINGS[QUEUE_TYPE].default
         self.capabilities = Capabilities(
             operations=frozenset(
                 {
-                    *("creations", "collections", "lease-locks"),
+                    *("creations", "collections", "lease-locks", "topology"),
                     *("queues", "single-active", "limited-queues", "expiring-queues", "streams"),
                 }
             ),
@@ -123,7 +126,12 @@ class Rabbitmq:
         """
         probe = None if node not in self._addresses else Asked(self._addresses[node])
         return RabbitmqSession(
-            await Connection.open(deployment, node), self._queue_type, probe, consistent=self._consistent
+            await Connection.open(deployment, node),
+            self._queue_type,
+            probe,
+            connect=functools.partial(Connection.open, deployment, node),
+            name=f"{node}.{next(self._sessions)}",
+            consistent=self._consistent,
         )
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
