@@ -199,7 +199,7 @@ def view_of(node: NodeId, status: Status, nodes: int) -> NodeView:
 
     RabbitMQ has no leader of all. It leads, for nemeses that aim at one, who leads the first queue, by name; without
     queues the leader of the metadata, if there is one, else the first node. A node that is not connected to a majority
-    knows none.
+    knows none. For nemeses that aim at the leader of any queue, or of the store, it says all these leaders.
 
     Args:
         node: which node.
@@ -209,5 +209,15 @@ def view_of(node: NodeId, status: Status, nodes: int) -> NodeView:
     leaders = [status.queues[name] for name in sorted(status.queues)]
     leaders += [status.metadata_leader] if status.store == KHEPRI else []
     known = next((name for name in leaders if name is not None), status.connected[0])
-    leader = node_of(known) if 2 * len(status.connected) > nodes else None
-    return NodeView(node, role="leader" if leader == node else "follower", term=0, leader=leader)
+    if 2 * len(status.connected) <= nodes:
+        return NodeView(node, role="follower", term=0, leader=None)
+    leader = node_of(known)
+    of_queues = {node_of(name) for name in status.queues.values()}
+    return NodeView(
+        node,
+        role="leader" if leader == node else "follower",
+        term=0,
+        leader=leader,
+        queue_leaders=tuple(sorted(each for each in of_queues if each is not None)),
+        store_leader=node_of(status.metadata_leader) if status.store == KHEPRI else None,
+    )

@@ -176,7 +176,7 @@ members(Name) ->
 
 replicas() ->
     case catch rabbit_amqqueue:list() of
-        Found when is_list(Found) -> [{element(4, amqqueue:get_name(Q)), nodes_of(Q)} || Q <- Found];
+        Found when is_list(Found) -> [{named(amqqueue:get_name(Q)), nodes_of(Q)} || Q <- Found];
         _ -> []
     end.
 
@@ -216,7 +216,10 @@ queue(Q) ->
         Pid when is_pid(Pid) -> {Name, node(Pid)};
         _ -> undefined
     end,
-    {Name, leader(Place)}.
+    {named(amqqueue:get_name(Q)), leader(Place)}.
+
+named({resource, <<"/">>, queue, Name}) -> Name;
+named({resource, VHost, queue, Name}) -> <<VHost/binary, "/", Name/binary>>.
 
 leader({_, Node}) when is_atom(Node) -> atom(Node);
 leader(_) -> "null".
