@@ -44,8 +44,8 @@ class Shape(NamedTuple):
     """A topology by name.
 
     `draw` takes the nodes in random order and the node that leads (the first in the order if no leader is known);
-    `role` is that of the node, none if it does not look at who leads (`splitbrain.nemesis.targets.of_role`); with fewer than `nodes` nodes the shape cuts nothing, or nothing of
-    its own.
+    `role` is what that node leads (`splitbrain.nemesis.targets.of_role`), none if the shape does not look at it; with
+    fewer than `nodes` nodes the shape cuts nothing, or nothing of its own.
     """
 
     draw: Draw
