@@ -39,13 +39,13 @@ Under load thousands come each second: without this, the silence of a node with 
 class Signs:
     """The signs of life of one node. Made by `FailureDetector.connected`."""
 
-    __slots__ = ("_counted_ns", "_heard_ns", "_intervals_ns", "_stood_still", "connections", "is_down")
+    __slots__ = ("_counted_ns", "_intervals_ns", "_stood_still", "connections", "heard_ns", "is_down")
 
     def __init__(self, stood_still: Callable[[int], bool]) -> None:
         """`stood_still` says whether the node that listens did until now."""
         self._stood_still = stood_still
         self._intervals_ns: deque[int] = deque([USUAL_MS * _MS], SAMPLES)
-        self._heard_ns = 0
+        self.heard_ns = 0
         self._counted_ns = 0
         self.connections = 0
         self.is_down = False
@@ -57,11 +57,11 @@ class Signs:
 
     def begin_anew(self, now_ns: int) -> None:
         """Count silence and interval from now on."""
-        self._heard_ns = self._counted_ns = now_ns
+        self.heard_ns = self._counted_ns = now_ns
 
     def heard(self, now_ns: int) -> None:
         """A message came."""
-        self._heard_ns = now_ns
+        self.heard_ns = now_ns
         interval_ns = now_ns - self._counted_ns
         if interval_ns >= COARSE_MS * _MS:
             self._counted_ns = now_ns
@@ -76,7 +76,7 @@ class Signs:
         """The share of intervals that the present silence exceeds; 1 without a connection."""
         if not self.connections:
             return 1.0
-        silence_ns = now_ns - self._heard_ns
+        silence_ns = now_ns - self.heard_ns
         if silence_ns < FACTOR * COARSE_MS * _MS:
             return 0.0  # shorter than any interval
         exceeded = sum(interval_ns * FACTOR <= silence_ns for interval_ns in self._intervals_ns)
@@ -108,6 +108,11 @@ class FailureDetector:
             signs = self._signs[node] = Signs(self._stood_still)
         signs.began(now_ns)
         return signs
+
+    def heard_ns(self, node: str) -> int | None:
+        """When the last sign of life of a node came, or counting began anew; None if there was none."""
+        signs = self._signs.get(node)
+        return None if signs is None or not signs.heard_ns else signs.heard_ns
 
     def is_down(self, node: str) -> bool:
         """Whether a node is taken for down, as of the last poll."""

@@ -61,6 +61,10 @@ class Links:
         """Whether there is a connection to a node."""
         return node in self._by_node and self._by_node[node][1].is_up
 
+    def up_until_ns(self, node: str) -> int | None:
+        """Until when there was a connection to a node: now, if there is one; None if there never was one."""
+        return self._by_node[node][1].up_until_ns if node in self._by_node else None
+
     def is_refused(self, node: str) -> bool:
         """Whether the last attempt to reach a node found no process at its address."""
         return node in self._by_node and self._by_node[node][1].refused

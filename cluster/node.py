@@ -54,6 +54,7 @@ from splitbrain.cluster.queuereplicas import ReplicaKeeper
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import Append, AppendReply, NodeId
+from splitbrain.cluster.reach import Reach
 from splitbrain.cluster.registered import BUILT_IN
 from splitbrain.cluster.remotequeues import Passable, RemoteQueues
 from splitbrain.cluster.runtime import Connection, Runtime
@@ -111,15 +112,12 @@ class Node:
         self._callers = Callers(config.node, life, links)
         deliver, is_connected = self._callers.deliver, self._callers.is_connected
         detector = FailureDetector(config.peers)
-
-        def is_up(node: str) -> bool:
-            return links.is_up(node) and not detector.is_down(node)
-
+        reach = Reach(config.node, links, detector)
         self._entities = RecordsInForce()
         self._followed = 0  # so many of their changes outside of the tree
         self._metadata: Store | None = None  # as they were applied last
         replicas = ReplicaKeeper(
-            *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns, config.bugs),
+            *(config.member, self, config.replicas, reach, runtime.clock.monotonic_ns, config.bugs),
             entities=self._entities,
         )
         self._queues = QueueKeeper(config.member, self, replicas, runtime.spawn, runtime.log, config.bugs)
@@ -138,7 +136,7 @@ class Node:
             policy_of=StreamPolicies(self._entities).of,
         )
         self._stream_replicas = StreamKeeper(
-            *(config.member, self, config.replicas, is_up, runtime.clock.monotonic_ns),
+            *(config.member, self, config.replicas, reach, runtime.clock.monotonic_ns),
             state=lambda: self._streams.state,
             bugs=config.bugs,
             entities=self._entities,

@@ -55,19 +55,24 @@ class PeerLink:
         self._dials_once = M22 in bugs
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED)
         self._connection: Connection | None = None
-        self._broke = False
+        self._broke_ns: int | None = None
         self._refused = False
         self._closed = False
 
     @property
     def has_been_up(self) -> bool:
         """Whether there ever was a connection."""
-        return self._connection is not None or self._broke
+        return self._connection is not None or self._broke_ns is not None
 
     @property
     def is_up(self) -> bool:
         """Whether there is a connection."""
         return self._connection is not None
+
+    @property
+    def up_until_ns(self) -> int | None:
+        """Until when there was a connection: now, if there is one; None if there never was one."""
+        return self._broke_ns if self._connection is None else self._runtime.clock.monotonic_ns()
 
     @property
     def refused(self) -> bool:
@@ -156,7 +161,7 @@ class PeerLink:
         while self._queue:
             connection.send(self._queue.popleft())
         self._connection, self._refused = connection, False
-        if self._broke:
+        if self._broke_ns is not None:
             reached("link came up again")
         self._runtime.log(f"link to {self._peer}: up")
         self._changed()
@@ -172,7 +177,7 @@ class PeerLink:
             self._connection = None
             connection.close()
         reached("link broke")
-        self._broke = True
+        self._broke_ns = self._runtime.clock.monotonic_ns()
         self._runtime.log(f"link to {self._peer}: down ({reason})")
         self._changed()
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from splitbrain.cluster.classicqueues.records import DEAD_LETTER_TO
+from splitbrain.cluster.classicqueues.records import PATH as CLASSIC
 from splitbrain.cluster.client import Client, InvalidRequestError, UnavailableError
 from splitbrain.cluster.entities import maintenance, policies, vhosts
 from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.records import AppliesTo, NodeState, Policy
 from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.queueclient.connection import pause
+from splitbrain.cluster.queuegroups.records import PATH as QUORUM
 from splitbrain.cluster.queuegroups.records import record_of
 from splitbrain.cluster.queuereplicas.facts import VHOST
 from splitbrain.cluster.replicas import SETTING
@@ -68,6 +70,12 @@ def _seen(name: str, value: object) -> SeenQueue:
     change = record.change
     words = None if change is None else f"{change.kind} {change.member}"
     return SeenQueue(name, record.leader, list(record.members), record.target, words)
+
+
+async def types_of(client: Client, name: str) -> list[Literal["quorum", "classic"]]:
+    """Of which types there is a queue of that name; a quorum queue and a classic one may have the same."""
+    paths: dict[Literal["quorum", "classic"], tuple[str, ...]] = {"quorum": QUORUM, "classic": CLASSIC}
+    return [kind for kind, parent in paths.items() if await client.exists(format_path((*parent, name)))]
 
 
 async def every_stream(client: Client) -> list[StreamStatus]:

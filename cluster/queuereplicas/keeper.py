@@ -15,7 +15,7 @@ from splitbrain.cluster.members import node_of
 from splitbrain.cluster.queuegroups.keeper import PassedOn
 from splitbrain.cluster.queuegroups.records import BEGIN_CHANGE, END_CHANGE, REWRITE, QueueRecord
 from splitbrain.cluster.queuereplicas.facts import MetadataFacts, facts_in
-from splitbrain.cluster.queuereplicas.watch import Watch
+from splitbrain.cluster.queuereplicas.watch import Reaching, Watch
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.replicas import (
@@ -62,7 +62,7 @@ class ReplicaKeeper:
         member: this node's id.
         host: the node.
         settings: of the node.
-        is_up: whether another node can be reached now.
+        reach: which other nodes it reaches.
         now_ns: the time, of a monotonic clock.
         bugs: those that are switched on.
         entities: those in force, as this node has them.
@@ -76,7 +76,7 @@ class ReplicaKeeper:
         member: NodeId,
         host: Host,
         settings: ReplicaSettings,
-        is_up: Callable[[str], bool],
+        reach: Reaching,
         now_ns: Callable[[], int],
         bugs: Bugs,
         entities: RecordsInForce,
@@ -88,7 +88,7 @@ class ReplicaKeeper:
         self._placement = placement_named(settings.placement)
         self._now_ns = now_ns
         self._bugs = bugs
-        self._watch = Watch(lambda node: node == node_of(member) or is_up(node), settings.recovery_ms * _MS)
+        self._watch = Watch(reach, settings.recovery_ms * _MS)
         self._schedules: dict[str, Schedule] = {}
         self._facts = MetadataFacts()
         self._store: Store | None = None

@@ -17,7 +17,7 @@ from splitbrain.cluster.members import node_of
 from splitbrain.cluster.pending import Answering
 from splitbrain.cluster.queuegroups.keeper import PassedOn
 from splitbrain.cluster.queuereplicas.facts import MetadataFacts, facts_in
-from splitbrain.cluster.queuereplicas.watch import Watch
+from splitbrain.cluster.queuereplicas.watch import Reaching, Watch
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.replicas import (
@@ -79,7 +79,7 @@ class StreamKeeper:
         member: this node's id.
         host: the node.
         settings: of the node.
-        is_up: whether another node can be reached now.
+        reach: which other nodes it reaches.
         now_ns: the time, of a monotonic clock.
         state: all streams, as this node has applied them.
         bugs: those that are switched on.
@@ -94,7 +94,7 @@ class StreamKeeper:
         member: NodeId,
         host: Host,
         settings: ReplicaSettings,
-        is_up: Callable[[str], bool],
+        reach: Reaching,
         now_ns: Callable[[], int],
         state: Callable[[], State],
         bugs: Bugs,
@@ -108,7 +108,7 @@ class StreamKeeper:
         self._now_ns = now_ns
         self._state = state
         self._bugs = bugs
-        self._watch = Watch(lambda node: node == node_of(member) or is_up(node), settings.recovery_ms * _MS)
+        self._watch = Watch(reach, settings.recovery_ms * _MS)
         self._store: Store | None = None
         self._facts = MetadataFacts()
         self._read_at: Known | None = None  # what the facts are from

@@ -81,5 +81,5 @@ def test_an_operators_way_with_classic_queues(call: Call) -> None:
     assert answer(call("ctl", "convert_queue", "jobs", "--json")) == {"queue": "jobs", "converts": True}
     assert "nothing to change" in call("ctl", "convert_queue", "jobs").stdout
     assert json.loads(call("ctl", "purge_queue", "jobs", "--json").stdout) == {"queue": "jobs", "purged": 0}
-    assert "knows no classic queue 'none'" in call("ctl", "purge_queue", "none", code=1).stderr
+    assert "knows no classic queue 'none'" in call("ctl", "purge_queue", "none", "--type", "classic", code=1).stderr
     assert "message_properties 2" in call("ctl", "alarms").stdout

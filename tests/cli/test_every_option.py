@@ -88,7 +88,8 @@ GIVEN: dict[str, list[str]] = {
     "cluster ctl clear_policy": ["week"],
     **{f"cluster ctl {each}": ["n1"] for each in ("drain", "revive")},
     "cluster ctl set_target": ["3"],
-    **{f"cluster ctl {each}": ["jobs"] for each in ("convert_queue", "purge_queue")},
+    "cluster ctl convert_queue": ["jobs"],
+    **{f"cluster ctl {each}": ["jobs"] for each in ("declare_queue", "queue_status", "purge_queue", "delete_queue")},
     **{f"cluster ctl {each}": ["n1", "disk"] for each in ("set_alarm", "clear_alarm")},
     "cluster ctl enable_transformation": ["message_properties"],
     "cluster ctl set_delivery_limit": ["3"],
@@ -712,8 +713,39 @@ TABLE: dict[str, Told] = {
     },
     **{f"cluster ctl {each}": {**_of_ctl(each), **_JSON} for each in ("classic_queues", "alarms")},
     **{
+        f"cluster ctl {each}": {
+            **_of_ctl(each),
+            **_JSON,
+            "queue": "one that is not there is refused",
+            "--type": [([*_ctl(each), "--type", "stream"], "'stream' is not one of")],
+        }
+        for each in ("purge_queue", "delete_queue")
+    },
+    "cluster ctl declare_queue": {
+        **_of_ctl("declare_queue"),
+        **_JSON,
+        "queue": "another queue is made (test_cluster_ctl_of_queues)",
+        **{
+            option: [([*_ctl("declare_queue"), option, value], said)]
+            for option, value, said in (
+                ("--type", "stream", "'stream' is not one of"),
+                ("--members", "0", "0 is not in the range"),
+                ("--target", "0", "0 is not in the range"),
+                ("--delivery-limit", "-2", "-2 is not in the range"),
+                ("--max-length", "-1", "-1 is not in the range"),
+                ("--max-length-bytes", "-1", "-1 is not in the range"),
+                ("--overflow", "drop", "'drop' is not one of"),
+                ("--message-ttl", "-1", "-1 is not in the range"),
+                ("--expires", "0", "0 is not in the range"),
+                ("--dead-letter-strategy", "twice", "'twice' is not one of"),
+            )
+        },
+        "--single-active-consumer": "a second consumer waits (test_cluster_ctl_of_queues)",
+        "--dead-letter-to": "rejected messages go there (test_cluster_ctl_of_queues)",
+    },
+    **{
         f"cluster ctl {each}": {**_of_ctl(each), **_JSON, "queue": "one that is not there is refused"}
-        for each in ("convert_queue", "purge_queue")
+        for each in ("convert_queue", "queue_status")
     },
     **{
         f"cluster ctl {each}": {
@@ -875,13 +907,16 @@ def test_nothing_but_blanks_is_no_value(refused: Refused, command: str) -> None:
         refused(given.get(option) or _line(command, option, ""), "")
 
 
+_ALSO_BELOW_0 = ("--priority", "--delivery-limit")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_number_of_anything_is_refused(refused: Refused, command: str) -> None:
     for option in _options(command, click.types.FloatParamType):
         for value in ("nan", "inf", "-1"):
             refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
     for option in _options(command, click.types.IntParamType, click.IntRange):
-        for value in ("9" * 30, "1.5", *([] if option == "--priority" else ["-1"])):
+        for value in ("9" * 30, "1.5", *([] if option in _ALSO_BELOW_0 else ["-1"])):
             refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
+from splitbrain.cluster.queueclient import QueueReport
 from splitbrain.cluster.queueoperators import SeenPolicy, SeenQueue, SeenStream
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
@@ -75,6 +76,10 @@ ANSWERS: Final = (
     Answer("cluster ctl cluster_status", clusters.ClusterStatusAnswer),
     Answer("cluster ctl transfer", clusters.TransferAnswer),
     Answer("cluster ctl queues", list[SeenQueue]),
+    Answer("cluster ctl declare_queue", clusters.DeclaredQueueAnswer),
+    Answer("cluster ctl queue_status", QueueReport),
+    Answer("cluster ctl purge_queue", clusters.PurgeAnswer),
+    Answer("cluster ctl delete_queue", clusters.DeletedQueueAnswer),
     Answer("cluster ctl grow", clusters.MembersOfQueueAnswer),
     Answer("cluster ctl shrink", clusters.MembersOfQueueAnswer),
     Answer("cluster ctl streams", list[SeenStream]),
@@ -86,7 +91,6 @@ ANSWERS: Final = (
     Answer("cluster ctl delete_super_stream", clusters.SuperStreamAnswer),
     Answer("cluster ctl classic_queues", list[SeenClassicQueue]),
     Answer("cluster ctl convert_queue", clusters.ConvertAnswer),
-    Answer("cluster ctl purge_queue", clusters.PurgeAnswer),
     Answer("cluster ctl set_delivery_limit", clusters.LimitAnswer),
     Answer("cluster ctl alarms", list[SeenConversions]),
     Answer("cluster ctl set_alarm", SeenConversions),

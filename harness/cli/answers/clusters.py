@@ -99,6 +99,30 @@ class MembersOfQueueAnswer(TypedDict):
     members: list[str]
 
 
+class DeclaredQueueAnswer(TypedDict):
+    """A queue that is there now.
+
+    Attributes:
+        queue: its name.
+        type: quorum or classic.
+        members: ids of the members of a quorum queue, or the node of a classic one.
+    """
+
+    queue: str
+    type: str
+    members: list[str]
+
+
+class DeletedQueueAnswer(TypedDict):
+    """A queue that was removed.
+
+    Attributes:
+        deleted: its name.
+    """
+
+    deleted: str
+
+
 class CopiesOfStreamAnswer(TypedDict):
     """Where the copies of a stream are after a change.
 
@@ -204,7 +228,7 @@ class ConvertAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """What was removed from a classic queue.
+    """What was removed from a queue.
 
     Attributes:
         queue: its name.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from splitbrain.cluster.classicclient import ClassicQueues
     from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
     from splitbrain.cluster.client import Client
-    from splitbrain.harness.cli.answers.clusters import ConvertAnswer, EnableAnswer, LimitAnswer, PurgeAnswer
+    from splitbrain.harness.cli.answers.clusters import ConvertAnswer, EnableAnswer, LimitAnswer
 
 T = TypeVar("T")
 
@@ -81,25 +81,6 @@ def convert_queue(call: Call, queue: str, as_json: bool) -> None:
         click.echo(as_document(answer))
     else:
         click.echo(f"{queue}: {'its node converts it.' if converts else 'there was nothing to change.'}")
-
-
-@click.command("purge_queue", cls=parsing.Command)
-@click.argument("queue", callback=parsing.named)
-@options.as_json
-@with_call
-def purge_queue(call: Call, queue: str, as_json: bool) -> None:
-    """Remove all messages of classic QUEUE that wait; those that are taken, and dead letters, stay.
-
-    \b
-    Example:
-      splitbrain cluster ctl purge_queue jobs
-    """
-    purged = _asked(call, lambda queues: queues.purge(queue, timeout_ms=call.timeout_ms))
-    if as_json:
-        answer: PurgeAnswer = {"queue": queue, "purged": purged}
-        click.echo(as_document(answer))
-    else:
-        click.echo(f"{queue}: {purged} messages removed")
 
 
 @click.command("set_delivery_limit", cls=parsing.Command)
@@ -243,7 +224,6 @@ def _asked(call: Call, use: Callable[[ClassicQueues], Awaitable[T]]) -> T:
 COMMANDS: Final = (
     classic_queues,
     convert_queue,
-    purge_queue,
     set_delivery_limit,
     alarms,
     set_alarm,

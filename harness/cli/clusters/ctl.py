@@ -11,6 +11,7 @@ from splitbrain.harness.cli.clusters import (
     membership,
     patterns,
     policies,
+    queues,
     registered,
     replicas,
     stores,
@@ -45,6 +46,7 @@ def ctl(ctx: click.Context, node: str | None, timeout: float | None, directory: 
       splitbrain cluster ctl list_feature_flags
       splitbrain cluster ctl migrate
       splitbrain cluster ctl cluster_status
+      splitbrain cluster ctl declare_queue orders
       splitbrain cluster ctl queues
       splitbrain cluster ctl drain n2
       splitbrain cluster ctl streams
@@ -58,5 +60,13 @@ _OF_THE_TREE = (*tree.COMMANDS, *patterns.COMMANDS, *registered.COMMANDS)
 
 _OF_NODES = (*membership.COMMANDS, status_of_one, *written.COMMANDS, *flags.COMMANDS, *stores.COMMANDS)
 
-for each in (*_OF_THE_TREE, *_OF_NODES, *replicas.COMMANDS, *streams.COMMANDS, *policies.COMMANDS, *classic.COMMANDS):
+for each in (
+    *_OF_THE_TREE,
+    *_OF_NODES,
+    *queues.COMMANDS,
+    *replicas.COMMANDS,
+    *streams.COMMANDS,
+    *policies.COMMANDS,
+    *classic.COMMANDS,
+):
     ctl.add_command(each)

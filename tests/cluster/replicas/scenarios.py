@@ -45,10 +45,6 @@ ENDS_S: Final = 120.0
 ASK_S: Final = 8.0
 """After so long no answer comes any more: it may be lost."""
 
-SEEN_S: Final = 2.5
-"""Nodes look at each other once a second, and one that is back is seen within another second. One that is back for
-less, time after time, counts as down all the while, and is replaced."""
-
 NO_ANSWER: Final = (ClientError, ConnectionError, KeyError, TimeoutError)
 """Of a client; a node that does not run is no key."""
 
@@ -150,13 +146,9 @@ def play(name: str, seed: int, *, faults: bool = True, bugs: Bugs = NO_BUGS) -> 
 
 async def _faults(world: Seeded) -> None:
     rng = world.rng
-    before = None
     for _ in range(rng.randint(2, 5)):
         await asyncio.sleep(rng.uniform(0.2, 4.0))
         node, lasts_s = rng.choice([A, B]), rng.uniform(0.1, 2.0)
-        if node == before:
-            await asyncio.sleep(SEEN_S)
-        before = node
         kind = rng.choice(["kill", "power", "isolate", "one-way"])
         if kind in ("kill", "power"):
             await world.kill(node)

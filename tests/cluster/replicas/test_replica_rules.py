@@ -10,7 +10,7 @@ import pytest
 from splitbrain.cluster.bugs import M76, M76B, M76C, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.queuegroups.records import Author, Change, QueueRecord
-from splitbrain.cluster.queuereplicas.watch import Watch
+from splitbrain.cluster.queuereplicas.watch import MOST_NS, Watch
 from splitbrain.cluster.queues import QueueConfig
 from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.replicas import (
@@ -192,9 +192,28 @@ def test_a_check_comes_some_time_after_an_event_and_periodically() -> None:
     assert schedule.is_due(500 * MS)
 
 
+class Reached:
+    """What a node knows of others.
+
+    Attributes:
+        up: the nodes that are reached.
+        contacts: when each was reached last.
+    """
+
+    def __init__(self, up: set[str]) -> None:
+        self.up = up
+        self.contacts: dict[str, int] = {}
+
+    def is_up(self, node: str) -> bool:
+        return node in self.up
+
+    def contact_ns(self, node: str) -> int | None:
+        return self.contacts.get(node)
+
+
 def test_a_node_has_failed_once_it_was_down_for_the_whole_interval() -> None:
     up = {"a", "b"}
-    watch = Watch(up.__contains__, 100)
+    watch = Watch(Reached(up), 100)
     assert watch.look("ab", 0) == (True, False)
     up.remove("b")
     assert watch.look("ab", 10) == (True, False)
@@ -208,3 +227,32 @@ def test_a_node_has_failed_once_it_was_down_for_the_whole_interval() -> None:
     assert watch.look("ab", 230) == (False, False)
     assert watch.look("a", 240) == (False, False)  # it left the cluster
     assert watch.failed == frozenset()
+
+
+def test_a_node_that_was_back_between_two_looks_has_not_failed() -> None:
+    reach = Reached({"a"})
+    watch = Watch(reach, 100)
+    watch.look("ab", 0)
+    watch.look("ab", 60)
+    reach.contacts["b"] = 50
+    assert watch.look("ab", 120) == (False, False)
+    assert watch.look("ab", 149) == (False, False)
+    assert watch.look("ab", 150) == (False, True)
+
+
+def test_an_earlier_contact_makes_no_node_fail_sooner() -> None:
+    reach = Reached({"a"})
+    reach.contacts["b"] = 1
+    watch = Watch(reach, 100)
+    watch.look("ab", 300)
+    assert watch.look("ab", 399) == (False, False)
+    assert watch.look("ab", 400) == (False, True)
+
+
+def test_a_node_that_stood_still_counts_no_other_as_failed_for_that_time() -> None:
+    """What it did not look at says nothing of the others; they are judged by what it sees from now on."""
+    watch = Watch(Reached({"a"}), 2 * MOST_NS)
+    watch.look("ab", 0)
+    watch.look("ab", 10)
+    assert watch.look("ab", 100 * MOST_NS) == (False, False)
+    assert watch.look("ab", 101 * MOST_NS) == (False, True)
