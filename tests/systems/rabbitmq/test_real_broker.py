@@ -157,6 +157,61 @@ def test_a_set_has_an_exchange_for_each_element_and_the_probe_lists_them(one: Cl
     one.run(main())
 
 
+def test_the_entities_of_a_topology_are_shown_as_they_were_declared_and_go_as_they_were_deleted(one: Cluster) -> None:
+    passing = ["exchange", "v0", "passing", "fanout", True]
+    binding = ["binding", "v0", "direct", "queue", "q0", "a.b"]
+    through = ["binding", "v0", "passing", "exchange", "direct", "", 0]
+    entities: list[list[Any]] = [
+        *(["vhost", "v0"], ["user", "u0"], ["permission", "v0", "u0"], ["policy", "v0", "p0"]),
+        *(["exchange", "v0", "direct", "direct"], ["exchange", "v0", "headers", "headers"], passing),
+        *(["queue", "v0", "q0"], [*binding, 0], [*binding, 1], through),
+    ]
+
+    async def main() -> None:
+        session, other = await one.session(), await one.session()
+        with pytest.raises(DefiniteError, match="vhost v0 not found"):
+            await session.declare(["queue", "v0", "q0"])
+        for entity in (*entities, *entities):  # once more, as they are there already
+            await session.declare(entity)
+        owner = (await session.claim("v0", "x0")).value
+        with pytest.raises(DefiniteError, match="405 RESOURCE_LOCKED"):
+            await other.claim("v0", "x0")
+        exclusive = ["exclusive", "v0", "x0", owner]
+        assert (await other.entities()).value == sorted([*entities, exclusive])
+        assert (await session.disconnect()).value == owner
+        assert (await other.entities()).value == sorted(entities)
+        await other.delete([*binding, 0])
+        await other.delete(through)  # the last one of its exchange
+        await other.delete(["user", "u0"])  # and its permission
+        await other.delete(["policy", "v0", "p0"])
+        left = [["vhost", "v0"], *entities[4:6], ["queue", "v0", "q0"], [*binding, 1]]
+        assert (await other.entities()).value == sorted(left)
+        await other.delete(["queue", "v0", "q0"])
+        for gone in (*left[1:], *entities[1:4]):  # also what is not there
+            await other.delete(gone)
+        assert (await other.entities()).value == [["vhost", "v0"]]
+        await session.close()
+        await other.close()
+
+    one.run(main())
+
+
+def test_entities_are_refused_for_certain_where_what_they_need_is_not_there_or_one_differs(one: Cluster) -> None:
+    async def main() -> None:
+        session = await one.session()
+        await session.declare(["vhost", "v1"])
+        await session.declare(["exchange", "v1", "x", "direct"])
+        with pytest.raises(DefiniteError, match="404 NOT_FOUND - no queue 'q'"):
+            await session.declare(["binding", "v1", "x", "queue", "q", "k", 0])
+        with pytest.raises(DefiniteError, match="^precondition_failed: .*inequivalent arg 'type'"):
+            await session.declare(["exchange", "v1", "x", "fanout"])
+        with pytest.raises(DefiniteError, match="no_such_user"):
+            await session.declare(["permission", "v1", "nobody"])
+        await session.close()
+
+    one.run(main())
+
+
 def test_a_lock_is_of_one_connection_until_it_is_given_back_or_the_connection_ends(one: Cluster) -> None:
     async def main() -> None:
         first, second = await one.session(), await one.session()
