@@ -116,10 +116,13 @@ class Asked:
 
     Args:
         address: the clients' address of the node.
+        once: make no other connection where the first one has ended.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, once: bool = False) -> None:
         self._address = address
+        self._once = once
+        self._opened = False
         self._probe: Probe | None = None
 
     async def request(self, words: str, kind: type[T]) -> T:
@@ -128,7 +131,7 @@ class Asked:
         Raises:
             DefiniteError: the node does not say.
         """
-        probe, self._probe = self._probe or await Probe.open(self._address), None
+        probe = await self._taken()
         try:
             found = await probe.request(words, kind)
         except BaseException:
@@ -137,14 +140,14 @@ class Asked:
         self._probe = probe
         return found
 
-    async def change(self, words: str) -> None:
-        """Have the node change something.
+    async def change(self, words: str) -> bool:
+        """Have the node change something; whether it did, False if that depended on what was there.
 
         Raises:
             DefiniteError: the node was not reached, or refused before it did anything.
             IndefiniteError: it gave no answer, or another error.
         """
-        probe, self._probe = self._probe or await Probe.open(self._address), None
+        probe = await self._taken()
         try:
             answer = await probe.request(words, list[str])
         except DefiniteError as silence:
@@ -154,9 +157,23 @@ class Asked:
             probe.close()
             raise
         self._probe = probe
-        if answer:
+        if answer not in ([], ["unchanged"]):
             how, why = answer
             raise (DefiniteError if how == "refused" else IndefiniteError)(f"{words}: {why}")
+        return not answer
+
+    async def _taken(self) -> Probe:
+        """The connection, which a question gives back once it is answered.
+
+        Raises:
+            DefiniteError: there is none.
+        """
+        probe, self._probe = self._probe, None
+        if probe is None and self._once and self._opened:
+            raise DefiniteError("the connection to the probe has ended")
+        probe = probe or await Probe.open(self._address)
+        self._opened = True
+        return probe
 
     def close(self) -> None:
         """Drop the connection."""

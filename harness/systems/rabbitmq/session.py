@@ -10,6 +10,7 @@ from splitbrain.harness.contract.brokers import Delivery, Entity
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError, NonsenseError
 from splitbrain.harness.systems.rabbitmq.connection import Connection, Logged, Message
 from splitbrain.harness.systems.rabbitmq.probe import Asked
+from splitbrain.harness.systems.rabbitmq.registers import RabbitmqRegisters
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
 from splitbrain.harness.systems.rabbitmq.topology import RabbitmqTopology
 
@@ -73,6 +74,7 @@ class RabbitmqSession:
         probe: of the same node, which answers reads of its metadata; None where there is none.
         connect: opens another connection to the node, to the virtual host that is named, for what is in a topology.
         name: of the session, as no other one has it.
+        registers: works on registers, in whose place keys are queues if it is None.
         consistent: have the metadata store ask a majority before a read, if it can: Khepri. Mnesia cannot.
     """
 
@@ -84,11 +86,13 @@ class RabbitmqSession:
         *,
         connect: Callable[[str], Awaitable[Connection]] | None = None,
         name: str = "",
+        registers: RabbitmqRegisters | None = None,
         consistent: bool = True,
     ) -> None:
         self._connection = connection
         self._probe = probe
         self._how = "consistent" if consistent else "local"
+        self._known_registers = registers
         self._locks: set[str] = set()
         self._arguments: dict[str, Any] = _QUORUM if queue_type == QUORUM else {}
         self._entities: RabbitmqTopology | None = None
@@ -103,8 +107,11 @@ class RabbitmqSession:
     async def create(self, key: str, value: Any) -> Answer:
         """Declare a queue that is named so and has the value in its arguments; whether this call made it.
 
-        A queue that is there with another value has the declaration refused, before anything is done.
+        A queue that is there with another value has the declaration refused, before anything is done. Where the test
+        works on registers the key is one of these.
         """
+        if self._known_registers is not None:
+            return await self._known_registers.create(key, value)
         try:
             await self._connection.declare(key, {**self._arguments, _CARRIER: int(value) + 1})
         except DefiniteError as error:
@@ -119,8 +126,11 @@ class RabbitmqSession:
         AMQP has no request for that, but a declaration with an argument that no queue can have says it: where there is
         a queue it is refused because that has another value, which the node names, and else because no queue can be
         made so (`rabbit_amqqueue:assert_args_equivalence` and `check_declare_arguments`). Nothing is ever made.
-        So the node is asked where it has no probe, or reads are its own ("local").
+        So the node is asked where it has no probe, or reads are its own ("local"). Where the test works on registers
+        the key is one of these.
         """
+        if self._known_registers is not None:
+            return await self._known_registers.read(key)
         if self._probe is not None and self._how == "consistent":
             known = await self._probe.request(f"queue {key} {self._how}", list[int])
             return Answer(known[0] - 1 if known else None)
@@ -134,6 +144,29 @@ class RabbitmqSession:
                 raise
             return Answer()
         raise IndefiniteError(f"the node made a queue {key} whose {_CARRIER} is -1")
+
+    async def read_as(self, key: str, f: str) -> Answer:
+        """The value of a register, as function `f` promises."""
+        return await self._registers.read_as(key, f)
+
+    async def write(self, key: str, value: Any) -> Answer:
+        """Set a register, which is a global parameter."""
+        return await self._registers.write(key, value)
+
+    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
+        """Set a register if it has the value that is expected; whether it had."""
+        return await self._registers.compare_and_set(key, expected, value)
+
+    @property
+    def _registers(self) -> RabbitmqRegisters:
+        """What works on registers.
+
+        Raises:
+            DefiniteError: the test does not.
+        """
+        if self._known_registers is None:
+            raise DefiniteError("the keys of this test are queues, not registers")
+        return self._known_registers
 
     async def add(self, collection: str, element: int) -> Answer:
         """Declare an exchange that is named after the element: an entry of the metadata store, and nothing else."""
@@ -298,6 +331,8 @@ class RabbitmqSession:
         """End the connection. The node gives back what was taken and not acknowledged."""
         if self._entities is not None:
             await self._entities.close()
+        if self._known_registers is not None:
+            self._known_registers.close()
         if self._probe is not None:
             self._probe.close()
         await self._connection.close()

@@ -14,10 +14,14 @@
 %%   make KIND NAMES         makes a virtual host, which the clients' user may use, a user, a permission or a policy: an empty
 %%                           list once it is there, or was; "refused" or "unknown" and the reason in a list if not
 %%   remove KIND NAMES       the same of removing one
+%%   register KEY HOW        the value of a global parameter, in a list; nothing if it was never set. Values are words
+%%   put KEY VALUE           sets it; as `make`
+%%   create KEY VALUE        the same, if it was never set; "unchanged" in a list if it was
+%%   swap KEY OLD NEW        the same, if it has the old value
 %%   migrate                 has the cluster move its metadata to Khepri, by its feature flag; the reason in a list if that
 %%                           was refused, an empty list once it is done. It goes on when the connection ends
 %% HOW is "local", what this node holds, or "consistent": with Khepri, from its leader, which asks a majority. Mnesia has
-%% nothing of that kind: its nodes answer from their own copy.
+%% nothing of that kind: its nodes answer from their own copy, a parameter in a transaction.
 -module(splitbrain_probe).
 -export([start/2]).
 -define(USER, <<"splitbrain">>).
@@ -55,6 +59,10 @@ answer([<<"queue">>, Name, How]) -> carried(found(How, rabbit_misc:r(<<"/">>, qu
 answer([<<"entities">>, How]) -> list([list(E) || R <- entities(How), E <- entity(R)]);
 answer([<<"make">> | What]) -> changed(catch make(What));
 answer([<<"remove">> | What]) -> changed(catch remove(What));
+answer([<<"register">>, Key, How]) -> list([string(Value) || Value <- value(How, parameter(Key))]);
+answer([<<"put">>, Key, Value]) -> changed(catch rabbit_runtime_parameters:set_global(parameter(Key), Value, ?USER));
+answer([<<"create">>, Key, Value]) -> swapped(catch swap(parameter(Key), [], Value));
+answer([<<"swap">>, Key, Old, New]) -> swapped(catch swap(parameter(Key), [Old], New));
 answer([<<"migrate">>]) -> moved(catch rabbit_feature_flags:enable(khepri_db));
 answer([<<"stream">>, Name]) -> confirmed(rabbit_misc:r(<<"/">>, queue, Name)).
 
@@ -79,6 +87,50 @@ exchanges(How) ->
         false ->
             [N || {resource, <<"/">>, exchange, N} <- rabbit_exchange:list_names()]
     end.
+
+parameter(Key) -> binary_to_atom(<<"register-", Key/binary>>, utf8).
+
+value(<<"consistent">>, Name) ->
+    case store() of
+        "khepri" ->
+            Path = rabbit_db_rtparams:khepri_global_rp_path(Name),
+            case khepri:get(rabbit_khepri:get_store_id(), Path, #{favor => consistency}) of
+                {ok, {runtime_parameters, _, Value}} -> [Value];
+                {error, {khepri, node_not_found, _}} -> []
+            end;
+        "mnesia" ->
+            {atomic, Found} = mnesia:transaction(fun() -> mnesia:read(rabbit_runtime_parameters, Name, read) end),
+            [Value || {runtime_parameters, _, Value} <- Found]
+    end;
+value(<<"local">>, Name) ->
+    case rabbit_runtime_parameters:value_global(Name) of
+        not_found -> [];
+        Value -> [Value]
+    end.
+
+%% Changes a parameter if it has these values: none, or one.
+swap(Name, Old, New) ->
+    Record = {runtime_parameters, Name, New},
+    case {store(), Old} of
+        {"khepri", []} ->
+            rabbit_khepri:create(rabbit_db_rtparams:khepri_global_rp_path(Name), Record);
+        {"khepri", [Value]} ->
+            Path = rabbit_db_rtparams:khepri_global_rp_path(Name),
+            rabbit_khepri:cas(Path, {runtime_parameters, Name, Value}, Record);
+        {"mnesia", _} ->
+            mnesia:transaction(fun() ->
+                case [Value || {_, _, Value} <- mnesia:read(rabbit_runtime_parameters, Name, write)] of
+                    Old -> mnesia:write(rabbit_runtime_parameters, Record, write);
+                    _ -> unchanged
+                end
+            end)
+    end.
+
+swapped({atomic, ok}) -> "[]";
+swapped({atomic, unchanged}) -> list([string("unchanged")]);
+swapped({error, {khepri, mismatching_node, _}}) -> list([string("unchanged")]);
+swapped({error, {khepri, node_not_found, _}}) -> list([string("unchanged")]);
+swapped(Result) -> changed(Result).
 
 %% Records of the store. Mnesia: one transaction that has locks on all tables. Khepri: one query of the whole tree.
 entities(How) ->

@@ -203,7 +203,7 @@ def test_entities_are_refused_for_certain_where_what_they_need_is_not_there_or_o
         await session.declare(["exchange", "v1", "x", "direct"])
         with pytest.raises(DefiniteError, match="404 NOT_FOUND - no queue 'q'"):
             await session.declare(["binding", "v1", "x", "queue", "q", "k", 0])
-        with pytest.raises(DefiniteError, match="^precondition_failed: .*inequivalent arg 'type'"):
+        with pytest.raises(DefiniteError, match=r"^precondition_failed: .*inequivalent arg 'type'"):
             await session.declare(["exchange", "v1", "x", "fanout"])
         with pytest.raises(DefiniteError, match="no_such_user"):
             await session.declare(["permission", "v1", "nobody"])
