@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from splitbrain.harness.contract.read_modes import READ, READ_LOCAL
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.connection import Connection
-from splitbrain.harness.systems.rabbitmq.probe import ask
+from splitbrain.harness.systems.rabbitmq.probe import Asked, ask
+from splitbrain.harness.systems.rabbitmq.registers import RabbitmqRegisters
 from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
 from splitbrain.harness.systems.rabbitmq.settings import CLASSIC
 from tests.systems.rabbitmq.conftest import Cluster
@@ -192,6 +194,25 @@ def test_the_entities_of_a_topology_are_shown_as_they_were_declared_and_go_as_th
         assert (await other.entities()).value == [["vhost", "v0"]]
         await session.close()
         await other.close()
+
+    one.run(main())
+
+
+def test_a_register_is_a_global_parameter_that_every_session_sets_and_reads(one: Cluster) -> None:
+    async def main() -> None:
+        address = one.deployment.places["n1"].listen
+        first, second = [RabbitmqRegisters(Asked(address, once=True), "consistent") for _ in range(2)]
+        assert (await first.read("r")).value is None
+        assert (await first.compare_and_set("r", 1, 2)).value is False
+        assert (await first.create("r", 1)).value is True
+        assert (await second.create("r", 5)).value is False
+        assert (await second.compare_and_set("r", 5, 2)).value is False
+        assert (await second.compare_and_set("r", 1, 2)).value is True
+        assert [(await each.read_as("r", f)).value for each in (first, second) for f in (READ, READ_LOCAL)] == [2] * 4
+        await first.write("r", 3)
+        assert (await second.read("r")).value == 3
+        first.close()
+        second.close()
 
     one.run(main())
 
