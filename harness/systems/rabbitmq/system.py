@@ -92,14 +92,13 @@ class Rabbitmq:
         """How to start the node that lives at `place`.
 
         Raises:
-            BackendError: that is no container, where the names of the machines are those of the nodes, and epmd ends with
-                its node.
+            BackendError: that is no container.
             UsageError: the release does not have what is chosen.
         """
         if place.home != "image":
             raise BackendError(
-                "nodes of RabbitMQ run in containers only: use --backend docker. The nodes find each other by the names of "
-                "their machines and a daemon (epmd) that outlives them; in a container both are the node's own."
+                "nodes of RabbitMQ run in containers only: use --backend docker. The nodes find each other by the names "
+                "of their machines and a daemon (epmd) that outlives them; in a container both are the node's own."
             )
         chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
         khepri = STORES[chosen[STORE]] == "khepri"
