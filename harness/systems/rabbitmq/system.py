@@ -97,8 +97,8 @@ class Rabbitmq:
         """
         if place.home != "image":
             raise BackendError(
-                "nodes of RabbitMQ run in containers only: use --backend docker. The nodes find each other by the names "
-                "of their machines and a daemon (epmd) that outlives them; in a container both are the node's own."
+                "nodes of RabbitMQ run in containers only: use --backend docker. They find each other by the names of "
+                "their machines and a daemon (epmd) that outlives them; in a container both are the node's own."
             )
         chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
         khepri = STORES[chosen[STORE]] == "khepri"
