@@ -57,7 +57,7 @@ class Topology(Session, Protocol):
         ...
 
     async def delete(self, entity: Entity) -> Answer:
-        """Remove an entity, and all that needs it; the answer's value is whether it was there.
+        """Remove an entity, and all that needs it; the answer's value is whether it was there, None if nobody says so.
 
         An exclusive queue of the workload `migration` has at its end as whom it is removed: `{"owner": NAME}`.
         """
@@ -92,7 +92,8 @@ class Topology(Session, Protocol):
 
         Returns:
             A dict. "tree": all entities, sorted. "tables": the same from what the node looks into on hot paths.
-            "routes": by the latter, for each exchange and each of `keys`, `[v, x, key, queues]`.
+            "routes": by the latter, for each exchange and each of `keys`, `[v, x, key, queues]`. Always None if the
+            system cannot show these at one moment.
         """
         ...
 
