@@ -33,6 +33,8 @@ that one and the one before; it is empty if neither has, or if the node does not
 In that of "members" `counted_index` is the entry that put the configuration into force, and `counted` what it was when
 this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
+In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
+needs, counted anew (`needed`), and how much of the log is gone already (`base`).
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:
@@ -62,6 +64,7 @@ Events:
                   replaced it was cut off; committed or not
     cut           entries are to be removed from the log: another leader's take their place; `log_index` and `log_term`
                   are those of the last one of them, and `last` is what stays durable
+    released      the state, which keeps what it needs in the log, has said up to where it needs that no more
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
     end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
 
@@ -368,6 +371,10 @@ class Telemetry:
         # Not always longer than it was: what the snapshot took the place of may have been another leader's.
         self._ends(self._sources.log.last_index)
         self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
+
+    def released(self, let_go: int, needed: int, base: int) -> None:
+        """The state says up to which entry it needs the log no more, of which it needs the entry `needed` still."""
+        self._write(_About("released", last=self.durable, counted={"let_go": let_go, "needed": needed, "base": base}))
 
     def rebuild(self) -> None:
         """The state is built again."""

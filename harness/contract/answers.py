@@ -177,6 +177,7 @@ ANSWERS: Final[Mapping[str, Shape | Asked]] = {
     "purge": Shape(int, "the number of messages, a whole number"),
     "replicas": Shape(Replicas, "a dict with members, cluster, last, change and changes"),
     "publish_to_stream": Shape(int | None, "an offset, a whole number, or None"),
+    "publish_once": Shape(int | None, "an offset, a whole number, or None"),
     "read_stream": Shape(Read, "a dict with values, a list of whole numbers, end, and first where it begins later"),
     "list_flags": Shape(Flags, "a dict with enabled, changing and needs"),
     "formed": Shape(Formed, "a dict with phase, founded, members and problem"),

@@ -319,7 +319,15 @@ class Streams(Session, Protocol):
 
 
 class ShortStreams(Streams, Protocol):
-    """The same, also of streams whose beginnings are dropped."""
+    """The same, also of streams whose beginnings are dropped, and with messages that several sessions publish."""
+
+    async def publish_once(self, stream: str, value: int) -> Answer:
+        """As `publish_to_stream`, but what any session published by this before is not appended again.
+
+        That holds also where the message is no longer in the stream. The answer's value is the offset that it had
+        first.
+        """
+        ...
 
     async def declare_short_stream(self, stream: str, max_length_bytes: int | None, max_age_ms: int | None) -> Answer:
         """Make a stream of which nodes keep at most about so much, or nothing that is older; None: no such limit.

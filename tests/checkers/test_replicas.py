@@ -133,6 +133,27 @@ def test_what_is_wrong_is_found_and_nothing_else(case: str) -> None:
     assert (verdict.valid == "false") == bool(anomalies)
 
 
+def hasty(*lines: Line, recovery_s: float = 6) -> tuple[str, ...]:
+    return Replicas().check(history(*lines), {**OPTIONS, "settle_s": 10, "recovery_s": recovery_s}).anomalies
+
+
+@pytest.mark.parametrize("number", [GROWN, change(1, "shrink", 4)])
+def test_a_replica_that_is_replaced_before_its_node_was_down_for_long_enough_is_found(number: list[Any]) -> None:
+    before, after = ("123", "1234") if number[1] == "grow" else ("1234", "123")
+    changed = look(after, 1, None, [number])
+    assert hasty(look(before, 0), FAULT, changed) == ("hasty",)
+    assert hasty(look(before, 0), FAULT, changed, recovery_s=0) == ()
+    assert hasty(*[FAULT] * 9, look(before, 0), FAULT, changed) == ()  # a node may have been down all the while
+    assert hasty(*[FAULT] * 9, *[look(before, 0)] * 9, FAULT, changed) == ("hasty",)  # that was long ago
+
+
+def test_what_is_replaced_after_a_short_fault_may_have_another_reason() -> None:
+    assert hasty(look("12", 0), FAULT, look("124", 1, None, [GROWN])) == ()  # too few
+    assert hasty(look("123", 0), FAULT, look("1234", 1, None, [change(1, "grow", 4, "operator")])) == ()
+    left = look("1234", 1, None, [GROWN], cluster="1245")
+    assert hasty(look("123", 0), FAULT, left) == ()  # n3 is no member of the cluster any more
+
+
 def test_a_run_is_a_pass_only_if_it_came_to_rest_and_a_replica_was_replaced() -> None:
     replaced = [look("12", 0), look("124", 1, [*GROWN[:4], None]), *[look("124", 1, None, [GROWN])] * 6]
     assert judged(*replaced).valid == "true"
