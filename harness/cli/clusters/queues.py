@@ -96,26 +96,30 @@ def declare_queue(call: Call, queue: str, kind: QueueType, as_json: bool, **want
                 option = next(each.opts[0] for each in declare_queue.params if each.name == name)
                 raise UsageError(f"{option} is of quorum queues only: remove it, or --type classic.")
 
-    members = call.ask(lambda client: _declared(call, client, queue, kind, given))
+    is_new, members = call.ask(lambda client: _declared(call, client, queue, kind, given))
     if as_json:
-        answer: DeclaredQueueAnswer = {"queue": queue, "type": kind, "members": members}
+        answer: DeclaredQueueAnswer = {"queue": queue, "type": kind, "members": members, "is_new": is_new}
         click.echo(as_document(answer))
     else:
-        click.echo(f"{queue}: {kind} queue on {', '.join(members)}")
+        stays = "" if is_new else ", which was there already and stays as it was declared"
+        click.echo(f"{queue}: {kind} queue on {', '.join(members)}{stays}")
 
 
-async def _declared(call: Call, client: Client, queue: str, kind: QueueType, given: dict[str, Any]) -> list[str]:
-    """Declare a queue; the ids of its members, or the name of its node."""
+async def _declared(
+    call: Call, client: Client, queue: str, kind: QueueType, given: dict[str, Any]
+) -> tuple[bool, list[str]]:
+    """Declare a queue; whether that made it, and the ids of its members, or the name of its node."""
     if kind == "classic":
         from splitbrain.cluster import classicoperators
 
-        await (await client.classic_queues()).declare(queue, **given, timeout_ms=call.timeout_ms)
-        return [each.node for each in await classicoperators.every(client, call.timeout_ms) if each.name == queue]
+        is_new = await (await client.classic_queues()).declare(queue, **given, timeout_ms=call.timeout_ms)
+        every = await classicoperators.every(client, call.timeout_ms)
+        return is_new, [each.node for each in every if each.name == queue]
     from splitbrain.cluster.queueclient import QueueOptions
 
     opened = await client.queues()
-    await opened.declare(queue, QueueOptions(**given), timeout_ms=call.timeout_ms)
-    return list((await opened.record(queue, timeout_ms=call.timeout_ms)).members)
+    declared = await opened.declare(queue, QueueOptions(**given), timeout_ms=call.timeout_ms)
+    return declared.is_new, list((await opened.record(queue, timeout_ms=call.timeout_ms)).members)
 
 
 @click.command("queue_status", cls=parsing.Command)
@@ -132,6 +136,10 @@ def queue_status(call: Call, queue: str, as_json: bool) -> None:
     """
 
     async def ask(client: Client) -> QueueReport:
+        from splitbrain.cluster import queueoperators
+
+        if await queueoperators.types_of(client, queue) == ["classic"]:
+            raise UsageError(f"{queue} is a classic queue: see splitbrain cluster ctl classic_queues.")
         return await (await client.queues()).status(queue, timeout_ms=call.timeout_ms)
 
     report = call.ask(ask)
