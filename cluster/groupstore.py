@@ -206,8 +206,8 @@ class GroupStore:
 
     def _say_released(self, effects: Sequence[MachineEffect]) -> None:
         for effect in effects:
-            if isinstance(effect, ReleaseCursor) and (needed := self.store.first_needed) is not None:
-                self._telemetry.released(effect.index, needed, self._raft.log.base_index)
+            if isinstance(effect, ReleaseCursor) and self.store.releases_itself:
+                self._telemetry.released(effect.index, self.store.first_needed, self._raft.log.base_index)
 
     def _from_log(self, result: FromLog) -> Result:
         log = self._raft.log

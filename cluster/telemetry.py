@@ -34,7 +34,7 @@ In that of "members" `counted_index` is the entry that put the configuration int
 this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
 In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
-needs, counted anew (`needed`), and how much of the log is gone already (`base`).
+needs, counted anew (`needed`; not where there are too many messages), and how much of the log is gone already (`base`).
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:
@@ -372,9 +372,12 @@ class Telemetry:
         self._ends(self._sources.log.last_index)
         self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
 
-    def released(self, let_go: int, needed: int, base: int) -> None:
-        """The state says up to which entry it needs the log no more, of which it needs the entry `needed` still."""
-        self._write(_About("released", last=self.durable, counted={"let_go": let_go, "needed": needed, "base": base}))
+    def released(self, let_go: int, needed: int | None, base: int) -> None:
+        """The state says up to which entry it needs the log no more; of that it needs `needed` still, if known."""
+        counted = (
+            {"let_go": let_go, "base": base} if needed is None else {"let_go": let_go, "needed": needed, "base": base}
+        )
+        self._write(_About("released", last=self.durable, counted=counted))
 
     def rebuild(self) -> None:
         """The state is built again."""
