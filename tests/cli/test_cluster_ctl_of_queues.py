@@ -72,7 +72,12 @@ def test_an_operators_way_with_queues_of_both_types(call: Call) -> None:
     until_status(call, "dead", ready=1)
     said = call("ctl", "queue_status", "dead").stdout
     assert said.startswith("dead: ready 1 (1 bytes)  taken 0  consumers 0")
-    call("ctl", "declare_queue", "turns", "--single-active-consumer")
+    assert said.endswith("declared with: delivery limit 20\n")
+    call("ctl", "declare_queue", "turns", "--single-active-consumer", "--delivery-limit", "-1", "--max-length", "9")
+    turns = call("ctl", "queue_status", "turns").stdout
+    assert turns.endswith("declared with: no delivery limit  max length 9 (drop_head)  single active consumer\n")
+    options = answer(call("ctl", "queue_status", "orders", "--json"))["declared"]
+    assert (options["dead_letter_to"], options["delivery_limit"], options["max_length"]) == ("dead", 20, None)
     asyncio.run(with_client(node, two_consumers))
 
     assert call("ctl", "purge_queue", "dead").stdout == "dead: 1 messages removed\n"
