@@ -103,7 +103,15 @@ class SeenStatus(QueueReport, frozen=True, kw_only=True):
     """How a queue is, as its leader knows it, and what it was declared with.
 
     Attributes:
-        declared: that.
+        is_configured: whether it takes commands: not yet in the first moments.
+        is_deleted: whether it takes none any more.
+        ready: messages that may be handed out.
+        ready_bytes: of their bodies.
+        checked_out: messages that consumers have.
+        consumers: how many there are, without those that are suspected.
+        publishers: how many are known.
+        dead_letters: that wait.
+        declared: what it was declared with.
     """
 
     declared: DeclaredWith
