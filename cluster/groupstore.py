@@ -206,8 +206,9 @@ class GroupStore:
 
     def _say_released(self, effects: Sequence[MachineEffect]) -> None:
         for effect in effects:
-            if isinstance(effect, ReleaseCursor) and (needed := self.store.first_needed) is not None:
-                self._telemetry.released(effect.index, needed, self._raft.log.base_index, self.store.withheld)
+            if isinstance(effect, ReleaseCursor) and self.store.releases_itself:
+                base, withheld = self._raft.log.base_index, self.store.withheld
+                self._telemetry.released(effect.index, self.store.first_needed, base, withheld)
 
     def _from_log(self, result: FromLog) -> Result:
         log = self._raft.log

@@ -34,8 +34,8 @@ In that of "members" `counted_index` is the entry that put the configuration int
 this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
 In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
-needs, counted anew (`needed`), how much of the log is gone already (`base`), and how many messages those have whose
-nodes the state takes for down (`withheld`).
+needs, counted anew (`needed`; not where there are too many messages), how much of the log is gone already (`base`), and
+how many messages those have whose nodes the state takes for down (`withheld`).
 In lines of event "busy" it is how many entries are not committed (`pending`), how many may be (`most`), and how many ms
 ago this member asked another one to take over, if it did in its term (`handing_over_ms`).
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
@@ -381,9 +381,10 @@ class Telemetry:
         self._ends(self._sources.log.last_index)
         self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
 
-    def released(self, let_go: int, needed: int, base: int, withheld: int) -> None:
-        """The state says up to which entry it needs the log no more, of which it needs the entry `needed` still."""
-        counted = {"let_go": let_go, "needed": needed, "base": base, "withheld": withheld}
+    def released(self, let_go: int, needed: int | None, base: int, withheld: int) -> None:
+        """The state says up to which entry it needs the log no more; of that it needs `needed` still, if known."""
+        known = {} if needed is None else {"needed": needed}
+        counted = {"let_go": let_go, **known, "base": base, "withheld": withheld}
         self._write(_About("released", last=self.durable, counted=counted))
 
     def handing_over(self) -> None:

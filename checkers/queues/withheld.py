@@ -1,13 +1,14 @@
 """Messages of consumers that the others lost: they go back at once, so that somebody else gets them.
 
 A client that holds a message (`reading`) acknowledges it later. If its node is cut off by then, that does not get
-through. A leader on the other side suspects the node within `SUSPECTED_S`, and gives back what its consumers have
+through. A leader on the other side suspects the node in time (`suspected_s`), and gives back what its consumers have
 (QQ-4). What was given back is served before all else (QQ-3). So by when a take is given a message for the first time,
 the held one has come out once more; or a take may have had it whose outcome is not known.
 
 That the same leader led for so long is certain where it answered two ops in one term, of which the second began so
 long after the end of the first, both while the node was cut off: for a leader that is new the time begins anew. Both
 were asked by nodes that the lost one did not reach: so this leader did not either. The second one is that take.
+While a node outside may stand still nothing is said: who does not run notices nobody's silence.
 """
 
 from __future__ import annotations
@@ -22,8 +23,27 @@ from splitbrain.checkers.queues.apart import Span
 from splitbrain.checkers.queues.reading import Reading, last_row
 from splitbrain.results.calls import ints
 
-SUSPECTED_S: Final = 4.0
-"""After so long a node is suspected that cannot be reached: a detector looks each second, and waits for 2 s at most."""
+LEAST_S: Final = 4.0
+"""So long a node that cannot be reached may at least take to be suspected."""
+
+_UNNOTICED_S: Final = 1.375
+"""A silence up to this may pass unnoticed: a detector looks each second, and waits for 1.5 times 0.25 s at first."""
+
+_LEEWAY_S: Final = 0.9
+"""Until the suspicion is in the log, and the node has said its last."""
+
+
+def suspected_s(silences: int) -> float:
+    """After how long a node is certainly suspected that cannot be reached.
+
+    Args:
+        silences: how many there were before that may not have been noticed. A detector waits for 1.5 times the longest
+            of them that it knows.
+    """
+    longest_s = _UNNOTICED_S
+    for _ in range(min(silences, 20)):
+        longest_s = 1.5 * longest_s + 1
+    return max(LEAST_S, longest_s + _LEEWAY_S)
 
 
 class Withheld(NamedTuple):
@@ -78,7 +98,7 @@ def withheld(reading: Reading, spans: Mapping[str, Sequence[Span]]) -> Iterator[
             if from_ns >= span.end_ns or (by is not None and int(time[by]) <= span.begin_ns):
                 continue
             outside = (each for each in led.get(queue, ()) if each.node not in span.within)
-            shown = _shown(outside, from_ns, span.end_ns)
+            shown = _shown(outside, from_ns, span.end_ns, suspected_s(span.silences))
             if shown is None:
                 continue
             first, take = shown
@@ -141,13 +161,13 @@ def _unsure(reading: Reading) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def _shown(led: Iterable[_Led], from_ns: int, to_ns: int) -> tuple[int, int] | None:
-    """The rows of the op and of the take that show between these times that one leader led for long enough."""
+def _shown(led: Iterable[_Led], from_ns: int, to_ns: int, for_s: float) -> tuple[int, int] | None:
+    """The rows of the op and of the take that show between these times that one leader led for so long."""
     first: dict[int, _Led] = {}
     for each in led:
         if each.begun_ns < from_ns or each.ended_ns > to_ns:
             continue
         known = first.setdefault(each.term, each)
-        if each.is_new and each.begun_ns - known.ended_ns >= SUSPECTED_S * 1e9:
+        if each.is_new and each.begun_ns - known.ended_ns >= for_s * 1e9:
             return known.row, each.row
     return None

@@ -8,7 +8,9 @@ import pytest
 
 from splitbrain.checkers.queues import TotalQueue
 from splitbrain.checkers.queues.apart import apart
+from splitbrain.checkers.queues.withheld import suspected_s
 from splitbrain.checkers.verdict import Verdict
+from splitbrain.cluster.detector import THRESHOLD, FailureDetector
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
 from splitbrain.results.history import NEMESIS, OpType
@@ -153,3 +155,55 @@ def test_nodes_are_apart_while_every_way_between_them_is_cut() -> None:
         "n2": [(2.1, 5.0, ["n2", "n3"])],
         "n3": [(2.1, 5.0, ["n2", "n3"])],
     }
+
+
+@pytest.mark.parametrize("wrong", ["paused", "cpus"])
+def test_while_another_node_may_stand_still_nobody_is_said_to_withhold_anything(wrong: str) -> None:
+    """A leader that was paused for a moment counts the silence of others from then on."""
+    script = Script(nodes=3)
+    for value in range(3):
+        put(script, 0.1 + value / 5, 1, value)
+    held(script, 1, 0, 0)
+    fault(script, 2, cut=ALONE)
+    put(script, 3, 1, 8)
+    said = {"cut": ALONE, "down": [], "paused": [], "links": [], "target": "n2", wrong: ["n2"]}
+    for at_s, action, state in ((4.0, "start", said), (5.6, "stop", {**said, wrong: []})):
+        script.event(NEMESIS, "invoke", "pause", {"fault": "pause", "action": action}, time_s=at_s)
+        script.event(NEMESIS, "info", "pause", {"fault": "pause", "action": action, **state}, time_s=at_s + 0.1)
+    call(script, 7.5, 1, "dequeue", None, 1)
+    fault(script, 9, stop=True)
+    call(script, 11, 2, "dequeue", None, {"value": 0, "redelivered": True})
+    assert "withheld" not in judge(script).anomalies
+
+
+@pytest.mark.parametrize(("before", "is_judged"), [([1.3], True), ([1.3, 2.9], False), ([7.0, 7.0], True)])
+def test_short_silences_teach_nodes_to_wait_longer_and_long_ones_do_not(before: list[float], is_judged: bool) -> None:
+    script, now_s = Script(nodes=3), 1.0
+    for value in range(3):
+        put(script, 0.1 + value / 5, 1, value)
+    for lasts_s in before:
+        fault(script, now_s, cut=ALONE)
+        fault(script, now_s + lasts_s, stop=True)
+        now_s += lasts_s + 3
+    held(script, now_s, 0, 0)
+    fault(script, now_s + 1, cut=ALONE)
+    put(script, now_s + 2, 1, 8)
+    call(script, now_s + 6.5, 1, "dequeue", None, 1)
+    fault(script, now_s + 8, stop=True)
+    call(script, now_s + 10, 2, "dequeue", None, {"value": 0, "redelivered": True})
+    assert ("withheld" in judge(script).anomalies) == is_judged
+
+
+def test_after_two_silences_that_nobody_noticed_a_node_waits_for_more_than_four_seconds() -> None:
+    """What the rule excuses, by the detector itself, which looks each second: both silences end before it notices."""
+    detector = FailureDetector(["n2"])
+    signs = detector.connected("n2", 0)
+    heard_ms = [*range(130, 4631, 250), 5999, *range(6200, 8951, 250), 11_999]
+    looks_ms = range(1000, 12_000, 1000)
+    for at_ms in sorted({*heard_ms, *looks_ms}):
+        if at_ms in looks_ms:
+            assert detector.poll(at_ms * 1_000_000) == []
+        else:
+            signs.heard(at_ms * 1_000_000)
+    assert signs.suspicion((11_999 + 4000) * 1_000_000) < THRESHOLD
+    assert signs.suspicion((11_999 + round(suspected_s(2) * 1000) - 1000) * 1_000_000) >= THRESHOLD

@@ -281,6 +281,16 @@ def test_qq_4_a_cancel_also_finds_a_consumer_that_waits_while_it_still_has_messa
     assert log.queue.state.waiting == []
 
 
+def test_qq_4_an_active_consumer_that_is_removed_is_succeeded_by_the_same_command() -> None:
+    log = Log(QueueConfig(single_active_consumer=True))
+    log.enqueue()
+    log.attach("a", 1)
+    log.attach("b", 1)
+    log.apply(commands.Remove(consumer("a")))
+    assert log.delivered() == [("b", 0, 1)]
+    assert ConsumerActivity(consumer("b"), True, "single_active") in log.effects
+
+
 def test_qq_4_after_purge_nodes_the_next_command_finds_an_active_consumer() -> None:
     log = Log(QueueConfig(single_active_consumer=True))
     log.attach("a", 1, node="n3")
