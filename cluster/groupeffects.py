@@ -69,6 +69,7 @@ class Effects:
         self._election_timer = election_timer
         self._heartbeat = heartbeat
         self._sender = sender
+        self._most_pending = place.config.raft.max_pending
         self._said_outdated = False
         self._sent: tuple[Message, bytes] | None = None
 
@@ -83,8 +84,8 @@ class Effects:
             fx.Apply: self._state.work.apply,
             fx.ReadReady: self._state.read_ready,
             fx.Appended: requests.appended,
-            fx.Rejected: requests.rejected,
-            fx.TransferBegun: lambda effect: requests.done(effect.ref, member_list(self._raft.configuration), 0),
+            fx.Rejected: self._rejected,
+            fx.TransferBegun: self._transfer_begun,
             fx.ShrunkByForce: lambda effect: requests.done(effect.ref, member_list(self._raft.configuration), 0),
             fx.Dropped: requests.dropped,
             fx.StartElectionTimer: lambda _: self._election_timer.start(),
@@ -122,6 +123,15 @@ class Effects:
     def _send_chunk(self, effect: fx.SendChunk) -> None:
         self._parts.read_facts.round_sent(effect.term, effect.round)
         self._links.send(effect.to, wire.encode_peer(self._parts.snapshots.chunk(effect), self._name))
+
+    def _rejected(self, effect: fx.Rejected) -> None:
+        if effect.reason == "busy" and not effect.ref.is_query:
+            self._parts.telemetry.busy(self._raft.last_index - self._raft.commit_index, self._most_pending)
+        self._parts.requests.rejected(effect)
+
+    def _transfer_begun(self, effect: fx.TransferBegun) -> None:
+        self._parts.telemetry.handing_over()
+        self._parts.requests.done(effect.ref, member_list(self._raft.configuration), 0)
 
     def _committed(self, effect: fx.CommitAdvanced) -> None:
         self._storage.committed(effect.index)

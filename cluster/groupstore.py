@@ -6,14 +6,14 @@ Entries and reads go through one queue (`splitbrain.cluster.storework`), in whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.bugs import M29
 from splitbrain.cluster.callers import Notices
-from splitbrain.cluster.machine import FromLog, WithEffects
+from splitbrain.cluster.machine import FromLog, MachineEffect, ReleaseCursor, WithEffects
 from splitbrain.cluster.machinery import Machinery
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.nodeconfig import NodeConfig
@@ -179,6 +179,7 @@ class GroupStore:
             result: Any = self.store.apply(entry)
             self._telemetry.applied(entry.index)
             if type(result) is WithEffects:  # not `isinstance`, to which a struct says no slowly
+                self._say_released(result.effects)
                 self._parts.machinery.applied(entry, result.effects, self.store.dump)
                 result = result.result
             elif entry.kind == "noop":
@@ -202,6 +203,12 @@ class GroupStore:
         self._catching_up.applied(effect.entries[-1].index, effect.entries[-1].term)
         if not self.store.releases_itself:
             self._write_down(effect.entries[-1])
+
+    def _say_released(self, effects: Sequence[MachineEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ReleaseCursor) and self.store.releases_itself:
+                base, withheld = self._raft.log.base_index, self.store.withheld
+                self._telemetry.released(effect.index, self.store.first_needed, base, withheld)
 
     def _from_log(self, result: FromLog) -> Result:
         log = self._raft.log

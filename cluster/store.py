@@ -125,6 +125,16 @@ class Store:
         """No: its node writes down its state."""
         return False
 
+    @property
+    def first_needed(self) -> int | None:
+        """The first entry of the log that a state needs which lets it go itself, counted anew; None if not known."""
+        return None
+
+    @property
+    def withheld(self) -> int:
+        """How much those have of it whose nodes it takes for down: nothing, if it gives that to others."""
+        return 0
+
     def begin_leading(self) -> Sequence[MachineEffect]:
         """A new leader goes on with what triggers have asked for."""
         return self._run_triggered()

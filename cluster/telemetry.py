@@ -33,6 +33,11 @@ that one and the one before; it is empty if neither has, or if the node does not
 In that of "members" `counted_index` is the entry that put the configuration into force, and `counted` what it was when
 this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
+In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
+needs, counted anew (`needed`; not where there are too many messages), how much of the log is gone already (`base`), and
+how many messages those have whose nodes the state takes for down (`withheld`).
+In lines of event "busy" it is how many entries are not committed (`pending`), how many may be (`most`), and how many ms
+ago this member asked another one to take over, if it did in its term (`handing_over_ms`).
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:
@@ -62,6 +67,9 @@ Events:
                   replaced it was cut off; committed or not
     cut           entries are to be removed from the log: another leader's take their place; `log_index` and `log_term`
                   are those of the last one of them, and `last` is what stays durable
+    released      the state, which keeps what it needs in the log, has said up to where it needs that no more
+    busy          the leader refused a command because too much was under way, or since another member is about to take
+                  over; at most every 250 ms
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
     end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
 
@@ -89,6 +97,8 @@ from splitbrain.cluster.wire import Status
 _STANDING: Final = ("pre_candidate", "candidate")
 
 COMMIT_INTERVAL_NS: Final = 100_000_000
+BUSY_INTERVAL_NS: Final = 250_000_000
+_MS: Final = 1_000_000
 HASH_INTERVAL: Final = 64
 """The number of entries between two indexes at which every node reports its hashes."""
 
@@ -210,6 +220,8 @@ class Telemetry:
         self._end_term: int = 0
         self._term = 0  # of the last line about a role
         self._close_from_ns = 0
+        self._busy_from_ns = 0
+        self._handed_over_ns: int | None = None  # in this term
 
     def event(self, event: str) -> None:
         """Write a line now."""
@@ -263,7 +275,7 @@ class Telemetry:
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
-        self._counted, self.acked = None, {}  # of the term that is over
+        self._counted, self.acked, self._handed_over_ns = None, {}, None  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
         counted = self.asked if status.role in _STANDING else votes
@@ -368,6 +380,26 @@ class Telemetry:
         # Not always longer than it was: what the snapshot took the place of may have been another leader's.
         self._ends(self._sources.log.last_index)
         self._write(_About("snapshot", last=self.durable, point=self._applied_as(index, term)))
+
+    def released(self, let_go: int, needed: int | None, base: int, withheld: int) -> None:
+        """The state says up to which entry it needs the log no more; of that it needs `needed` still, if known."""
+        known = {} if needed is None else {"needed": needed}
+        counted = {"let_go": let_go, **known, "base": base, "withheld": withheld}
+        self._write(_About("released", last=self.durable, counted=counted))
+
+    def handing_over(self) -> None:
+        """Another member was asked to take over."""
+        self._handed_over_ns = self._runtime.clock.monotonic_ns()
+
+    def busy(self, pending: int, most: int) -> None:
+        """A command was refused, with so many entries that are not committed, and so many that may be."""
+        now_ns = self._runtime.clock.monotonic_ns()
+        if now_ns < self._busy_from_ns:
+            return
+        self._busy_from_ns = now_ns + BUSY_INTERVAL_NS
+        since_ns = self._handed_over_ns
+        handing_over = {} if since_ns is None else {"handing_over_ms": (now_ns - since_ns) // _MS}
+        self._write(_About("busy", last=self.durable, counted={"pending": pending, "most": most, **handing_over}))
 
     def rebuild(self) -> None:
         """The state is built again."""

@@ -22,7 +22,7 @@ from splitbrain.nemesis.grudges import Grudge
 from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.swizzle import Swizzle
-from splitbrain.nemesis.targets import leader, leads, views
+from splitbrain.nemesis.targets import leads, of_role, views
 from splitbrain.results.errors import BackendError, NemesisError, UnknownNameError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import Request, asked
@@ -44,26 +44,28 @@ class Shape(NamedTuple):
     """A topology by name.
 
     `draw` takes the nodes in random order and the node that leads (the first in the order if no leader is known);
-    `by_role` says whether it looks at the leader; with fewer than `nodes` nodes the shape cuts nothing, or nothing of
-    its own.
+    `role` is what that node leads (`splitbrain.nemesis.targets.of_role`), none if the shape does not look at it; with
+    fewer than `nodes` nodes the shape cuts nothing, or nothing of its own.
     """
 
     draw: Draw
-    by_role: bool = False
+    role: str = ""
     nodes: int = 2
 
 
 SHAPES: Final[Mapping[str, Shape]] = {
     "halves": Shape(_by_chance(grudges.halves)),
     "isolate-one": Shape(_by_chance(grudges.isolate_one)),
-    "isolate-leader": Shape(grudges.isolate, by_role=True),
-    "leader-in-minority": Shape(grudges.in_minority, by_role=True),
+    "isolate-leader": Shape(grudges.isolate, role="leader"),
+    "leader-in-minority": Shape(grudges.in_minority, role="leader"),
+    "isolate-queue-leader": Shape(grudges.isolate, role="queue-leader"),
+    "isolate-store-leader": Shape(grudges.isolate, role="store-leader"),
     "majorities-ring": Shape(_by_chance(grudges.majorities_ring), nodes=3),
     "bridge": Shape(_by_chance(grudges.bridge), nodes=3),
     "one-way-mute": Shape(_of_first(grudges.mute)),
     "one-way-deaf": Shape(_of_first(grudges.deaf)),
-    "one-way-mute-leader": Shape(grudges.mute, by_role=True),
-    "one-way-deaf-leader": Shape(grudges.deaf, by_role=True),
+    "one-way-mute-leader": Shape(grudges.mute, role="leader"),
+    "one-way-deaf-leader": Shape(grudges.deaf, role="leader"),
     "one-way-halves": Shape(_by_chance(grudges.one_way_halves)),
     "thirds": Shape(_by_chance(grudges.thirds), nodes=3),
 }
@@ -189,9 +191,9 @@ class Partition:
         order = wanted.order or nodes
         if len(order) < shape.nodes:
             raise NemesisError(f"a partition of shape {name} needs {shape.nodes} nodes, and there are {len(order)}.")
-        seen = await views(context) if shape.by_role else ()
-        boss = leader(seen)
-        if shape.by_role:
+        seen = await views(context) if shape.role else ()
+        boss = of_role(shape.role, order, seen)
+        if shape.role:
             effect.evidence["leader"] = boss
         grudge = shape.draw(order, order[0] if boss is None else boss)
         effect.target = grudge.target
@@ -340,6 +342,10 @@ KIND: Final = Kind(
         "partition-halves": Ways((_shapes("halves"),), "a minority from a majority, at random"),
         "partition-one": Ways((_shapes("isolate-one"),), "one node from all others"),
         "partition-leader": Ways((_shapes("isolate-leader"),), "the leader from all others"),
+        "partition-queue-leader": Ways((_shapes("isolate-queue-leader"),), "the leader of any queue from all others"),
+        "partition-store-leader": Ways(
+            (_shapes("isolate-store-leader"),), "the leader of the metadata store from all others"
+        ),
         "partition-minority-leader": Ways(
             (_shapes("leader-in-minority"),), "the leader and the rest of a minority from the majority"
         ),

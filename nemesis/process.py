@@ -270,6 +270,8 @@ _WHOM: Final[Mapping[str, str]] = {
     "minority-third": "less than a third of the nodes",
     "all": "all nodes",
     "leader": "the leader",
+    "queue-leader": "the leader of any queue",
+    "store-leader": "the leader of the metadata store",
     "follower": "one node that does not lead",
     "primaries": "every node that reports itself as leader",
 }

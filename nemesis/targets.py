@@ -7,6 +7,7 @@ known.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -50,6 +51,30 @@ def leads(node: NodeId | None, seen: Sequence[NodeView]) -> bool:
     return node in primaries(seen)
 
 
+def queue_leader(order: Sequence[NodeId], seen: Sequence[NodeView]) -> NodeId | None:
+    """A node that leads a queue: the first in the order of those that say so of themselves, else of those of which
+    others say it; where no queue has a leader that is known, the leader.
+    """
+    own = [view.node for view in seen if view.node in view.queue_leaders]
+    said = [node for view in seen for node in view.queue_leaders]
+    return next((node for known in (own, said) for node in order if node in known), leader(seen))
+
+
+def store_leader(seen: Sequence[NodeView]) -> NodeId | None:
+    """The leader of the metadata store: whom most nodes take for it, or the first of these; where none says so, the
+    leader.
+    """
+    named = Counter(view.store_leader for view in seen if view.store_leader is not None)
+    return named.most_common(1)[0][0] if named else leader(seen)
+
+
+def of_role(role: str, order: Sequence[NodeId], seen: Sequence[NodeView]) -> NodeId | None:
+    """The node with this role ("leader", "queue-leader" or "store-leader"); None if nobody is known to have it."""
+    if role == "queue-leader":
+        return queue_leader(order, seen)
+    return store_leader(seen) if role == "store-leader" else leader(seen)
+
+
 Choice = Callable[[Sequence[NodeId], Sequence[NodeView]], Sequence[NodeId]]
 
 
@@ -58,9 +83,12 @@ def _followers(order: Sequence[NodeId], seen: Sequence[NodeView]) -> Sequence[No
     return [node for node in order if node != boss][:1]
 
 
-def _leader(order: Sequence[NodeId], seen: Sequence[NodeView]) -> Sequence[NodeId]:
-    boss = leader(seen)
-    return order[:1] if boss is None else [boss]
+def _with_role(role: str) -> Choice:
+    def chosen(order: Sequence[NodeId], seen: Sequence[NodeView]) -> Sequence[NodeId]:
+        boss = of_role(role, order, seen)
+        return order[:1] if boss is None else [boss]
+
+    return chosen
 
 
 def _primaries(order: Sequence[NodeId], seen: Sequence[NodeView]) -> Sequence[NodeId]:
@@ -73,12 +101,15 @@ SPECS: Final[Mapping[str, Choice]] = {
     "majority": lambda order, _: order[: majority(len(order))],
     "minority-third": lambda order, _: order[: (len(order) - 1) // 3],
     "all": lambda order, _: order,
-    "leader": _leader,
+    "leader": _with_role("leader"),
+    "queue-leader": _with_role("queue-leader"),
+    "store-leader": _with_role("store-leader"),
     "follower": _followers,
     "primaries": _primaries,
 }
 """Node specs by name. "minority" is the largest one; "minority-third" what a Byzantine quorum tolerates; if no leader
-is known, "leader" and "primaries" take the first node of the order.
+is known, "leader" and "primaries" take the first node of the order. "queue-leader" is the leader of any queue, by the
+order, and "store-leader" that of the metadata store: the leader, in a system that does not tell them from it.
 """
 
 FEWEST: Final[Mapping[str, int]] = {"minority": 3, "minority-third": 4, "follower": 2}
@@ -109,4 +140,4 @@ def choose(spec: str, order: Sequence[NodeId], seen: Sequence[NodeView]) -> list
 
 def needs_views(spec: str) -> bool:
     """Whether a spec depends on who leads."""
-    return spec in ("leader", "follower", "primaries")
+    return spec in ("leader", "queue-leader", "store-leader", "follower", "primaries")

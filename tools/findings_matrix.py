@@ -68,6 +68,7 @@ RABBITMQ_WORKLOADS: Final = (
     "poison",
     "lease-lock",
     "create-once",
+    "topology",
 )
 
 MIGRATED: Final = ("set", "declare", "create-once")

@@ -13,13 +13,20 @@ from splitbrain.harness.contract.brokers import Delivery, ExpiringQueues
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import EXPIRING_QUEUES
 from splitbrain.harness.contract.test import Workload
+from splitbrain.harness.generators import Context, each, invoke
+from splitbrain.results.history import Op
 from splitbrain.workloads.letters import LetterClient, dead_letters, workload
 
 NAMES: Final = ("d0", "e0")
 """Of the queues."""
 
-CONSUMED: Final = ("d0", "d0", "d0", "e0")
-"""One consume in four is of the queue with expiry: it gets more messages than are consumed, so some expire."""
+CONSUMED: Final = ("d0", "e0")
+"""Of what consumes are, in turn: all of the queue without expiry, then of both. So the queue with expiry gets more
+messages than are consumed; and what was given back to it last is too old when its consumers are there again.
+"""
+
+TURN_S: Final = 1.6
+"""How long such a turn is: longer than a message may wait."""
 
 TTL_S: Final = {"e0": 1.0}
 """How long a message may wait in a queue; without end in the other one."""
@@ -34,6 +41,11 @@ WEIGHTS: Final = (6, 9, 4)
 def deed(value: int) -> str:
     """What consumers do with this value: "ack", "reject" or "return"."""
     return ("ack", "reject", "return", "ack")[value % 4]
+
+
+def _consume(ctx: Context) -> Op:
+    is_alone = ctx.time_ns % round(2 * TURN_S * 1e9) < round(TURN_S * 1e9)
+    return invoke("consume", key=NAMES[0] if is_alone else ctx.rng.choice(CONSUMED))
 
 
 class DeadLetterClient(LetterClient[ExpiringQueues]):
@@ -68,4 +80,6 @@ def dead_letter(
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
     options = {"ttl_s": TTL_S}
-    return workload("dead-letter", DeadLetterClient(), consumed=CONSUMED, limit=LIMIT, weights=WEIGHTS, options=options)
+    return workload(
+        "dead-letter", DeadLetterClient(), consumes=each(_consume), limit=LIMIT, weights=WEIGHTS, options=options
+    )

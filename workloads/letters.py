@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Delivery, LimitedQueues
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import clients, mix, phases, time_limit
+from splitbrain.harness.generators import Generator, clients, mix, phases, time_limit
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.queue import SETTLE_S, Drain, Enqueues, of_any
@@ -79,7 +79,7 @@ def workload(
     name: str,
     client: LetterClient[Any],
     *,
-    consumed: tuple[str, ...],
+    consumes: Generator,
     limit: int,
     weights: Sequence[int],
     options: Mapping[str, Any],
@@ -91,7 +91,7 @@ def workload(
     Args:
         name: of the workload.
         client: names its queues.
-        consumed: each consume draws one of these names; a name that is there twice is drawn more often.
+        consumes: the consumes.
         limit: how often a message may be given back.
         weights: of the three functions.
         options: further ones of the checker.
@@ -101,9 +101,7 @@ def workload(
     return Workload(
         name=name,
         client=client,
-        generator=mix(
-            Enqueues(names=names), of_any("consume", consumed), of_any("collect", names), weights=list(weights)
-        ),
+        generator=mix(Enqueues(names=names), consumes, of_any("collect", names), weights=list(weights)),
         final_generator=phases(*(clients(time_limit(DRAIN_S, drain)) for drain in drains)),
         checkers=(
             CheckerSpec(name, {"limit": limit, **options, "settle_s": SETTLE_S}),

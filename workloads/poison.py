@@ -17,6 +17,7 @@ from splitbrain.harness.contract.operations import LIMITED_QUEUES, need
 from splitbrain.harness.contract.test import Test, Workload
 from splitbrain.results.history import Op
 from splitbrain.workloads.letters import LetterClient, dead_letters, workload
+from splitbrain.workloads.queue import of_any
 
 NAMES: Final = ("p0", "p1")
 """Of the queues."""
@@ -94,4 +95,6 @@ def poison(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    return workload("poison", PoisonClient(), consumed=NAMES, limit=LIMIT, weights=WEIGHTS, options={})
+    return workload(
+        "poison", PoisonClient(), consumes=of_any("consume", NAMES), limit=LIMIT, weights=WEIGHTS, options={}
+    )

@@ -1,8 +1,9 @@
 """Queues: publish unique numbers, take them and acknowledge, and drain all queues at the end (Jepsen's total-queue).
 
 A value is taken, and acknowledged at the very end of the op that reports it: nothing is acknowledged that the history
-does not have. So a message whose taker was given up goes back to its queue once the system has noticed, and comes out
-again. In the end each node is asked until it finds each queue empty; see `Drain`.
+does not have. Every second one is acknowledged later: a client holds some messages all the time, which their queue must
+give back if the others lose its node. A message whose taker was given up goes back to its queue once the system has
+noticed, and comes out again. In the end each node is asked until it finds each queue empty; see `Drain`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,12 @@ DEQUEUES: Final = 10
 BATCH: Final = 10
 """How many messages one drain takes at most."""
 
+HELD: Final = 2
+"""One message of so many is held by its client."""
+
+HOLDS: Final = 3
+"""So many at a time: when it has more, it acknowledges the oldest ones as it begins its next op."""
+
 SETTLE_S: Final = 10.0
 """How long a message may be away whose taker is gone: until the system has noticed that its connection is closed."""
 
@@ -58,6 +65,10 @@ class QueueClient(SessionClient[Queues]):
 
     operations = QUEUES
 
+    def __init__(self, session: Queues | None = None) -> None:
+        super().__init__(session)
+        self._held: list[int] = []
+
     async def setup(self, test: Test) -> None:
         """Make the queues."""
         for name in NAMES:
@@ -66,14 +77,16 @@ class QueueClient(SessionClient[Queues]):
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
         name = op.key or ""
+        for tag in self._held[:-HOLDS]:
+            self.session.ack(tag)
+        del self._held[:-HOLDS]
         match op.f:
             case "enqueue":
                 answer = await self.session.publish(name, op.value)
                 return op.complete("ok", op.value, term=answer.term)
             case "dequeue":
                 answer = await self.session.take(name)
-                taken = [] if answer.value is None else [answer.value]
-                return op.complete("ok", next(iter(self._dealt_with(taken)), None), term=answer.term)
+                return op.complete("ok", self._told(answer.value), term=answer.term)
             case "drain":
                 return op.complete("ok", self._dealt_with(await self._all(name)))
             case _:
@@ -88,6 +101,15 @@ class QueueClient(SessionClient[Queues]):
                 break
             taken.append(found)
         return taken
+
+    def _told(self, taken: Delivery | None) -> Any:
+        """What the history says of a message, which is acknowledged now, or with the next op."""
+        if taken is None:
+            return None
+        if taken["value"] % HELD:
+            return self._dealt_with([taken])[0]
+        self._held.append(taken["tag"])
+        return {"value": taken["value"], "redelivered": taken["redelivered"], "held": HOLDS}
 
     def _dealt_with(self, taken: Sequence[Delivery]) -> list[Any]:
         """Acknowledge messages; what the history says of them. Nothing is awaited between this and the op's end."""
@@ -212,8 +234,8 @@ class Drain(msgspec.Struct, frozen=True):
 
 def queue(
     *,
-    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
-    concurrency: int,  # noqa: ARG001
+    nodes: Sequence[NodeId],
+    concurrency: int,  # noqa: ARG001 - as every builder
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
@@ -225,7 +247,7 @@ def queue(
         generator=mix(Enqueues(), of_any("dequeue", NAMES), weights=[ENQUEUES, DEQUEUES]),
         final_generator=clients(time_limit(DRAIN_S, Drain())),
         checkers=(
-            CheckerSpec("queue", {"settle_s": SETTLE_S}),
+            CheckerSpec("queue", {"settle_s": SETTLE_S, "nodes": [*nodes]}),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": list(fs)}),
         ),

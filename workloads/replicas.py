@@ -41,6 +41,9 @@ system begins none, and replaces nothing."""
 SETTLE_S: Final = 10.0
 """After so long without a fault no node counts as failed any more."""
 
+RECOVERY_S: Final = 6.0
+"""So long a node must be down to count as failed; systems are started so."""
+
 QUIET_S: Final = 8.0
 """For so long nothing may have changed before the end counts as quiet: more than twice the time between checks."""
 
@@ -120,7 +123,10 @@ def replicas(
         generator=mix(Enqueues(names=NAMES), looks, *changes, weights=weights),
         final_generator=phases(clients(revivals), clients(time_limit(FINAL_S, stagger(FINAL_OPS_S, asked)))),
         checkers=(
-            CheckerSpec("replicas", {"target": TARGET, "settle_s": SETTLE_S, "quiet_s": QUIET_S}),
+            CheckerSpec(
+                "replicas",
+                {"target": TARGET, "settle_s": SETTLE_S, "quiet_s": QUIET_S, "recovery_s": RECOVERY_S},
+            ),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": ["enqueue", "look"]}),
         ),

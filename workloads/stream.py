@@ -5,7 +5,8 @@ the end one more message is published to each stream; it is behind all that was 
 until it has given everything up to that message.
 
 `short-stream` is the same of streams whose beginnings are dropped: of one what is too much, of the other what is too
-old. What a node says is gone is not missed, all other rules hold.
+old. What a node says is gone is not missed, all other rules hold. Some messages are published under a name of their
+own, and once more by any client later, also when they are dropped: that must not append them again.
 """
 
 from __future__ import annotations
@@ -42,11 +43,21 @@ OLDER: Final = 8
 
 RECENT: Final = 20
 
-KEPT_BYTES: Final = 1500
-"""Of the first of the streams whose beginnings are dropped: some 30 messages."""
+KEPT_BYTES: Final = 2000
+"""Of the first of the streams whose beginnings are dropped: some 30 messages, and the names that are kept for ever."""
 
 KEPT_MS: Final = 4000
 """Of the second."""
+
+SHORT_WEIGHTS: Final = (6, 1, 4)
+"""Of publishes, of repeats and of fetches, where beginnings are dropped."""
+
+ONCE: Final = (16, 320, 128)
+"""One value of so many is published under a name of its own, up to this one; and above it, one of so many: a stream
+keeps all names."""
+
+REPEAT_SOON: Final = 4
+"""One repeat of so many is of the message that was published last, the others are of any."""
 
 LAST: Final = 10**9
 """The values of the last messages begin here: no other one is as high."""
@@ -95,8 +106,51 @@ class ShortStreamClient(SessionClient[ShortStreams]):
         await self.session.declare_short_stream(NAMES[1], None, KEPT_MS)
 
     async def invoke(self, test: Test, op: Op) -> Op:
-        """As of the other client."""
+        """As of the other client, and publish what is published once."""
+        if op.f == "repeat" or (op.f == "publish" and is_once(op.value)):
+            answer = await self.session.publish_once(op.key or "", op.value)
+            return op.complete("ok", answer.value, term=answer.term)
         return await _invoked(self.session, op)
+
+
+def is_once(value: int) -> bool:
+    """Whether a value is published under a name of its own, and may be published again."""
+    often, until, seldom = ONCE
+    return value < LAST and value % (often if value < until else seldom) == 0
+
+
+class Repeats(msgspec.Struct, frozen=True):
+    """Publishes again what was published once, if it was not refused.
+
+    Attributes:
+        known: streams and values, in the order of their answers.
+        asked: those that have no answer yet, by process.
+    """
+
+    known: tuple[tuple[str, int], ...] = ()
+    asked: Mapping[int, tuple[str, int]] = {}
+
+    def op(self, ctx: Context) -> Result:
+        """A repeat, once there is something to repeat."""
+        if not ctx.free or not self.known:
+            return PENDING, self
+        name, value = self.known[-1] if ctx.rng.below(REPEAT_SOON) == 0 else ctx.rng.choice(self.known)
+        op = assign(invoke("repeat", value, key=name), ctx)
+        return (PENDING, self) if op is None else (op, self)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Note what was published, or may have been; an answer says the offset, and not the value."""
+        if event.f != "publish":
+            return self
+        if event.type == "invoke":
+            if not is_once(event.value):
+                return self
+            return Repeats(self.known, {**self.asked, event.process: (event.key or "", event.value)})
+        if event.process not in self.asked:
+            return self
+        asked = {process: each for process, each in self.asked.items() if process != event.process}
+        more = () if event.type == "fail" else (self.asked[event.process],)
+        return Repeats((*self.known, *more), asked)
 
 
 class Fetches(msgspec.Struct, frozen=True):
@@ -233,7 +287,9 @@ def stream(
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
-    return _workload("stream", StreamClient(), STREAMS.name, CheckerSpec("stream"))
+    fs = ("publish", "fetch")
+    generator = mix(Enqueues(names=NAMES, f="publish"), Fetches(), weights=list(WEIGHTS))
+    return _workload("stream", StreamClient(), STREAMS.name, CheckerSpec("stream"), fs, generator)
 
 
 def short_stream(
@@ -245,18 +301,26 @@ def short_stream(
 ) -> Workload:
     """The workload with streams whose beginnings are dropped."""
     judge = CheckerSpec("stream", {"drops": True})
-    return _workload("short-stream", ShortStreamClient(), SHORT_STREAMS.name, judge)
+    fs = ("publish", "repeat", "fetch")
+    generator = mix(Enqueues(names=NAMES, f="publish"), Repeats(), Fetches(), weights=list(SHORT_WEIGHTS))
+    return _workload("short-stream", ShortStreamClient(), SHORT_STREAMS.name, judge, fs, generator)
 
 
-def _workload(name: str, client: StreamClient | ShortStreamClient, needs: str, judge: CheckerSpec) -> Workload:
-    fs = ("publish", "fetch")
+def _workload(
+    name: str,
+    client: StreamClient | ShortStreamClient,
+    needs: str,
+    judge: CheckerSpec,
+    fs: tuple[str, ...],
+    generator: Generator,
+) -> Workload:
     return Workload(
         name=name,
         client=client,
-        generator=mix(Enqueues(names=NAMES, f="publish"), Fetches(), weights=list(WEIGHTS)),
+        generator=generator,
         final_generator=clients(time_limit(END_S, ReadAll())),
-        checkers=(judge, CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
+        checkers=(judge, CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["publish", "fetch"]})),
         fs=fs,
         needs=frozenset({needs}),
-        shapes={"publish": OpShape(keyed=True, value=WHOLE), "fetch": OpShape(keyed=True, value=WHOLE)},
+        shapes={f: OpShape(keyed=True, value=WHOLE) for f in fs},
     )

@@ -233,7 +233,7 @@ def topology(
         checkers=(
             CheckerSpec("topology", {"again": names()}),
             CheckerSpec("stats"),
-            CheckerSpec("coverage", {"fs": list(fs), "reads": ["look", PROJECT]}),
+            CheckerSpec("coverage", {"fs": list(fs), "reads": ["look"]}),
         ),
         fs=fs,
         needs=frozenset({TOPOLOGY.name}),

@@ -1,12 +1,15 @@
-"""Candidacy: a voter that knows no leader stands for election in time (Raft, 5.2; Ongaro's thesis, 4.2.2).
+"""Candidacy: a voter that knows no leader stands for election in time (Raft, 5.2; Ongaro's thesis, 4.2.2 and 3.10).
 
     no-timeout  a node that does not lead and knows no leader waited far longer than its longest election timeout, and
                 its timer did not run out
     stood-not   the election timer of a follower ran out, and it did not stand, although it is a voter; or it was one in
                 the configuration before, and does not know that the one without it is committed
 
-Both cost clients nothing while another node can be elected. It takes a node with the longest log, or the loss of
-another, until there is no leader at all, and runs are seldom so long.
+    waits-on    a leader that asked another member to take over refuses commands for that far longer than its longest
+                election timeout
+
+The first two cost clients nothing while another node can be elected. It takes a node with the longest log, or the
+loss of another, until there is no leader at all, and runs are seldom so long.
 
 Only rows that a node wrote later in the same life show that it was alive; the last words of a simulated node do not.
 """
@@ -46,7 +49,7 @@ _ENDS: Final = (*_BEGINS, "vote", "stop", "delete")
 
 
 class Candidacy(OfOneRun):
-    """Judges every stretch in which a node does not lead and knows no leader, and every row of event "timeout".
+    """Judges every stretch in which a node does not lead and knows no leader; rows of events "timeout" and "busy".
 
     No options. A stretch begins with a row of event "role" or "timeout" and ends with the next row of one of these
     events, or of "vote", "stop" or "delete", in the same life. It is judged where the life began with a row that says
@@ -108,6 +111,17 @@ class _Life:
             return
         yield from self._stands(row)
         yield from self._runs_out(row)
+        if row.event == "busy":
+            yield from self._goes_on(row)
+
+    def _goes_on(self, row: Row) -> Iterator[dict[str, Any]]:
+        why, limit_ns = counts_of(row), self._limit_ns
+        since_ms = why.get("handing_over_ms")
+        if limit_ns is None or since_ms is None or 2 * why.get("pending", 0) >= why.get("most", 0):
+            return
+        waited_ns = self._troubles.longest_without(row.node, row.time - since_ms * 1_000_000, row.time)
+        if waited_ns > limit_ns:
+            yield _waits_on(row, waited_ns, limit_ns)
 
     def _stands(self, row: Row) -> Iterator[dict[str, Any]]:
         timeout = self._must_stand
@@ -176,6 +190,19 @@ def _no_timeout(begin: Row, end: Row, waited_ns: int, limit_ns: int) -> dict[str
         ),
         "by": begin.node,
         "rows": [begin.shown(), end.shown()],
+    }
+
+
+def _waits_on(row: Row, waited_ns: int, limit_ns: int) -> dict[str, Any]:
+    return {
+        "anomaly": "waits-on",
+        "sentence": (
+            f"Waits on: {row.node}{of_group(row.group)} had asked another member to take over in term {row.term}, and "
+            f"for that refused commands {waited_ns / 1e9:.3f} s later without a fault of the node ({row.at}); its "
+            f"longest election timeout is {limit_ns / TIMEOUTS / 1e9:.3f} s."
+        ),
+        "by": row.node,
+        "rows": [row.shown()],
     }
 
 

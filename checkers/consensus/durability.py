@@ -4,6 +4,8 @@
     entry-forgotten  a node recovered a log that ends in an earlier term than an entry which it had said is durable
     vote-forgotten   a node recovered an earlier term than that of its last vote, or that term without the vote
     strange-entries  a node recovered a log that ends in a later term than the term that it recovered
+    needed, let-go   a log was let go up to an entry that was needed (`splitbrain.checkers.consensus.letgo`)
+    kept             a queue leaves messages to consumers that it suspects (there)
     unrecoverable    a node would not have started after a loss of power, with what was on its disk at that moment
 
 A node makes a term durable before it appends an entry of it. Entries of a later term are not its own: they are what a
@@ -28,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.letgo import released, too_much
 from splitbrain.checkers.consensus.rows import (
     WOULD_NOT_START,
     WOULD_START,
@@ -66,8 +69,9 @@ class Durability(OfOneRun):
     its term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A
     node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that
     left and came back as another member. Rows of "recoverable" are compared likewise, as long as the member has started
-    and not ended. The figures: `restarts` judged, `images` (rows of what would have been recovered) judged, `excused`,
-    `highest` index that was said to be durable, `votes` compared, and findings (`broken`).
+    and not ended. Rows of event "released" are judged each by itself. The figures: `restarts` judged, `images` (rows of
+    what would have been recovered) judged, `excused`, rows of event `released`, `highest` index that was said to be
+    durable, `votes` compared, and findings (`broken`).
     """
 
     name = "durability"
@@ -86,6 +90,8 @@ class Durability(OfOneRun):
         found = [finding for each in judged for finding in _findings(each)]
         found += [_strange(row) for row in recovered if _is_strange(row)]
         found += [_unrecoverable(row) for row in recovered if row.event == WOULD_NOT_START]
+        let_go = released(every_row(telemetry))
+        found += too_much(let_go)
         return verdict_of(
             self.name,
             algorithm="start by start",
@@ -96,6 +102,7 @@ class Durability(OfOneRun):
                 "images": len(judged) - len(starts),
                 "excused": excused,
                 "highest": max((_last(each.said) for each in judged), default=0),
+                "released": len(let_go),
                 "votes": sum(each.vote is not None for each in judged),
                 "broken": len(found),
             },

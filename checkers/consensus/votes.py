@@ -4,6 +4,7 @@
     stranger-counted  a leader counted the vote of one that is no voter by its own log
     old-vote-counted  a leader counted a vote that was granted in another term
     too-few-votes     without those a leader had no majority of the voters
+    heard-leader      a node stood for election after it had asked, and a majority heard its leader (`.prevotes`)
 
 `election-safety` compares what several nodes say: a vote that was counted wrongly passes there if its voter votes so a
 moment later, or if the election is lost. A node that reports its election itself shows it at once.
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.counts import counts_of, node_of
 from splitbrain.checkers.consensus.findings import verdict_of
+from splitbrain.checkers.consensus.prevotes import unseated
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrow import compute
@@ -28,7 +30,9 @@ _STANDING: Final = ("pre_candidate", "candidate")
 
 
 class Votes(OfOneRun):
-    """Judges every row of event "role" that has `voters` and `counted`. No options.
+    """Judges every row of event "role" that has `voters` and `counted`, and every election before which a node asked.
+
+    No options.
 
     In the row of a new leader `counted` names the voters whose votes it counted, each with the term of the vote; in the
     row of a candidate it names the members that the candidate asked. Voters are compared by the names of their nodes.
@@ -58,6 +62,9 @@ class Votes(OfOneRun):
                 continue
             broken += bool(findings)
             found += findings
+        beside_leaders = list(unseated(telemetry))
+        broken += len(beside_leaders)
+        found += beside_leaders
         return verdict_of(
             self.name,
             algorithm="row by row",

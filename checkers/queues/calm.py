@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -58,6 +59,26 @@ class Calm(msgspec.Struct, frozen=True):
         """When the span began in which a time lies; the time itself if it lies in none."""
         at = bisect_right(self.spans, (at_ns, 2**63)) - 1
         return self.spans[at][0] if at >= 0 and at_ns <= self.spans[at][1] else at_ns
+
+    @property
+    def troubles(self) -> list[tuple[int, int]]:
+        """The spans between them, in each of which a fault was in force."""
+        return [(before[1], after[0]) for before, after in pairwise(self.spans)]
+
+    def longest_trouble(self, begin_ns: int, end_ns: int, back_ns: int) -> int:
+        """For how long at most a fault was in force, by the end of a time, that was within that time; 0 if none was.
+
+        Faults between which less than `back_ns` passed without one count as one, and one is felt so much longer.
+        """
+        longest, from_ns = 0, 0
+        for calm_from, calm_to in (*self.spans, (2**62, 2**62)):
+            if calm_to - calm_from < back_ns and calm_from < 2**62:
+                continue
+            until_ns = min(calm_from + back_ns, end_ns)
+            if calm_from > from_ns and until_ns > begin_ns and from_ns < end_ns:
+                longest = max(longest, until_ns - from_ns)
+            from_ns = calm_to
+        return longest
 
     def covers(self, begin_ns: int, end_ns: int) -> bool:
         """Whether a time lies within one span, both ends included."""

@@ -3,6 +3,7 @@
     lost          a value was acknowledged, and never came out, although its queue was drained in the end
     unexpected    a value came out that no client had put into that queue by then, or whose put certainly failed
     duplicated    a value came out more often than the queue promises
+    withheld      a value that a client held whose node the others lost did not come out again in time (`.withheld`)
     order         a value came out before an earlier one of the same publisher, which was still in the queue
 
 A value whose put has an unknown outcome may come out or not; one that does is "recovered". (The first two rules, the
@@ -27,13 +28,16 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer, moment
+from splitbrain.checkers.queues.apart import Span, apart
 from splitbrain.checkers.queues.drains import undrained
 from splitbrain.checkers.queues.order import Firsts, compared, firsts, overtaken
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
+from splitbrain.checkers.queues.withheld import withheld
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import client_calls, ints, is_equal, place
+from splitbrain.results.calls import client_calls, ints, is_equal, place, seconds
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import run_events
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
@@ -43,7 +47,7 @@ PUBLISHER, NO_ORDER = "publisher", "none"
 ORDERS: Final = (PUBLISHER, NO_ORDER)
 
 _ALGORITHM: Final = "set algebra"
-_MOST_SEVERE_FIRST: Final = ("lost", "unexpected", "duplicated", "order")
+_MOST_SEVERE_FIRST: Final = ("lost", "unexpected", "duplicated", "withheld", "order")
 
 
 class TotalQueue(OfOneRun):
@@ -51,8 +55,9 @@ class TotalQueue(OfOneRun):
 
     Options: `enqueue`, `dequeue` and `drain`, the functions' names (default as they are called here). `redelivery`:
     "allowed" (the default; a value may come out several times), "flagged" (the second time and later only if the answer
-    says so) or "refused". `order`: "publisher" (the default) or "none". `settle_s`: how long after a take of unknown
-    outcome what it took may be away from its queue, in seconds (default 0). Values and answers as in `reading`.
+    says so) or "refused". `nodes`: all nodes of the test (none by default; without them `withheld` is not judged).
+    `order`: "publisher" (the default) or "none". `settle_s`: how long after a take of unknown outcome what it took may
+    be away from its queue, in seconds (default 0). Values and answers as in `reading`.
     """
 
     name = "queue"
@@ -72,7 +77,8 @@ class TotalQueue(OfOneRun):
         chosen = chosen | is_equal(history, "f", rules.functions.dequeue)
         chosen = chosen | is_equal(history, "f", rules.functions.drain)
         table = history.filter(array(chosen & (ints(history, "process") >= 0))).combine_chunks()
-        verdict = _Judge(read(client_calls(table), rules.functions), rules).verdict(self.name)
+        spans = apart(run_events(history), rules.nodes)
+        verdict = _Judge(read(client_calls(table), rules.functions), rules, spans).verdict(self.name)
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
@@ -81,6 +87,7 @@ class _Rules(msgspec.Struct, frozen=True):
     redelivery: str
     order: str
     settle_s: float
+    nodes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, checker: str, options: Mapping[str, Any]) -> _Rules:
@@ -92,7 +99,10 @@ class _Rules(msgspec.Struct, frozen=True):
             _one_of(checker, options, "redelivery", REDELIVERY),
             _one_of(checker, options, "order", ORDERS),
         )
-        return cls(functions, *chosen, settle_s=float(settle))
+        nodes: Any = options.get("nodes", ())
+        if not isinstance(nodes, Sequence) or not all(isinstance(node, str) for node in cast("Sequence[Any]", nodes)):
+            raise UsageError(f"checker {checker}: option 'nodes' must be a list of names, not {nodes!r}.")
+        return cls(functions, *chosen, settle_s=float(settle), nodes=tuple(cast("Sequence[str]", nodes)))
 
 
 def _one_of(checker: str, options: Mapping[str, Any], name: str, known: Sequence[str]) -> str:
@@ -105,7 +115,7 @@ def _one_of(checker: str, options: Mapping[str, Any], name: str, known: Sequence
 class _Judge:
     """One run, in rows of its table: row order is real-time order."""
 
-    def __init__(self, reading: Reading, rules: _Rules) -> None:
+    def __init__(self, reading: Reading, rules: _Rules, spans: Mapping[str, Sequence[Span]]) -> None:
         self.table = reading.calls.table
         self.reading = reading
         self.items = reading.items
@@ -114,13 +124,16 @@ class _Judge:
         self.firsts: Firsts = firsts(reading.deliveries, len(reading.items.value))
         self.undrained = undrained(reading, rules.settle_s)
         self.counts = Counter[str]()
+        self.spans = spans
 
     def verdict(self, checker: str) -> Verdict:
         """What there is to say."""
         findings = {
             name: rule()
             for name, rule in zip(
-                _MOST_SEVERE_FIRST, (self._lost, self._unexpected, self._duplicated, self._order), strict=True
+                _MOST_SEVERE_FIRST,
+                (self._lost, self._unexpected, self._duplicated, self._withheld, self._order),
+                strict=True,
             )
         }
         leading = [next(rule, None) for rule in findings.values()]
@@ -205,6 +218,21 @@ class _Judge:
                 "duplicated",
                 f"Duplicated: {self._named(item)} came out {int(counts[item])} times: at {times}{silent}.",
                 tuple(dict.fromkeys(rows)),
+            )
+
+    def _withheld(self) -> Iterator[Finding]:
+        found = list(withheld(self.reading, self.spans))
+        self.counts["withheld"] = len(found)
+        for each in found:
+            begin_s, end_s = seconds(each.span.begin_ns), seconds(each.span.end_ns)
+            since = moment(self.table, each.first)
+            yield Finding(
+                "withheld",
+                f"Withheld: {self._named(each.item)} came out at {answer(self.table, each.row)}, to a client that had "
+                f"not acknowledged it when its node {each.node} was cut off or stopped, from {begin_s:.3f} to "
+                f"{end_s:.3f} s. A leader that led others from {since} on must have given it back, and gave them a new "
+                f"message before it: {answer(self.table, each.take)}.",
+                (each.row, each.first, each.take),
             )
 
     def _order(self) -> Iterator[Finding]:

@@ -5,6 +5,7 @@
     reason       a dead letter is one for a reason that it cannot have: "rejected" without a consumer that rejected it,
                  "expired" in a queue without a time or before that was over, "delivery_limit" with too few deliveries,
                  or another word
+    late         a message was delivered to a take that began when its time to wait was over
     duplicated   a dead letter came out twice, where that is refused
     unexpected   a message came out, or was a dead letter, that no client had put in by then, or whose put had failed
 
@@ -13,6 +14,11 @@ and may then expire or exceed the limit. Queues that publish dead letters at lea
 consumer that was given up may have been given one message that it never reported; it has not rejected it, since clients
 do that where they report it. What a dead letter for the limit lacks of deliveries is charged to such consumers as in
 `poison`.
+
+A message is as old as the clock of the leader says that took it, and leaders have different clocks. So `late`, and
+whether one expired too early, is judged only where no fault changed a clock, and one node led from the put on: the put
+was answered so fast that it was not sent again, so that its answer names the term of its entry; and in that same term
+the queue answered the take, or an op that began later than the dead letter was read.
 
 Sources: RabbitMQ's guides "Dead Letter Exchanges" and "Quorum Queues" ("Poison Message Handling", "Dead Lettering").
 """
@@ -37,6 +43,12 @@ from splitbrain.results.faults import run_events
 from splitbrain.results.nemesisop import own_fields
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Reason
+
+LATE_S: Final = 0.25
+"""How much later than its time to wait a message may be delivered: clocks do not go at exactly the same rate."""
+
+AT_ONCE_S: Final = 0.4
+"""A put that was answered within this was sent once: publishers send again after half a second at the earliest."""
 
 CLOCK: Final = "clock"
 """What names a fault of clocks: in the function of an op, or as what another fault injects."""
@@ -95,10 +107,8 @@ class Taken(msgspec.Struct, frozen=True):
 
 def _clocks_were_changed(history: pa.Table) -> bool:
     """Whether a fault changed a clock: then it is not known how long a message waited by the clock of its node."""
-    if any(CLOCK in str(f) for f in history.filter(array(ints(history, "process") < 0))["f"].to_pylist()):
-        return True
-    ops = run_events(history).fault_ops
-    return any(op.said.clocks or own_fields(op.invoke.value).get("inject") == CLOCK for op in ops)
+    ops = run_events(history).fault_ops  # not those of the harness, which measures clocks in every run
+    return any(CLOCK in op.fault or op.said.clocks or own_fields(op.invoke.value).get("inject") == CLOCK for op in ops)
 
 
 class _Judge(Judge[Rules]):
@@ -107,12 +117,33 @@ class _Judge(Judge[Rules]):
     def __init__(self, table: pa.Table, queues: Mapping[str | None, Queue], rules: Rules, *, timed: bool) -> None:
         super().__init__(table, queues, rules)
         self.timed = timed
+        self.terms: list[int | None] = table["term"].to_pylist()
+        self.led_at = self._led_at()
+
+    def _led_at(self) -> Mapping[tuple[str | None, int], int]:
+        """By queue and term the last row at which an op began that was answered in that term."""
+        led: dict[tuple[str | None, int], int] = {}
+        for name, _, fate in self.each():
+            puts = [] if fate.acknowledged == NEVER else [(fate.begun, fate.acknowledged)]
+            for begun, ended in (*puts, *((taken.begun, taken.ended) for taken in fate.deliveries)):
+                term = self.terms[ended]
+                if term is not None:
+                    led[name, term] = max(begun, led.get((name, term), -1))
+        return led
+
+    def _term_of(self, fate: Fate) -> int | None:
+        """The term of the entry with a message, if it is certain: its leader said by its clock how old that is."""
+        put = fate.acknowledged
+        if not self.timed or put == NEVER or self._between_s(fate.begun, put) > AT_ONCE_S:
+            return None
+        return self.terms[put]
 
     def broken(self) -> Mapping[str, Iterable[Finding]]:
         return {
             "vanished": self.vanished(),
             "beyond": self._beyond(),
             "reason": self._reason(),
+            "late": self._late(),
             "duplicated": self._duplicated(),
             "unexpected": self.unexpected(),
         }
@@ -167,11 +198,33 @@ class _Judge(Judge[Rules]):
             ttl_s = self.rules.ttl_s.get(name or "")
             if ttl_s is None:
                 return "no message expires in that queue"
-            waited_s = int(self.time[row] - self.time[fate.begun]) / 1e9 if fate.begun != NEVER else ttl_s
-            if self.timed and waited_s < ttl_s / 2:  # clocks of nodes may go at another rate than ours, a little
+            term = self._term_of(fate)
+            waited_s = ttl_s if term is None else self._between_s(fate.begun, row)
+            # The clocks of nodes may go at another rate than ours, a little.
+            if waited_s < ttl_s / 2 and self.led_at[name, term or 0] > row:
                 return f"it had been put in {waited_s:.3f} s before, and may wait {ttl_s:g} s"
             return None
         return None if reason == "delivery_limit" else "there is no such reason here"
+
+    def _late(self) -> Iterator[Finding]:
+        for name, value, fate in self.each():
+            ttl_s, put, term = self.rules.ttl_s.get(name or ""), fate.acknowledged, self._term_of(fate)
+            if ttl_s is None or term is None:
+                continue
+            for taken in fate.deliveries:
+                waited_s = self._between_s(put, taken.begun)
+                if waited_s > ttl_s + LATE_S and self.terms[taken.ended] == term:
+                    yield Finding(
+                        "late",
+                        f"Late: {named(value, name)} may wait {ttl_s:g} s, was acknowledged by "
+                        f"{answer(self.table, put)}, and was delivered to a take that began {waited_s:.3f} s later, in "
+                        f"the same term {term}: {answer(self.table, taken.ended)}.",
+                        (put, taken.ended),
+                    )
+                    break
+
+    def _between_s(self, first: int, second: int) -> float:
+        return int(self.time[second] - self.time[first]) / 1e9
 
     def _duplicated(self) -> Iterator[Finding]:
         if self.rules.duplicates == "allowed":

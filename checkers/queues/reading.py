@@ -1,8 +1,9 @@
 """A history of queues as columns: one element for every value that was put in, and one for every delivery.
 
 The op of a put has the value, a whole number that is put into its queue once. The answer of a take is a value, null
-where the queue was empty, or an object where the system says that it has delivered the value before:
-`{"value": 7, "redelivered": true}`. The answer of a drain is a list of such, which is empty where the queue was.
+where the queue was empty, or an object where the system says that it has delivered the value before: `{"value": 7,
+"redelivered": true}`. There, `"held": 3` says that the client acknowledges the value only when it begins an op and has
+been given three more to hold since. The answer of a drain is a list of such, which is empty where the queue was.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Redelivered(msgspec.Struct, frozen=True):
 
     value: int
     redelivered: bool = True
+    held: int | None = None
 
 
 Delivered: TypeAlias = int | Redelivered
@@ -73,6 +75,7 @@ class Deliveries(msgspec.Struct, frozen=True):
         begin, end: rows of invocation and completion of the op that took it.
         place: in the answer of that op, from 0.
         flagged: whether the system said that it had delivered it before.
+        held: how many the client is given to hold before it acknowledges it, -1 if it does so at once.
     """
 
     item: Ints
@@ -80,6 +83,7 @@ class Deliveries(msgspec.Struct, frozen=True):
     end: Ints
     place: Ints
     flagged: Bools
+    held: Ints
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -117,16 +121,21 @@ def read(calls: Calls, functions: Functions) -> Reading:
     put_value = _whole(calls.table, calls.invoke[puts])
     single = _single(calls, np.flatnonzero(takes & calls.ended("ok")))
     many, empty = _listed(calls, np.flatnonzero(drains & calls.ended("ok")))
-    call, value, place, flagged = (np.concatenate(pair) for pair in zip(single, many, strict=True))
-    order = np.lexsort((place, call))
-    call, value, place, flagged = call[order], value[order], place[order], flagged[order]
+    columns = [np.concatenate(pair) for pair in zip(single, many, strict=True)]
+    order = np.lexsort((columns[2], columns[0]))
+    call, value, place, flagged, held = (column[order] for column in columns)
 
     every_queue, every_value = np.concatenate([queue[puts], queue[call]]), np.concatenate([put_value, value])
     names, number = ranked(every_value)
     together, item = ranked(every_queue * max(1, len(names)) + number)
     items = _items(calls, np.flatnonzero(puts), item[: len(put_value)].astype(np.int64), together, names)
     deliveries = Deliveries(
-        item[len(put_value) :].astype(np.int64), calls.invoke[call], calls.complete[call], place, flagged.astype(bool)
+        item[len(put_value) :].astype(np.int64),
+        calls.invoke[call],
+        calls.complete[call],
+        place,
+        flagged.astype(bool),
+        held,
     )
     is_empty = np.zeros(len(calls.invoke), np.bool_)
     is_empty[empty] = True
@@ -166,8 +175,8 @@ def _whole(table: pa.Table, rows: Ints) -> Ints:
         ) from None
 
 
-_Columns: TypeAlias = tuple[Ints, Ints, Ints, Ints]
-"""Of deliveries: the op, the value, its place in the answer, and 1 where it is said to be delivered again."""
+_Columns: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints]
+"""Of deliveries: op, value, place in the answer, 1 where it is said to be delivered again, and how it is held."""
 
 
 def _single(calls: Calls, chosen: Ints) -> _Columns:
@@ -176,22 +185,22 @@ def _single(calls: Calls, chosen: Ints) -> _Columns:
     there = valid(column) & ~flags(pc.equal(column, literal("null")))
     chosen, column = chosen[there], column.filter(array(there))
     again = flags(pc.starts_with(column, "{"))
-    value = np.zeros(len(chosen), np.int64)
+    value, held = np.zeros(len(chosen), np.int64), np.full(len(chosen), -1)
     try:
         value[~again] = numbers(column.filter(array(~again)).cast(pa.int64()))
         for at in np.flatnonzero(again).tolist():
             found = _ONE.decode(column[at].as_py())
-            value[at], again[at] = found.value, found.redelivered
+            value[at], again[at], held[at] = found.value, found.redelivered, _held(found)
     except (pa.ArrowInvalid, msgspec.DecodeError, ValueError, OverflowError) as error:
         raise HistoryFormatError(
             "history", f"a take from a queue answers a whole number, null, or a value delivered again ({error})."
         ) from None
-    return chosen, value, np.zeros(len(chosen), np.int64), again.astype(np.int64)
+    return chosen, value, np.zeros(len(chosen), np.int64), again.astype(np.int64), held
 
 
 def _listed(calls: Calls, chosen: Ints) -> tuple[_Columns, Ints]:
     """What drains were given, and which of them found the queue empty."""
-    call, value, place, again = (list[int]() for _ in range(4))
+    call, value, place, again, held = (list[int]() for _ in range(5))
     empty: list[int] = []
     texts = calls.table["value"].take(array(calls.complete[chosen])).to_pylist()
     for number, text in zip(chosen.tolist(), texts, strict=True):
@@ -208,8 +217,13 @@ def _listed(calls: Calls, chosen: Ints) -> tuple[_Columns, Ints]:
         value += [each if isinstance(each, int) else each.value for each in listed]
         place += range(len(listed))
         again += [0 if isinstance(each, int) else int(each.redelivered) for each in listed]
-    columns = tuple(np.array(column, np.int64) for column in (call, value, place, again))
-    return (columns[0], columns[1], columns[2], columns[3]), np.array(empty, np.int64)
+        held += [-1 if isinstance(each, int) else _held(each) for each in listed]
+    columns = tuple(np.array(column, np.int64) for column in (call, value, place, again, held))
+    return (columns[0], columns[1], columns[2], columns[3], columns[4]), np.array(empty, np.int64)
+
+
+def _held(found: Redelivered) -> int:
+    return -1 if found.held is None else found.held
 
 
 def last_row(calls: Calls, call: Ints) -> Ints:

@@ -9,6 +9,8 @@
     draining   a replica was placed on a node that was being drained, without an operator
     exceeds    a replica was added without an operator and without a fault, though there were as many as the target
     extra      a replica was removed without an operator and without a fault
+    hasty      a replica was added or removed without an operator, though there were as many as the target, and no fault
+               had been in force for as long as a node must be down to count as failed
 
 Changes of a queue have numbers. So what a look shows that began before a change, and ended, stands before it: all
 rules compare such a look with the first one that names the change. A node counts as drained from the answer of its
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -37,18 +40,25 @@ from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 SETTLE_S: Final = 10.0
+BACK_S: Final = 4.0
+"""So long after a fault nodes may still not see each other: links are made again, and each looks once a second."""
+
+EARLY_S: Final = 1.5
+"""So much earlier than a fault was injected its beginning may have been: the last sign of life of a node."""
+
 QUIET_S: Final = 8.0
 TRIES: Final = 3
 """So often a client asks before it counts as not served."""
 
-_MOST_SEVERE_FIRST: Final = ("short", "unserved", "two", "dip", "draining", "exceeds", "extra")
+_MOST_SEVERE_FIRST: Final = ("short", "unserved", "two", "dip", "draining", "exceeds", "extra", "hasty")
 
 
 class Replicas(OfOneRun):
     """Judges ops that look at the replicas of queues (`look`), put into them (`enqueue`), and drain and revive nodes.
 
     Options: `target` (required), how many live replicas each queue is to have; `settle_s`, how long after a fault a
-    node may still count as failed (default 10); `quiet_s`, for how long nothing may have changed at the end (8).
+    node may still count as failed (default 10); `quiet_s`, for how long nothing may have changed at the end (8);
+    `recovery_s`, for how long a node must be down to count as failed (0: `hasty` is not judged).
     """
 
     name = "replicas"
@@ -65,14 +75,47 @@ class Replicas(OfOneRun):
         target: Any = options.get("target")
         if isinstance(target, bool) or not isinstance(target, int) or target < 1:
             raise UsageError(f"checker {self.name}: option 'target' must be a whole number from 1 on, not {target!r}.")
-        quiet: Any = options.get("quiet_s", QUIET_S)
-        if isinstance(quiet, bool) or not isinstance(quiet, int | float) or not 0 <= quiet < 86_400:
-            raise UsageError(f"checker {self.name}: option 'quiet_s' must be a number of seconds, not {quiet!r}.")
+        quiet_s, recovery_s = self._seconds(options, "quiet_s", QUIET_S), self._seconds(options, "recovery_s", 0)
         calm = Calm.of(self.name, history, {k: v for k, v in options.items() if k == "settle_s"}, SETTLE_S)
         start = time.process_time()
         table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
-        verdict = _Judge(table, read(table), target, float(quiet), calm).verdict(self.name)
+        judge = _Judge(table, read(table), target, quiet_s, calm)
+        troubles = Calm.of(self.name, history, {}, 0)
+        verdict = judge.verdict(self.name, _Failures(judge.time, troubles, recovery_s))
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
+
+    def _seconds(self, options: Mapping[str, Any], name: str, default: float) -> float:
+        chosen: Any = options.get(name, default)
+        if isinstance(chosen, bool) or not isinstance(chosen, int | float) or not 0 <= chosen < 86_400:
+            raise UsageError(f"checker {self.name}: option {name!r} must be a number of seconds, not {chosen!r}.")
+        return float(chosen)
+
+
+NOTICED_S: Final = 2.0
+"""A node that was away for so long was noticed by most others."""
+
+
+class _Failures:
+    """Whether a node may have been down for long enough to count as failed; always if no time is given."""
+
+    def __init__(self, time: Any, troubles: Calm, recovery_s: float) -> None:
+        self._time = time
+        self._troubles = troubles
+        self._recovery_s = recovery_s
+
+    def may_be(self, begun: int, ended: int) -> bool:
+        """Whether one may have been between two rows."""
+        if not self._recovery_s:
+            return True
+        span = int(self._time[begun]), int(self._time[ended])
+        longest_ns = self._troubles.longest_trouble(*span, round(BACK_S * 1e9))
+        return longest_ns + EARLY_S * 1e9 >= self._recovery_s * 1e9
+
+    @property
+    def brief(self) -> int:
+        """How many faults were too brief for a node to count as failed, and long enough for others to notice."""
+        lasted_ns = (to_ns - from_ns for from_ns, to_ns in self._troubles.troubles)
+        return sum(NOTICED_S * 1e9 <= each < self._recovery_s * 1e9 for each in lasted_ns)
 
 
 class _Judge:
@@ -100,18 +143,19 @@ class _Judge:
         from_ns = max(from_ns, self.calm.since(to_ns))
         return (from_ns, to_ns) if to_ns - from_ns >= self.quiet_ns else None
 
-    def verdict(self, checker: str) -> Verdict:
+    def verdict(self, checker: str, failures: _Failures) -> Verdict:
         """What there is to say."""
         found: dict[str, list[Finding]] = {name: [] for name in _MOST_SEVERE_FIRST}
         for name, looks in self.reading.looks.items():
             stayed = frozenset(max(looks, key=lambda look: look.ended).seen.cluster)
-            rules = Rules(name, self.target, stayed, self._is_calm, lambda row: answer(self.table, row))
+            at = partial(answer, self.table)
+            rules = Rules(name, self.target, stayed, self._is_calm, failures.may_be, at)
             for rule, findings in rules.findings(self.reading).items():
                 found[rule] += findings
         found["short"] = list(self._short())
         found["unserved"] = list(self._unserved())
         findings = [finding for each in found.values() for finding in each]
-        figures = {**self._figures(), **{name: len(each) for name, each in found.items()}}
+        figures = {**self._figures(), "brief": failures.brief, **{name: len(each) for name, each in found.items()}}
         reasons = list(self._too_little(figures))
         sentence = findings[0].sentence if findings else reasons[0].sentence if reasons else self._praise(figures)
         return Verdict(
@@ -183,12 +227,13 @@ class _Judge:
                 Code.NOT_EXERCISED,
                 f"Queue {restless} did not come to rest: it is not known whether the target would be reached.",
             )
-        if not figures["replaced"]:
+        if not figures["replaced"] and not figures["brief"]:
             yield Reason(Code.NO_OCCASION, "No replica was added without an operator: no change was needed.")
 
     def _praise(self, figures: Mapping[str, Any]) -> str:
         return (
             f"{counted(figures['queues'], 'queue')} came to rest with at least {self.target} live replicas each, or as "
             f"many as there are nodes, after {counted(figures['automated'], 'change')} by the system and "
-            f"{figures['by_operators']} by operators, one at a time."
+            f"{figures['by_operators']} by operators, one at a time. "
+            f"{counted(figures['brief'], 'fault')} did not last for so long that a node counts as failed."
         )

@@ -53,6 +53,7 @@ class Rules(msgspec.Struct, frozen=True):
         target: how many live replicas it is to have.
         stayed: members that were of the cluster to the end.
         is_calm: whether no fault can have moved anything between two rows.
+        may_have_failed: whether a node may have been down between two rows for so long that it counted as failed.
         at: words for a row.
     """
 
@@ -60,6 +61,7 @@ class Rules(msgspec.Struct, frozen=True):
     target: int
     stayed: frozenset[str]
     is_calm: Callable[[int, int], bool]
+    may_have_failed: Callable[[int, int], bool]
     at: Callable[[int], str]
 
     def findings(self, reading: Reading) -> Mapping[str, list[Finding]]:
@@ -72,6 +74,7 @@ class Rules(msgspec.Struct, frozen=True):
             "draining": list(self._draining(looks, every, reading)),
             "exceeds": list(self._exceeds(every)),
             "extra": list(self._extra(every)),
+            "hasty": list(self._hasty(every)),
         }
 
     def _two(self, looks: Sequence[Look], every: Sequence[Step]) -> Iterator[Finding]:
@@ -162,6 +165,22 @@ class Rules(msgspec.Struct, frozen=True):
                     "extra",
                     f"A running replica: {step.change.member} was removed from {self._named} without an operator and "
                     f"without a fault, between {self.at(before.ended)} and {self.at(step.first.ended)}.",
+                    (before.ended, step.first.ended),
+                )
+
+    def _hasty(self, every: Sequence[Step]) -> Iterator[Finding]:
+        for step in every:
+            before, change = step.before, step.change
+            if before is None or change.by != "automation" or not self.stayed.issuperset(before.seen.members):
+                continue
+            enough = len(before.seen.members) >= self.target
+            if enough and not self.may_have_failed(before.begun, step.first.ended):
+                done = "added" if change.kind == "grow" else "removed"
+                yield Finding(
+                    "hasty",
+                    f"Hasty: {self._named} had {_list(before.seen.members)} at {self.at(before.ended)}, and "
+                    f"{change.member} was {done} without an operator, says {self.at(step.first.ended)}, though no "
+                    f"fault had lasted for so long that a node counts as failed. The target is {self.target}.",
                     (before.ended, step.first.ended),
                 )
 

@@ -38,11 +38,11 @@ _ALGORITHM: Final = "offsets"
 
 
 class StreamChecker(OfOneRun):
-    """Judges ops that publish values to streams (`publish`), and that read from an offset on (`fetch`).
+    """Judges ops that publish values to streams (`publish`, `repeat`), and that read from an offset on (`fetch`).
 
-    The key of an op names the stream. Values and answers: see `splitbrain.checkers.streams.reading`. Options: `publish`
-    and `fetch`, the functions' names; `drops`, whether nodes may drop the beginnings of streams (false). Then what they
-    say is gone is not lost.
+    The key of an op names the stream. Values and answers: see `splitbrain.checkers.streams.reading`. Options:
+    `publish`, `fetch` and `repeat`, the functions' names; `drops`, whether nodes may drop the beginnings of streams
+    (false). Then what they say is gone is not lost.
     """
 
     name = "stream"
@@ -56,7 +56,7 @@ class StreamChecker(OfOneRun):
             UsageError: an option is wrong.
             HistoryFormatError: a value or an answer makes no sense, or a value was published to one stream twice.
         """
-        names = [by_key.function_option(self.name, options, name) for name in ("publish", "fetch")]
+        names = [by_key.function_option(self.name, options, name) for name in ("publish", "fetch", "repeat")]
         drops: Any = options.get("drops", False)
         if not isinstance(drops, bool):
             raise UsageError(f"checker {self.name}: option 'drops' must be true or false, not {drops!r}.")
@@ -237,6 +237,7 @@ class _Judge:
             "acknowledged": len(acknowledged),
             "failed": sum(each.failed != NEVER for each in published),
             "unknown": sum(each.ended == each.failed == NEVER for each in published),
+            "repeated": len(self.reading.repeats),
             "read": len(self.read),
             "unread": sum((each.stream, each.value) not in self.read for each in acknowledged),
             "dropped": len(self.dropped),

@@ -1,10 +1,11 @@
 """A history of streams: what was published, and what was seen at which offset.
 
 A `publish` has the value, a whole number that is published to its stream once; it is answered with the offset, or with
-null where the system does not say it. A `fetch` has the offset of the first message that is wanted, and is answered by
-`{"values": [...], "end": 7}`: the values from that offset on without a gap, and the offset behind the last message that
-the node knew to be there. `first` in it is the offset of the first value, where that is a later one than was wanted:
-the node says that it has dropped what was before.
+null where the system does not say it. A `repeat` publishes such a value once more, and is answered likewise: the
+message is in the stream once, at the offset that it had first. A `fetch` has the offset of the first message that is
+wanted, and is answered by `{"values": [...], "end": 7}`: the values from that offset on without a gap, and the offset
+behind the last message that the node knew to be there. `first` in it is the offset of the first value, where that is a
+later one than was wanted: the node says that it has dropped what was before.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ class Published(msgspec.Struct):
     failed: int = NEVER
 
 
+class Repeat(msgspec.Struct, frozen=True):
+    """A message that was published once more, or for the first time, and was acknowledged at this offset; a row."""
+
+    stream: str | None
+    value: int
+    ended: int
+    offset: int | None
+
+
 class Fetch(msgspec.Struct, frozen=True):
     """One answered fetch; times are rows.
 
@@ -88,19 +98,21 @@ class Reading(msgspec.Struct, frozen=True):
         table: the rows.
         published: by stream and value, in the order of invocations.
         fetches: those that were answered, in the order of answers.
+        repeats: those that were acknowledged.
         asked: nodes by stream that were asked by any fetch.
     """
 
     table: pa.Table
     published: dict[tuple[str | None, int], Published]
     fetches: list[Fetch]
+    repeats: list[Repeat]
     asked: dict[str | None, set[str | None]]
 
     def seen(self) -> list[Seen]:
         """What was seen at which offset, in the order of answers."""
         acknowledged = (
             Seen(each.stream, each.offset, each.value, each.ended)
-            for each in self.published.values()
+            for each in (*self.published.values(), *self.repeats)
             if each.ended != NEVER and each.offset is not None
         )
         return sorted([*acknowledged, *self._fetched()], key=lambda each: (each.row, each.offset))
@@ -111,21 +123,22 @@ class Reading(msgspec.Struct, frozen=True):
                 yield Seen(fetch.stream, offset, value, fetch.ended)
 
 
-def read(history: pa.Table, publish: str, fetch: str) -> Reading:
+def read(history: pa.Table, publish: str, fetch: str, repeat: str = "repeat") -> Reading:
     """What a history says.
 
     Args:
         history: of clients.
         publish: name of the function.
         fetch: likewise.
+        repeat: likewise.
 
     Raises:
         HistoryFormatError: a value or an answer makes no sense, or a value was published to one stream twice.
     """
     calls = client_calls(history)
     table = calls.table
-    reading = Reading(table, {}, [], {})
-    publishes, fetches = calls.are(publish), calls.are(fetch)
+    reading = Reading(table, {}, [], [], {})
+    publishes, fetches, repeats = calls.are(publish), calls.are(fetch), calls.are(repeat)
     oks, fails = calls.ended("ok"), calls.ended("fail")
     for number in range(len(calls.invoke)):
         begun, ended = int(calls.invoke[number]), int(calls.complete[number])
@@ -141,6 +154,11 @@ def read(history: pa.Table, publish: str, fetch: str) -> Reading:
                 message.offset = None if said is None else _whole(table, ended, said)
             elif fails[number]:
                 message.failed = ended
+        elif repeats[number]:
+            if oks[number]:
+                value, said = _whole(table, begun, cell(table, "value", begun)), cell(table, "value", ended)
+                offset = None if said is None else _whole(table, ended, said)
+                reading.repeats.append(Repeat(stream, value, ended, offset))
         elif fetches[number]:
             node = cell(table, "node", begun)
             reading.asked.setdefault(stream, set()).add(node)

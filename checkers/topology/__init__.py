@@ -54,6 +54,9 @@ PROJECT: Final = "project"
 LEAVE: Final = "leave"
 """Of the nemesis: a member leaves the cluster, whose queues go, though its process may serve on for a while."""
 
+ENOUGH: Final = 3
+"""So many answers of `project` must show something, all if there are fewer."""
+
 _JUDGE: Final = by_key.Judge("topology", "certain intervals")
 
 
@@ -79,8 +82,8 @@ class TopologyChecker(OfOneRun):
     queue]`, are those of the connection that answers, of which `owner` is the name; or None where that is unknown.
 
     The last answers `{"tree": entities, "tables": entities, "routes": [[v, x, key, queues], ...]}` of one member and
-    one moment. Option `again`: entities that had to be declared once more, when all removals had begun; where no such
-    declaration of one was acknowledged the run is inconclusive.
+    one moment, or always None if the system cannot. Option `again`: entities that had to be declared once more, when
+    all removals had begun; where no such declaration of one was acknowledged the run is inconclusive.
     """
 
     name = "topology"
@@ -91,20 +94,20 @@ class TopologyChecker(OfOneRun):
         if unknown := sorted(set(options) - {"again"}):
             raise UsageError(f"checker topology takes the option again, not {', '.join(unknown)}.")
         run = _Run(history)
-        looked = [op for op in run.ops if op.type == "ok" and op.f in (LOOK, PROJECT)]
+        looked = [op for op in run.ops if _is_shown(op)]
         saw_bindings = sum(any(found[0] == "binding" for found in _entities(op)) for op in looked)
         figures = {
             "looks": sum(op.f == LOOK for op in looked),
             "projections": sum(op.f == PROJECT for op in looked),
+            "saw_projected": sum(op.f == PROJECT and bool(op.value["tree"]) for op in looked),
+            "has_projections": int(not any(op.f == PROJECT and op.type == "ok" and op.value is None for op in run.ops)),
             "saw_bindings": saw_bindings,
             "entities": len(run.made),
             "saw_owned": sum(op.type == "ok" and op.f == OWN and bool(op.value and op.value[1]) for op in run.ops),
             "removed": sum(op.type == "ok" and op.f in REMOVES for op in run.ops),
         }
         findings = sorted(run.findings(), key=lambda finding: max(finding.rows))
-        verdict = _JUDGE.key(
-            None, history, findings, _praise(figures), figures, exercised=bool(saw_bindings and figures["projections"])
-        )
+        verdict = _JUDGE.key(None, history, findings, _praise(figures), figures, exercised=_is_exercised(figures))
         if missing := run.not_again([id_of(entity) for entity in options.get("again", ())]):
             sentence = (
                 f"It was not shown that every name can be declared again: no declaration of {words_for(missing[0])} at "
@@ -115,9 +118,26 @@ class TopologyChecker(OfOneRun):
         return verdict
 
 
+def _is_shown(op: Answered) -> bool:
+    """Whether it shows entities."""
+    return op.type == "ok" and (op.f == LOOK or (op.f == PROJECT and op.value is not None))
+
+
+def _is_exercised(figures: Mapping[str, int]) -> bool:
+    if not figures["has_projections"]:
+        return bool(figures["saw_bindings"])
+    few = min(ENOUGH, figures["projections"])
+    return bool(figures["saw_bindings"] and figures["projections"] and figures["saw_projected"] >= few)
+
+
 def _praise(figures: Mapping[str, int]) -> str:
-    if not figures["saw_bindings"] or not figures["projections"]:
+    if not _is_exercised(figures):
         return "No answer showed a binding, or none what a member's projections hold."
+    if not figures["has_projections"]:
+        return (
+            f"{counted(figures['looks'], 'read')} of all entities show each with what it needs, and nothing that was "
+            "removed. The system does not show what its nodes look into on hot paths."
+        )
     return (
         f"{counted(figures['looks'] + figures['projections'], 'read')} of all entities show each with what it needs, "
         f"and nothing that was removed; in {figures['projections']} of them projections and routes agree with the tree."
@@ -204,9 +224,9 @@ class _Run:
     def findings(self) -> Iterable[Finding]:
         """All anomalies."""
         for op in self.ops:
-            if op.type == "ok" and op.f in (LOOK, PROJECT):
+            if _is_shown(op):
                 yield from self._dangling(op)
-            if op.type == "ok" and op.f == PROJECT:
+            if _is_shown(op) and op.f == PROJECT:
                 yield from self._disagreeing(op)
             if op.type == "fail" and op.f in MAKES:
                 yield from self._poisoned(op)

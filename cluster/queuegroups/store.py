@@ -80,6 +80,18 @@ class QueueStore(MachineStore):
         """Yes: it needs the bodies of its messages, which are in the log."""
         return True
 
+    @property
+    def first_needed(self) -> int | None:
+        """The first entry with the body of a message of the queue, or the next one if there is none."""
+        if self._queue is None or self._is_retired:
+            return None
+        return self._queue.state.first_needed(self.applied_index)
+
+    @property
+    def withheld(self) -> int:
+        """How many messages suspected consumers have."""
+        return 0 if self._queue is None else self._queue.state.withheld
+
     # --- to apply -------------------------------------------------------------------------------------------------
 
     def _command(self, entry: Entry) -> Result | WithEffects:

@@ -24,6 +24,9 @@ from splitbrain.cluster.queues.step import Step
 FORMAT: Final = 1
 """Of snapshots."""
 
+COUNTED_ANEW: Final = 10_000
+"""Messages at most that are looked at one by one: of more it would take longer than a moment."""
+
 
 class Dumped(msgspec.Struct, array_like=True):
     """`QueueState` as it stands in a snapshot."""
@@ -105,6 +108,23 @@ class QueueState:
         """The lowest index of an entry whose message is still in the queue, or a dead letter; None: there is none."""
         found = [index for index in (self.ready.lowest_new_index, self.live.lowest) if index is not None]
         return min(found, default=None)
+
+    def first_needed(self, applied: int) -> int | None:
+        """That index counted message by message, to be compared with what is let go; `applied` + 1 if there is none.
+
+        None of very many messages.
+        """
+        if self.total + len(self.dead_letters) > COUNTED_ANEW:
+            return None
+        held = (message.index for each in self.consumers.values() for message in each.checked_out.values())
+        ready = (message.index for message in self.ready)
+        return min((*ready, *held, *self.dead_letters.indexes()), default=applied + 1)
+
+    @property
+    def withheld(self) -> int:
+        """How many messages consumers have that are suspected: none, as they go back when their nodes are (QQ-4)."""
+        every = (*self.consumers.values(), *self.waiting)
+        return sum(len(each.checked_out) for each in every if each.status == "suspected_down")
 
     def find(self, key: ConsumerKey) -> Consumer | None:
         """A consumer that may have messages, by its key or its id."""

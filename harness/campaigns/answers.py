@@ -92,6 +92,7 @@ class HuntTally(TypedDict):
         seeds: first and last of each stretch of seeds that were tried.
         outcomes: the number of runs by outcome.
         reasons: inconclusive runs by code.
+        inconclusive_seeds: those of inconclusive runs.
         kinds: how often each kind of violation or error was found.
         figures: how fast it went.
         marks: coverage marks, with the number of runs that reached each.
@@ -102,6 +103,7 @@ class HuntTally(TypedDict):
     seeds: list[list[int]]
     outcomes: dict[str, int]
     reasons: dict[str, int]
+    inconclusive_seeds: list[int]
     kinds: dict[str, int]
     figures: HuntFigures
     marks: dict[str, int]

@@ -84,11 +84,19 @@ as on slow disks, queues have no leader for long, and ops of streams wait behind
 VARIANTS: Final[Mapping[str, str]] = {"stream": "short-stream"}
 """Workloads in whose place, if the system can, another one comes in some tests: it differs in what is kept alone."""
 
-VARIED: Final = 1 / 4
+VARIED: Final = 1 / 2
 """The share of these tests."""
 
 REPLACING: Final = frozenset({"replicas"})
 """Workloads in which a replica has to be replaced: a node is away for long, and another one without a replica runs."""
+
+AWAY: Final = frozenset({"queue", "single-active"})
+"""Workloads in which a node must be away for longer than the others need to notice, while its clients have something.
+"""
+
+AWAY_PATIENT: Final = 0.6
+"""The share of their tests with a single kind of fault that lasts, among those of no theme, in a hunt for one workload.
+"""
 
 REPLACING_NODES: Final = 4
 """The fewest nodes of their tests, if there may be so many."""
@@ -97,6 +105,14 @@ REPLACING_PATIENT: Final = 0.8
 """The share of their tests with a single kind of fault that lasts, among those of no theme. Where only such workloads
 were asked for, no test has one.
 """
+
+REPLACING_BRIEF: Final = 0.5
+"""The share of those, in a hunt for it alone, in which nodes are away several times, too briefly to be replaced: a
+system that does not forget how long they were away before replaces them all the same.
+"""
+
+BRIEF_INTERVAL_S: Final = 5.0
+"""The mean time between nemesis ops there: nodes are away for 2.5 to 7.5 s, and back for as long."""
 
 SELDOM: Final = "moment"
 """A kind of fault that is drawn only if it is asked for: most moments do not come while nothing else happens to nodes.
@@ -290,9 +306,12 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     nodes = overlaps.nodes_of(nodes, overlap, nemesis, counts)
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
-    is_patient = rng.random() < (REPLACING_PATIENT if workload in REPLACING else PATIENT)
+    is_patient = rng.random() < _patient_share(workload, asked)
     if is_patient and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
+        is_brief = Streams(seed)["brief absences"].random() < REPLACING_BRIEF
+        if is_brief and workload in REPLACING and _asks_for_one(asked):
+            load = msgspec.structs.replace(load, interval_s=min(BRIEF_INTERVAL_S, load.interval_s))
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
@@ -320,6 +339,12 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         settings=settings,
         consistency_model=asked.consistency_model,
     )
+
+
+def _patient_share(workload: str, asked: Asked) -> float:
+    if workload in REPLACING:
+        return REPLACING_PATIENT
+    return AWAY_PATIENT if workload in AWAY and _asks_for_one(asked) else PATIENT
 
 
 def _variant(seed: int, workload: str, asked: Asked) -> str:

@@ -57,7 +57,7 @@ class Topology(Session, Protocol):
         ...
 
     async def delete(self, entity: Entity) -> Answer:
-        """Remove an entity, and all that needs it; the answer's value is whether it was there.
+        """Remove an entity, and all that needs it; the answer's value is whether it was there, None if nobody says so.
 
         An exclusive queue of the workload `migration` has at its end as whom it is removed: `{"owner": NAME}`.
         """
@@ -92,7 +92,8 @@ class Topology(Session, Protocol):
 
         Returns:
             A dict. "tree": all entities, sorted. "tables": the same from what the node looks into on hot paths.
-            "routes": by the latter, for each exchange and each of `keys`, `[v, x, key, queues]`.
+            "routes": by the latter, for each exchange and each of `keys`, `[v, x, key, queues]`. Always None if the
+            system cannot show these at one moment.
         """
         ...
 
@@ -319,7 +320,15 @@ class Streams(Session, Protocol):
 
 
 class ShortStreams(Streams, Protocol):
-    """The same, also of streams whose beginnings are dropped."""
+    """The same, also of streams whose beginnings are dropped, and with messages that several sessions publish."""
+
+    async def publish_once(self, stream: str, value: int) -> Answer:
+        """As `publish_to_stream`, but what any session published by this before is not appended again.
+
+        That holds also where the message is no longer in the stream. The answer's value is the offset that it had
+        first.
+        """
+        ...
 
     async def declare_short_stream(self, stream: str, max_length_bytes: int | None, max_age_ms: int | None) -> Answer:
         """Make a stream of which nodes keep at most about so much, or nothing that is older; None: no such limit.

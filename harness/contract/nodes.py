@@ -57,6 +57,8 @@ class NodeView(msgspec.Struct, frozen=True):
         commit_index: index of the last entry that it knows to be committed.
         applied_index: index of the last entry that it applied.
         received_bytes: how much of a snapshot has come, while the rest is under way; 0 for a system that does not say.
+        queue_leaders: the nodes that lead a queue each, as far as it knows; none for a system that does not say.
+        store_leader: the leader of the group that holds the metadata; None if that is nobody but `leader`, or unknown.
     """
 
     node: NodeId
@@ -66,6 +68,8 @@ class NodeView(msgspec.Struct, frozen=True):
     commit_index: int = 0
     applied_index: int = 0
     received_bytes: int = 0
+    queue_leaders: tuple[NodeId, ...] = ()
+    store_leader: NodeId | None = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -136,8 +136,8 @@ CONSUME, LEAVE = "consume", "leave"
 OF_CLASSIC_OPS: Final = frozenset({"send", "receive", "return", "exhaust"})
 """Ops that the node of a classic queue answers by itself."""
 
-FETCH: Final = "fetch"
-"""Ops that a node answers by itself: from its copy of a stream."""
+OF_STREAM_OPS: Final = frozenset({"fetch", "repeat"})
+"""Ops that a node answers by itself: from its copy of a stream; and its writer, about what is committed already."""
 
 OF_FLAG_OPS: Final = frozenset({"enable-flag", "list-flags"})
 """Ops that a node answers by itself (a flag that is enabled already), or only where all nodes run: never a majority."""
@@ -208,7 +208,8 @@ class Metadata:
                 lease_s=LEASE_S,
                 lease_setting="lease-reads",
                 local=answered_alone(READS)
-                | {LOOK_UP, PROJECT, CONSUME, LEAVE, FETCH}
+                | {LOOK_UP, PROJECT, CONSUME, LEAVE}
+                | OF_STREAM_OPS
                 | OF_CLASSIC_OPS
                 | OF_FLAG_OPS
                 | OF_MIGRATION_OPS,

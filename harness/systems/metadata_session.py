@@ -356,6 +356,11 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._streams.publish(stream, value)
 
+    async def publish_once(self, stream: str, value: int) -> Answer:
+        """Append a message that is known by its value, unless it was before."""
+        with _CLASSIFIED:
+            return await self._streams.publish_once(stream, value)
+
     async def read_stream(self, stream: str, offset: int, most: int) -> Answer:
         """Read from an offset on, as this node has it."""
         with _CLASSIFIED:

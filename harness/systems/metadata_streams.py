@@ -74,6 +74,13 @@ class MetadataStreams:
         confirmed = await self._use(stream, lambda timeout_ms: publisher.publish(body, timeout_ms=timeout_ms))
         return Answer(confirmed.offset)
 
+    async def publish_once(self, stream: str, value: int) -> Answer:
+        """Publish under a name that the value alone has, as its first message: it is in the stream once."""
+        publisher = (await self._opened()).publisher(stream, f"once-{value}")
+        body = str(value).encode()
+        confirmed = await self._use(stream, lambda timeout_ms: publisher.publish(body, timeout_ms=timeout_ms))
+        return Answer(confirmed.offset)
+
     async def read(self, stream: str, offset: int, most: int) -> Answer:
         """Read from an offset on, as this session's node has it."""
         streams = await self._opened()

@@ -38,6 +38,33 @@ def timeout(time_s: float, counted: str = "n1=0", index: int = 0, **fields: Any)
     return row(time_s, "n1", "timeout", **about)
 
 
+# --- waits-on -----------------------------------------------------------------------------------------------------
+
+
+def busy(time_s: float, counted: str) -> dict[str, Any]:
+    return row(time_s, "n1", "busy", term=1, role="leader", leader="n1", counted=counted)
+
+
+def test_a_leader_that_waits_for_its_successor_for_ever_is_found() -> None:
+    verdict = judge(busy(9, "pending=0 most=4096 handing_over_ms=5200"))
+    assert verdict.anomalies == ("waits-on",)
+    assert verdict.sentence == (
+        "Waits on: n1 of group 'g' had asked another member to take over in term 1, and for that refused commands "
+        "5.200 s later without a fault of the node (at 9.000 s in life 1); its longest election timeout is 1.000 s."
+    )
+
+
+@pytest.mark.parametrize("why", ["pending=0 most=9 handing_over_ms=5000", "pending=5 most=9 handing_over_ms=9000"])
+def test_a_leader_may_wait_for_a_while_and_refuse_what_is_too_much(why: str) -> None:
+    assert judge(busy(9.5, why)).valid != "false"
+
+
+def test_a_leader_that_did_not_run_did_not_wait() -> None:
+    refuses = busy(9.5, "pending=0 most=9 handing_over_ms=9000")
+    assert judge(refuses, ops=[*nemesis(2, 2.1, "paused", ["n1"]), *nemesis(8, 8.1)]).valid != "false"
+    assert judge(refuses, ops=[*nemesis(2, 2.1, "paused", ["n2"]), *nemesis(8, 8.1)]).valid == "false"
+
+
 # --- no-timeout ---------------------------------------------------------------------------------------------------
 
 

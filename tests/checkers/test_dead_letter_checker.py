@@ -15,7 +15,7 @@ from splitbrain.checkers.registry import checker
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import HistoryFormatError, UsageError
-from splitbrain.results.history import NEMESIS, Op, OpType, pairs
+from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType, pairs
 from tests.checkers.support import Script
 
 LIMIT = 1
@@ -152,7 +152,6 @@ def convicted(script: Script, anomaly: str, sentence: str, **options: Any) -> No
     [
         ("rejected", {}, "Wrong reason: message 1 of queue 'q' is a dead letter for the reason 'rejected'"),
         ("expired", {}, "Wrong reason: message 1 of queue 'q' is a dead letter for the reason 'expired'"),
-        ("expired", {"q": 3600}, "Wrong reason: message 1 of queue 'q' is a dead letter for the reason 'expired'"),
         ("maxlen", {}, "Wrong reason: message 1 of queue 'q' is a dead letter for the reason 'maxlen'"),
         ("delivery_limit", {}, "Wrong reason: message 1 of queue 'q' is a dead letter for the reason 'delivery_limit'"),
     ],
@@ -166,11 +165,72 @@ def test_a_reason_that_cannot_be_is_wrong(reason: str, ttl_s: dict[str, float], 
     convicted(script, "reason", sentence, ttl_s=ttl_s)
 
 
+def aged(script: Script, *, taken_s: float, put_term: int | None = 1, taken_term: int = 1, slow_s: float = 0.1) -> None:
+    """A message that is put in at 1 s, and is delivered to a take that begins at another time."""
+    script.event(0, "invoke", "enqueue", 1, key="q", time_s=1)
+    script.event(0, "ok", "enqueue", 1, key="q", term=put_term, time_s=1 + slow_s)
+    script.event(1, "invoke", "consume", None, key="q", time_s=taken_s)
+    script.event(1, "ok", "consume", {"value": 1, "did": "ack"}, key="q", term=taken_term, time_s=taken_s + 0.1)
+
+
+def test_a_message_that_is_delivered_when_its_time_is_over_is_late() -> None:
+    script = Script()
+    aged(script, taken_s=3.4)
+    convicted(script, "late", "Late: message 1 of queue 'q' may wait 2 s, was acknowledged by n1", ttl_s={"q": 2})
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        {"taken_s": 3.3},  # no later than clocks may differ
+        {"taken_s": 9, "taken_term": 2},  # another leader took it, by another clock
+        {"taken_s": 9, "put_term": None},
+        {"taken_s": 9, "slow_s": 0.5},  # the put may have been sent twice, and the first one taken by another leader
+    ],
+)
+def test_a_message_that_may_have_been_young_enough_is_not_late(course: dict[str, Any]) -> None:
+    script = Script()
+    aged(script, **course)
+    assert "late" not in judge(script, ttl_s={"q": 2}).anomalies
+
+
+def test_no_message_is_late_where_messages_have_all_the_time_or_clocks_were_wrong() -> None:
+    script = Script()
+    aged(script, taken_s=9)
+    assert "late" in judge(script, ttl_s={"q": 2}).anomalies
+    assert "late" not in judge(script, ttl_s={}).anomalies
+    script.event(NEMESIS, "info", "bump-clock")
+    assert "late" not in judge(script, ttl_s={"q": 2}).anomalies
+
+
+def expired_at_once(script: Script, *, put_term: int = 1, later_term: int = 1) -> None:
+    """A message that is expired shortly after it was put in; the queue is led on."""
+    script.call(0, "enqueue", 1, key="q", term=put_term)
+    collected(script, 1, "expired")
+    script.call(0, "enqueue", 2, key="q", term=later_term)
+    consumed(script, 2, "ack")
+    emptied(script)
+
+
+def test_a_message_that_expires_too_early_has_a_wrong_reason() -> None:
+    script = Script()
+    expired_at_once(script)
+    sentence = "Wrong reason: message 1 of queue 'q' is a dead letter for the reason 'expired'"
+    convicted(script, "reason", sentence, ttl_s={"q": 3600})
+
+
+@pytest.mark.parametrize("terms", [{"later_term": 2}, {"put_term": 1, "later_term": 3}])
+def test_another_leader_may_let_a_message_expire_by_its_own_clock(terms: dict[str, int]) -> None:
+    script = Script()
+    expired_at_once(script, **terms)
+    assert judge(script, ttl_s={"q": 3600}).valid == "true"
+
+
 def test_no_time_is_judged_where_clocks_were_wrong() -> None:
     script = Script()
-    put(script, 1)
-    collected(script, 1, "expired")
-    emptied(script)
+    expired_at_once(script)
+    assert judge(script, ttl_s={"q": 3600}).valid == "false"
+    script.ops.append(Op(process=HARNESS, type="info", f="clocks", index=len(script.ops), time=script.ops[-1].time))
     assert judge(script, ttl_s={"q": 3600}).valid == "false"
     script.ops.append(Op(process=NEMESIS, type="info", f="bump-clock", index=len(script.ops), time=script.ops[-1].time))
     assert judge(script, ttl_s={"q": 3600}).valid == "true"
@@ -178,9 +238,7 @@ def test_no_time_is_judged_where_clocks_were_wrong() -> None:
 
 def test_no_time_is_judged_where_another_fault_changed_a_clock() -> None:
     script = Script()
-    put(script, 1)
-    collected(script, 1, "expired")
-    emptied(script)
+    expired_at_once(script)
     for value, valid in (
         ({"fault": "moment", "inject": "kill"}, "false"),
         ({"fault": "moment", "inject": "clock"}, "true"),

@@ -43,7 +43,15 @@ def test_a_log_that_ends_before_what_was_said_is_durable_is_named_with_both_rows
         "recovered a log that ends at 45 (at 3.000 s in life 2)."
     )
     assert verdict.evidence["findings"][0]["missing"] == [46, 47]
-    assert verdict.figures == {"restarts": 1, "images": 0, "excused": 0, "highest": 47, "votes": 0, "broken": 1}
+    assert verdict.figures == {
+        "restarts": 1,
+        "images": 0,
+        "excused": 0,
+        "highest": 47,
+        "released": 0,
+        "votes": 0,
+        "broken": 1,
+    }
 
 
 @pytest.mark.parametrize("recovered", [47, 50])
@@ -51,6 +59,48 @@ def test_a_log_that_has_all_of_it_passes_and_may_have_more(recovered: int) -> No
     verdict = judge(start(0, 0, life=1), said(1, 47), start(3, recovered))
     assert (verdict.valid, verdict.figures["restarts"]) == ("true", 1)
     assert verdict.sentence == "After 1 restart each node had all that it had said is durable."
+
+
+def released(time_s: float, let_go: int, needed: int, base: int, node: str = "n1", group: str = "g") -> dict[str, Any]:
+    counted = f"let_go={let_go} needed={needed} base={base}"
+    return row(time_s, node, "released", group=group, last_index=99, counted=counted)
+
+
+def test_a_log_that_is_let_go_up_to_an_entry_that_is_needed_is_named() -> None:
+    verdict = judge(released(1, 16, 17, 0), released(2, 17, 17, 0), released(2.1, 17, 17, 0, "n2"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("needed",))
+    assert verdict.sentence == (
+        "Needed: n1 of group 'g' lets its log go up to entry 17 (at 2.000 s in life 1), and needs entry 17."
+    )
+    assert verdict.figures["released"] == 3
+
+
+def test_a_log_that_is_let_go_before_what_is_needed_passes() -> None:
+    assert judge(released(1, 16, 17, 0), released(2, 30, 40, 16), released(3, 30, 31, 30)).valid == "true"
+
+
+def test_messages_of_consumers_that_are_suspected_are_kept_from_others() -> None:
+    rows = [
+        row(time_s, "n1", "released", last_index=9, counted=f"let_go=4 needed=5 base=0 withheld={withheld}")
+        for time_s, withheld in ((1, 0), (2, 3), (3, 3))
+    ]
+    assert judge(rows[0]).valid == "true"
+    verdict = judge(*rows)
+    assert (verdict.anomalies, verdict.figures["broken"]) == (("kept",), 1)
+    assert verdict.sentence == (
+        "Kept: n1 of group 'g' leaves 3 messages to consumers on nodes that it suspects (at 2.000 s in life 1)."
+    )
+
+
+def test_a_log_that_is_gone_further_than_any_node_said_is_named() -> None:
+    verdict = judge(released(1, 16, 17, 0), released(2, 20, 21, 17), released(3, 20, 25, 21))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("let-go",))
+    assert verdict.sentence.startswith("Let go: the log of n1 of group 'g' is gone up to entry 21 (at 3.000 s in life")
+    assert judge(released(1, 16, 17, 0), released(3, 20, 25, 21, group="h")).anomalies == ("let-go",)
+
+
+def test_what_an_entry_needed_that_is_applied_again_may_be_gone_as_another_node_said_too() -> None:
+    assert judge(released(1, 5, 6, 0), released(2, 40, 41, 0, "n2"), released(3, 5, 6, 40)).valid == "true"
 
 
 def test_the_newest_row_counts_as_a_log_may_be_cut_off() -> None:
@@ -221,7 +271,15 @@ def test_only_nodes_that_an_op_names_are_excused_and_from_the_moment_at_which_it
 def test_nodes_that_are_left_out_count_in_no_figure() -> None:
     rows = [row(1, "n2", "vote", term=4, leader="n1", last_index=99), row(3, "n2", "start", life=2, last_index=0)]
     verdict = judge(*rows, said(1, 7), start(3, 7), script=disk_op(2, "n2", wipe=True))
-    assert verdict.figures == {"restarts": 1, "images": 0, "excused": 1, "highest": 7, "votes": 0, "broken": 0}
+    assert verdict.figures == {
+        "restarts": 1,
+        "images": 0,
+        "excused": 1,
+        "highest": 7,
+        "released": 0,
+        "votes": 0,
+        "broken": 0,
+    }
 
 
 def test_what_two_nodes_forgot_are_two_findings() -> None:

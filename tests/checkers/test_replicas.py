@@ -60,6 +60,13 @@ def history(*lines: Line) -> pa.Table:
             add(time=time, process=-1, type="invoke", f="kill", value={"node_spec": "one"})
             add(time=time + 1, process=-1, type="info", f="kill", value={"n5": "killed"})
             continue
+        if f == "away":  # for so many seconds
+            for action, at in (("start", time), ("stop", time + value * S)):
+                said = {"fault": "kill", "action": action, "target": "n5"}
+                add(time=at, process=-1, type="invoke", f="kill", value=said)
+                add(time=at + 1, process=-1, type="ok", f="kill", value=said)
+            time += value * S
+            continue
         key = "q" if f.startswith(("look", "enqueue")) else None
         asked = None if f == "look" else value
         end = {"?": "info", "!": "fail"}.get(f[-1], "ok")  # of unknown outcome, or refused
@@ -131,6 +138,27 @@ def test_what_is_wrong_is_found_and_nothing_else(case: str) -> None:
     verdict = judged(*lines)
     assert verdict.anomalies == anomalies, verdict.sentence
     assert (verdict.valid == "false") == bool(anomalies)
+
+
+def hasty(*lines: Line, recovery_s: float = 6) -> tuple[str, ...]:
+    return Replicas().check(history(*lines), {**OPTIONS, "settle_s": 10, "recovery_s": recovery_s}).anomalies
+
+
+@pytest.mark.parametrize("number", [GROWN, change(1, "shrink", 4)])
+def test_a_replica_that_is_replaced_before_its_node_was_down_for_long_enough_is_found(number: list[Any]) -> None:
+    before, after = ("123", "1234") if number[1] == "grow" else ("1234", "123")
+    changed = look(after, 1, None, [number])
+    assert hasty(look(before, 0), FAULT, changed) == ("hasty",)
+    assert hasty(look(before, 0), FAULT, changed, recovery_s=0) == ()
+    assert hasty(*[FAULT] * 9, look(before, 0), FAULT, changed) == ()  # a node may have been down all the while
+    assert hasty(*[FAULT] * 9, *[look(before, 0)] * 9, FAULT, changed) == ("hasty",)  # that was long ago
+
+
+def test_what_is_replaced_after_a_short_fault_may_have_another_reason() -> None:
+    assert hasty(look("12", 0), FAULT, look("124", 1, None, [GROWN])) == ()  # too few
+    assert hasty(look("123", 0), FAULT, look("1234", 1, None, [change(1, "grow", 4, "operator")])) == ()
+    left = look("1234", 1, None, [GROWN], cluster="1245")
+    assert hasty(look("123", 0), FAULT, left) == ()  # n3 is no member of the cluster any more
 
 
 def test_a_run_is_a_pass_only_if_it_came_to_rest_and_a_replica_was_replaced() -> None:
@@ -205,3 +233,12 @@ def stories(draw: st.DrawFn) -> list[Line]:
 @given(stories())
 def test_a_naive_judge_says_the_same(lines: list[Line]) -> None:
     assert set(judged(*lines).anomalies) - {"short"} == naive(lines)
+
+
+def test_a_run_is_a_pass_also_if_a_fault_was_too_brief_for_a_replacement_and_there_was_none() -> None:
+    brief = [("away", 4), look("123", 0), *REST]
+    verdict = Replicas().check(history(look("123", 0), *brief), {**OPTIONS, "recovery_s": 6})
+    assert (verdict.valid, verdict.figures["brief"], verdict.figures["replaced"]) == ("true", 1, 0)
+    assert verdict.sentence.endswith("1 fault did not last for so long that a node counts as failed.")
+    assert judged(look("123", 0), *brief).valid == "unknown"
+    assert Replicas().check(history(look("123", 0), *brief), {**OPTIONS, "recovery_s": 3}).valid == "unknown"

@@ -47,6 +47,35 @@ def read_by_all(script: Script, *values: int, nodes: int = 2) -> None:
         fetched(script, process, 0, *values)
 
 
+def repeated(script: Script, process: int, value: int, offset: int | None, *, how: OpType = "ok") -> None:
+    script.event(process, "invoke", "repeat", value, key="s")
+    script.event(process, how, "repeat", offset if how == "ok" else value, key="s")
+
+
+def test_a_message_that_is_published_again_stays_at_its_offset() -> None:
+    script = Script(nodes=2)
+    published(script, 0, 7, 0)
+    published(script, 0, 8, None, how="info")
+    repeated(script, 1, 7, 0)
+    repeated(script, 1, 8, 1)
+    repeated(script, 1, 7, 9, how="info")
+    read_by_all(script, 7, 8)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.figures["repeated"]) == ("true", 2)
+
+
+def test_a_message_that_is_published_again_and_is_there_twice_is_duplicated() -> None:
+    script = Script(nodes=2)
+    published(script, 0, 7, 0)
+    published(script, 0, 8, 1)
+    repeated(script, 1, 7, 2)
+    script.event(0, "invoke", "fetch", 0, key="s")
+    script.event(0, "ok", "fetch", {"values": [7], "first": 2, "end": 3}, key="s")
+    verdict = judge(script, drops=True)
+    assert (verdict.valid, verdict.anomalies) == ("false", ("duplicated",))
+    assert verdict.sentence.startswith("Duplicated: 7 of stream 's' is at offset 0 by n1")
+
+
 # --- against logs -----------------------------------------------------------------------------------------------------
 
 

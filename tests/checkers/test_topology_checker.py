@@ -52,6 +52,22 @@ def test_what_was_declared_and_is_shown_in_the_tree_in_projections_and_by_routes
     assert not verdict.inconclusive
 
 
+def test_a_system_that_never_shows_projections_is_judged_by_its_entities_and_one_that_does_has_to_show_some() -> None:
+    def after(*answers: Any) -> Verdict:
+        script = made()
+        script.ops = script.ops[:-2]  # without what `project` answered
+        for answer in answers:
+            script.call(2, "project", result=answer)
+        return judge(script.ops)
+
+    assert after(None, None).valid == "true"
+    assert not after(None).inconclusive
+    assert "does not show what its nodes look into" in after(None).sentence
+    assert after().inconclusive
+    assert after(projected([]), projected([]), projected([]), projected(ALL)).inconclusive
+    assert not after(projected([]), projected(ALL), projected(ALL), projected(ALL)).inconclusive
+
+
 @pytest.mark.parametrize("missing", [V, U, X, Q])
 def test_an_entity_without_what_it_needs_dangles(missing: list[Any]) -> None:
     script = made()

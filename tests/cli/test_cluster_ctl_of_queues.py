@@ -58,16 +58,26 @@ def test_an_operators_way_with_queues_of_both_types(call: Call) -> None:
     node = running(Path("metadata-cluster")).find("n1")
     assert call("ctl", "declare_queue", "dead").stdout == "dead: quorum queue on n1\n"
     made = call("ctl", "declare_queue", "orders", "--dead-letter-to", "dead", "--json")
-    assert answer(made) == {"queue": "orders", "type": "quorum", "members": ["n1"]}
+    assert answer(made) == {"queue": "orders", "type": "quorum", "members": ["n1"], "is_new": True}
+    again = call("ctl", "declare_queue", "orders", "--delivery-limit", "3").stdout
+    assert again == "orders: quorum queue on n1, which was there already and stays as it was declared\n"
     jobs = call("ctl", "declare_queue", "jobs", "--type", "classic", "--delivery-limit", "3").stdout
     assert jobs == "jobs: classic queue on n1\n"
+    assert not answer(call("ctl", "declare_queue", "jobs", "--type", "classic", "--json"))["is_new"]
+    with pytest.raises(UsageError, match="jobs is a classic queue: see splitbrain cluster ctl classic_queues"):
+        call("ctl", "queue_status", "jobs")
     assert answer(call("ctl", "classic_queues", "--json"))[0]["limit"] == 3
     asyncio.run(with_client(node, publish))
     until_status(call, "orders", ready=1, ready_bytes=2, checked_out=0)
     until_status(call, "dead", ready=1)
     said = call("ctl", "queue_status", "dead").stdout
     assert said.startswith("dead: ready 1 (1 bytes)  taken 0  consumers 0")
-    call("ctl", "declare_queue", "turns", "--single-active-consumer")
+    assert said.endswith("declared with: delivery limit 20\n")
+    call("ctl", "declare_queue", "turns", "--single-active-consumer", "--delivery-limit", "-1", "--max-length", "9")
+    turns = call("ctl", "queue_status", "turns").stdout
+    assert turns.endswith("declared with: no delivery limit  max length 9 (drop_head)  single active consumer\n")
+    options = answer(call("ctl", "queue_status", "orders", "--json"))["declared"]
+    assert (options["dead_letter_to"], options["delivery_limit"], options["max_length"]) == ("dead", 20, None)
     asyncio.run(with_client(node, two_consumers))
 
     assert call("ctl", "purge_queue", "dead").stdout == "dead: 1 messages removed\n"

@@ -345,6 +345,17 @@ def test_inconclusive_runs_decide_only_if_nothing_else_does(outcomes: tuple[Outc
     assert tally.outcome is expected
 
 
+def test_the_first_seeds_of_inconclusive_runs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally()
+    tally.add(_trial(1, PASSES))
+    for seed in range(17, 2, -1):
+        tally.add(_trial(seed, TOO_LITTLE, reason="too-few-ops"))
+    tally.add(_trial(18, PASSES))
+    seeds = ", ".join(map(str, range(3, 13)))
+    assert f"inconclusive because of: too-few-ops 15 (seeds {seeds}, ...)" in _said(tally, NO_LIMITS, capsys)
+    assert tally.document(1.0)["inconclusive_seeds"] == [*range(3, 18)]
+
+
 def test_marks_are_added_up_with_their_zeros() -> None:
     tally = Tally()
     tally.add(_trial(1, PASSES, marks={"a": 2, "b": 0, "c": 0}))

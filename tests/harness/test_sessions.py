@@ -88,7 +88,9 @@ def test_each_group_has_its_own_calls() -> None:
         ],
         "classic-queues": ["convert_classic", "declare_classic", "put_classic", "settle_classic", "take_classic"],
         "streams": ["declare_stream", "publish_to_stream", "read_stream"],
-        "short-streams": ["declare_short_stream", "declare_stream", "publish_to_stream", "read_stream"],
+        "short-streams": [
+            *("declare_short_stream", "declare_stream", "publish_once", "publish_to_stream", "read_stream"),
+        ],
     }
     assert calls(LEASE_LOCKS.protocol) == {"lease_holds": False, "lease_lock": True, "lease_unlock": True}
 

@@ -42,7 +42,7 @@ def test_every_shape_takes_effect_and_says_which_links_are_cut(shape: str) -> No
     assert evidence["links_blocked"] + evidence["links_open"] == 20
 
 
-@pytest.mark.parametrize("shape", [name for name, shape in SHAPES.items() if shape.by_role])
+@pytest.mark.parametrize("shape", [name for name, shape in SHAPES.items() if shape.role])
 def test_shapes_about_the_leader_look_up_who_leads_when_they_strike(shape: str) -> None:
     for boss in FIVE:
         nodes = Nodes()

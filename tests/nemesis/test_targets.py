@@ -63,6 +63,29 @@ def test_nobody_leads_where_nobody_says_so_and_then_the_order_decides() -> None:
     assert choose("primaries", ["n2", "n1"], seen) == ["n2"]
 
 
+def test_the_leader_of_a_queue_is_by_the_order_one_that_says_so_of_itself_before_one_of_whom_others_do() -> None:
+    seen = [
+        NodeView("n1", "leader", 3, "n1", queue_leaders=("n1", "n2")),
+        NodeView("n2", "follower", 3, "n1", queue_leaders=("n2", "n4")),
+    ]
+    assert choose("queue-leader", ["n4", "n3", "n2", "n1"], seen) == ["n2"]
+    assert choose("queue-leader", ["n1", "n2", "n3", "n4"], seen) == ["n1"]
+    others = [NodeView("n1", "leader", 3, "n1", queue_leaders=("n4", "n3"))]
+    assert choose("queue-leader", ["n2", "n4", "n3", "n1"], others) == ["n4"]
+
+
+def test_the_leader_of_the_store_is_whom_most_nodes_take_for_it() -> None:
+    named = {"n1": "n3", "n2": "n2", "n4": "n2"}
+    seen = [NodeView(node, "follower", 3, "n1", store_leader=boss) for node, boss in named.items()]
+    assert choose("store-leader", FIVE, seen) == ["n2"]
+
+
+@pytest.mark.parametrize("role", ["queue-leader", "store-leader"])
+def test_a_system_that_has_one_leader_for_all_has_it_for_each_role(role: str) -> None:
+    assert choose(role, ["n2", "n1"], [view("n1", "leader", 3, "n1")]) == ["n1"]
+    assert choose(role, ["n2", "n1"], []) == ["n2"]
+
+
 def test_primaries_are_all_that_take_themselves_for_the_leader_in_the_order_given() -> None:
     seen = [view("n1", "leader", 3), view("n2", "follower", 5), view("n3", "leader", 5)]
     assert primaries(seen) == ["n1", "n3"]

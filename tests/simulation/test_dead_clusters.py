@@ -136,7 +136,7 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
     "dead-letter": ("publish", "take"),
     "conversion": ("put_classic", "take_classic"),
     "stream": ("publish_to_stream", "read_stream"),
-    "short-stream": ("publish_to_stream", "read_stream"),
+    "short-stream": ("publish_to_stream", "publish_once", "read_stream"),
     "flags": ("enable_flag", "list_flags"),
     "topology": ("declare", "delete", "claim", "disconnect", "owned", "entities", "projected"),
 }

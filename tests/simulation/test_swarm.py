@@ -140,12 +140,12 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     assert _parsed(words[2:]) == drawn
 
 
-def test_in_one_test_of_streams_in_four_their_beginnings_are_dropped_and_nothing_else_is_drawn_anew() -> None:
+def test_in_one_test_of_streams_in_two_their_beginnings_are_dropped_and_nothing_else_is_drawn_anew() -> None:
     asked = Asked(workloads=("stream",), nemeses=tuple(NEMESES))
     drawn = [draw(seed, asked) for seed in range(200)]
     short = [each for each in drawn if each.workload == "short-stream"]
     assert {each.workload for each in drawn} == {"stream", "short-stream"}
-    assert 30 <= len(short) <= 70
+    assert 70 <= len(short) <= 130
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(swarm, "VARIED", 0.0)
         plain = [draw(seed, asked) for seed in range(200)]
@@ -505,6 +505,24 @@ def test_a_third_of_the_seeds_without_a_theme_have_one_fault_at_a_time_for_long_
     assert {(each.interval, each.op_timeout) for each in drawn} == {(PATIENT_INTERVAL_S, PATIENT_OP_TIMEOUT_S)}
     clients_ask_s = 0.5 * PATIENT_INTERVAL_S - PATIENT_OP_TIMEOUT_S
     assert clients_ask_s > 0, "even after the shortest interval"
+
+
+def test_nodes_of_queues_are_away_for_long_more_often_in_a_hunt_for_them_alone() -> None:
+    shares: dict[str, float] = {}
+    for workload in ("queue", "register"):
+        asked = Asked(workloads=(workload,), nemeses=tuple(NEMESES))
+        every = [draw(seed, asked) for seed in range(300) if theme_of(seed, asked) is OPEN]
+        shares[workload] = sum(each.interval == PATIENT_INTERVAL_S for each in every) / len(every)
+    assert shares["queue"] > 0.5 > shares["register"] > 0.2
+
+
+def test_nodes_of_maintained_replicas_are_away_briefly_in_some_tests_and_for_long_in_others() -> None:
+    asked = Asked(workloads=("replicas",), nemeses=tuple(NEMESES))
+    patient = [each for each in (draw(seed, asked) for seed in range(100)) if each.time_limit == PATIENT_LIMIT_S]
+    brief = sum(each.interval == swarm.BRIEF_INTERVAL_S for each in patient)
+    assert len(patient) / 3 < brief < 2 * len(patient) / 3
+    assert {each.interval for each in patient} == {swarm.BRIEF_INTERVAL_S, PATIENT_INTERVAL_S}
+    assert draw(patient[0].seed, msgspec.structs.replace(asked, interval=3.0)).interval == 3.0
 
 
 def test_a_fault_that_was_not_asked_for_is_not_held_for_long_either() -> None:

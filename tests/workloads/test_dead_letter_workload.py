@@ -67,7 +67,8 @@ def test_messages_wait_where_they_expire_and_are_consumed_where_they_do_not() ->
     deliveries = sum(LIMIT + 1 if deed(value) == "return" else 1 for value in range(4)) / 4
     for name in NAMES:
         put = WEIGHTS[0] / len(NAMES)
-        consumed = WEIGHTS[1] * CONSUMED.count(name) / len(CONSUMED)
+        in_turn = (name == NAMES[0]), CONSUMED.count(name) / len(CONSUMED)
+        consumed = WEIGHTS[1] * sum(in_turn) / len(in_turn)
         assert consumed < put if name in TTL_S else consumed > put * deliveries
 
 

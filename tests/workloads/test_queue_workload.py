@@ -21,7 +21,7 @@ from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op, OpType
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.queue import BATCH, NAMES, SETTLE_S, Drain, Enqueues, QueueClient
+from splitbrain.workloads.queue import BATCH, HELD, HOLDS, NAMES, SETTLE_S, Drain, Enqueues, QueueClient
 from tests.workloads.support import FIVE, drive, invocations, run
 
 THREE = FIVE[:3]
@@ -143,13 +143,28 @@ def test_a_client_makes_the_queues_and_reports_what_it_put_in_and_took_out() -> 
     assert set(broker.queues) == set(NAMES)
     put = do(client, "enqueue", 7)
     assert (put.type, put.value, put.key, put.term) == ("ok", 7, "q0", 4)
-    broker.queues["q0"].append((8, True))
+    broker.queues["q0"].append((9, True))
     assert do(client, "dequeue").value == 7
-    assert do(client, "dequeue").value == {"value": 8, "redelivered": True}
+    assert do(client, "dequeue").value == {"value": 9, "redelivered": True}
     assert do(client, "dequeue").value is None
-    assert broker.acked == [7, 8]
+    assert broker.acked == [7, 9]
     with pytest.raises(ProtocolError, match="knows no op 'peek'"):
         do(client, "peek")
+
+
+def test_a_client_holds_some_messages_until_it_has_more_of_them_and_begins_its_next_op() -> None:
+    broker = Broker()
+    client = opened(broker)
+    broker.queues["q0"] = [(value, value == 2) for value in range(0, HELD * (HOLDS + 2), HELD)]
+    for number in range(HOLDS + 1):
+        value = number * HELD
+        assert do(client, "dequeue").value == {"value": value, "redelivered": value == 2, "held": HOLDS}
+        assert broker.acked == []
+    do(client, "enqueue", 99)
+    assert broker.acked == [0]
+    do(client, "dequeue")
+    do(client, "enqueue", 101)
+    assert broker.acked == [0, HELD]
 
 
 def test_a_drain_takes_a_batch_at_most_and_fewer_only_where_there_are_no_more() -> None:

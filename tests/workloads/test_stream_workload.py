@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from splitbrain.checkers.streams import StreamChecker
 from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.generators import Context
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op, OpType
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.stream import LAST, NAMES, ReadAll
+from splitbrain.workloads.stream import LAST, NAMES, ReadAll, ShortStreamClient, is_once
 from tests.workloads.support import FIVE, drive, invocations
 
 THREE = FIVE[:3]
@@ -89,6 +91,53 @@ def test_values_are_published_once_and_fetches_begin_within_what_is_known() -> N
     assert 0 <= min(offsets) < 79, "an older one"
     assert max(offsets) == 100
     assert {op.key for op in history} == set(NAMES)
+
+
+def test_some_messages_of_short_streams_are_published_again_unless_they_were_refused() -> None:
+    refused = 32
+    history = drive(
+        build("short-stream", nodes=FIVE, concurrency=10).generator,
+        ops_max=1500,
+        ends=lambda op: "fail" if op.value == refused else "info" if op.value == 48 else "ok",
+        results={"publish": 99, "repeat": 99, "fetch": {"values": [], "end": 0}},
+    )
+    published = {(op.key, op.value) for op in invocations(history, "publish")}
+    repeated = [(op.key, op.value) for op in invocations(history, "repeat")]
+    assert set(repeated) <= published
+    again = {value for _, value in repeated}
+    assert {0, 16, 48} <= again, "also what may have been published"
+    assert refused not in again
+    assert all(is_once(value) for value in again)
+    assert len(repeated) > 50
+    assert sum(is_once(value) for value in range(2000)) < 40, "streams keep the names of all"
+    assert not is_once(LAST)
+
+
+class Session:
+    """Notes what is published, and how."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, int, str]] = []
+
+    async def publish_to_stream(self, stream: str, value: int) -> Answer:
+        self.published.append((stream, value, "under the name of the session"))
+        return Answer(5)
+
+    async def publish_once(self, stream: str, value: int) -> Answer:
+        self.published.append((stream, value, "once"))
+        return Answer(6)
+
+
+def test_what_may_be_published_again_has_a_name_of_its_own() -> None:
+    session = Session()
+    client, test = ShortStreamClient(cast(Any, session)), cast(Any, None)
+    ops = [
+        Op(process=0, type="invoke", f=f, key="st0", value=value)
+        for f, value in (("publish", 16), ("repeat", 16), ("publish", 17), ("publish", LAST))
+    ]
+    said = [asyncio.run(client.invoke(test, op)).value for op in ops]
+    assert said == [6, 6, 5, 5]
+    assert [how for _, _, how in session.published] == ["once"] * 2 + ["under the name of the session"] * 2
 
 
 @pytest.mark.parametrize("names_offsets", [True, False])

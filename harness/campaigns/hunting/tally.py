@@ -26,6 +26,7 @@ class Tally:
         firsts: the first trial of each kind.
         reasons: how many inconclusive trials had each root cause, by its code (`splitbrain.results.reasons.Code`).
         marks: how often each coverage mark was reached, in all trials; zeros included.
+        inconclusive: seeds of inconclusive trials.
         seeds: of the trials, in the order in which they were begun.
     """
 
@@ -33,6 +34,7 @@ class Tally:
     kinds: dict[str, int] = field(default_factory=dict[str, int])
     firsts: dict[str, Trial] = field(default_factory=dict[str, Trial])
     reasons: Counter[str] = field(default_factory=Counter[str])
+    inconclusive: list[int] = field(default_factory=list[int])
     marks: Counter[str] = field(default_factory=Counter[str])
     seeds: list[int] = field(default_factory=list[int])
     simulated_s: float = 0.0
@@ -47,6 +49,8 @@ class Tally:
         self.cpu_s += trial.cpu_s
         self.ops += trial.ops
         self.marks.update(trial.marks)
+        if trial.outcome is Outcome.INCONCLUSIVE:
+            self.inconclusive.append(trial.options.seed)
         if trial.reason:
             self.reasons[trial.reason] += 1
         if trial.kind:
@@ -103,6 +107,7 @@ class Tally:
             "seeds": ranges(self.seeds),
             "outcomes": {outcome.value: self.outcomes[outcome] for outcome in Outcome},
             "reasons": dict(self.reasons.most_common()),
+            "inconclusive_seeds": sorted(self.inconclusive),
             "kinds": dict(self.kinds),
             "figures": self.figures(wall_s),
             "marks": dict(sorted(self.marks.items())),

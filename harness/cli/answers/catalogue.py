@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from splitbrain.cluster.classicoperators import SeenClassicQueue, SeenConversions
 from splitbrain.cluster.client import FeatureFlag, NodeStatus, SeenNodes, WrittenState
-from splitbrain.cluster.queueclient import QueueReport
-from splitbrain.cluster.queueoperators import SeenPolicy, SeenQueue, SeenStream
+from splitbrain.cluster.queueoperators import SeenPolicy, SeenQueue, SeenStatus, SeenStream
 from splitbrain.harness.cli.answers import clusters, runs, stores
 from splitbrain.results.comparison import Comparison
 from splitbrain.results.nightcomparison import NightComparison
@@ -77,7 +76,7 @@ ANSWERS: Final = (
     Answer("cluster ctl transfer", clusters.TransferAnswer),
     Answer("cluster ctl queues", list[SeenQueue]),
     Answer("cluster ctl declare_queue", clusters.DeclaredQueueAnswer),
-    Answer("cluster ctl queue_status", QueueReport),
+    Answer("cluster ctl queue_status", SeenStatus),
     Answer("cluster ctl purge_queue", clusters.PurgeAnswer),
     Answer("cluster ctl delete_queue", clusters.DeletedQueueAnswer),
     Answer("cluster ctl grow", clusters.MembersOfQueueAnswer),

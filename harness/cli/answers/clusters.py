@@ -106,11 +106,13 @@ class DeclaredQueueAnswer(TypedDict):
         queue: its name.
         type: quorum or classic.
         members: ids of the members of a quorum queue, or the node of a classic one.
+        is_new: whether it was made now. Else it stays as it was declared, with other options than these perhaps.
     """
 
     queue: str
     type: str
     members: list[str]
+    is_new: bool
 
 
 class DeletedQueueAnswer(TypedDict):

@@ -18,7 +18,8 @@ from splitbrain.results.errors import UsageError
 if TYPE_CHECKING:
     from splitbrain.cluster.classicclient import ClassicQueues
     from splitbrain.cluster.client import Client
-    from splitbrain.cluster.queueclient import QueueReport, Queues
+    from splitbrain.cluster.queueclient import Queues
+    from splitbrain.cluster.queueoperators import DeclaredWith, SeenStatus
     from splitbrain.harness.cli.answers.clusters import DeclaredQueueAnswer, DeletedQueueAnswer, PurgeAnswer
 
 QueueType: TypeAlias = Literal["quorum", "classic"]
@@ -96,26 +97,30 @@ def declare_queue(call: Call, queue: str, kind: QueueType, as_json: bool, **want
                 option = next(each.opts[0] for each in declare_queue.params if each.name == name)
                 raise UsageError(f"{option} is of quorum queues only: remove it, or --type classic.")
 
-    members = call.ask(lambda client: _declared(call, client, queue, kind, given))
+    is_new, members = call.ask(lambda client: _declared(call, client, queue, kind, given))
     if as_json:
-        answer: DeclaredQueueAnswer = {"queue": queue, "type": kind, "members": members}
+        answer: DeclaredQueueAnswer = {"queue": queue, "type": kind, "members": members, "is_new": is_new}
         click.echo(as_document(answer))
     else:
-        click.echo(f"{queue}: {kind} queue on {', '.join(members)}")
+        stays = "" if is_new else ", which was there already and stays as it was declared"
+        click.echo(f"{queue}: {kind} queue on {', '.join(members)}{stays}")
 
 
-async def _declared(call: Call, client: Client, queue: str, kind: QueueType, given: dict[str, Any]) -> list[str]:
-    """Declare a queue; the ids of its members, or the name of its node."""
+async def _declared(
+    call: Call, client: Client, queue: str, kind: QueueType, given: dict[str, Any]
+) -> tuple[bool, list[str]]:
+    """Declare a queue; whether that made it, and the ids of its members, or the name of its node."""
     if kind == "classic":
         from splitbrain.cluster import classicoperators
 
-        await (await client.classic_queues()).declare(queue, **given, timeout_ms=call.timeout_ms)
-        return [each.node for each in await classicoperators.every(client, call.timeout_ms) if each.name == queue]
+        is_new = await (await client.classic_queues()).declare(queue, **given, timeout_ms=call.timeout_ms)
+        every = await classicoperators.every(client, call.timeout_ms)
+        return is_new, [each.node for each in every if each.name == queue]
     from splitbrain.cluster.queueclient import QueueOptions
 
     opened = await client.queues()
-    await opened.declare(queue, QueueOptions(**given), timeout_ms=call.timeout_ms)
-    return list((await opened.record(queue, timeout_ms=call.timeout_ms)).members)
+    declared = await opened.declare(queue, QueueOptions(**given), timeout_ms=call.timeout_ms)
+    return declared.is_new, list((await opened.record(queue, timeout_ms=call.timeout_ms)).members)
 
 
 @click.command("queue_status", cls=parsing.Command)
@@ -123,7 +128,9 @@ async def _declared(call: Call, client: Client, queue: str, kind: QueueType, giv
 @options.as_json
 @with_call
 def queue_status(call: Call, queue: str, as_json: bool) -> None:
-    """Print what is in the quorum queue QUEUE, as its leader knows it; `classic_queues` says it of classic ones.
+    """Print what is in the quorum queue QUEUE, as its leader knows it, and what it was declared with.
+
+    `classic_queues` says it of classic ones.
 
     \b
     Examples:
@@ -131,8 +138,12 @@ def queue_status(call: Call, queue: str, as_json: bool) -> None:
       splitbrain cluster ctl queue_status orders --json
     """
 
-    async def ask(client: Client) -> QueueReport:
-        return await (await client.queues()).status(queue, timeout_ms=call.timeout_ms)
+    async def ask(client: Client) -> SeenStatus:
+        from splitbrain.cluster import queueoperators
+
+        if await queueoperators.types_of(client, queue) == ["classic"]:
+            raise UsageError(f"{queue} is a classic queue: see splitbrain cluster ctl classic_queues.")
+        return await queueoperators.status(client, queue, call.timeout_ms)
 
     report = call.ask(ask)
     if as_json:
@@ -142,6 +153,20 @@ def queue_status(call: Call, queue: str, as_json: bool) -> None:
             f"{queue}: ready {report.ready} ({report.ready_bytes} bytes)  taken {report.checked_out}  "
             f"consumers {report.consumers}  publishers {report.publishers}  dead letters {report.dead_letters}"
         )
+        click.echo(f"declared with: {_in_words(report.declared)}")
+
+
+def _in_words(declared: DeclaredWith) -> str:
+    limit = declared.delivery_limit
+    said = ["no delivery limit" if limit is None else f"delivery limit {limit}"]
+    lengths = {"max length": declared.max_length, "max bytes": declared.max_bytes}
+    said += [f"{name} {most} ({declared.overflow})" for name, most in lengths.items() if most is not None]
+    times = {"message ttl": declared.message_ttl, "expires": declared.expires}
+    said += [f"{name} {ms} ms" for name, ms in times.items() if ms is not None]
+    said += ["single active consumer"] if declared.single_active_consumer else []
+    if declared.dead_letter_to is not None:
+        said.append(f"dead letters to {declared.dead_letter_to} ({declared.dead_letter_strategy})")
+    return "  ".join(said)
 
 
 @click.command("purge_queue", cls=parsing.Command)

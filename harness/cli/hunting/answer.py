@@ -112,6 +112,9 @@ def _replay(path: Path) -> str:
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
+SEEDS_SHOWN: Final = 10
+"""So many seeds of inconclusive runs are named; the file of figures has all."""
+
 FEW_RUNS: Final = 20
 """Fewer runs that passed are weak evidence: known bugs are often found by the tenth run or later."""
 
@@ -133,7 +136,9 @@ def show(
     click.echo()
     if tally.reasons:
         reasons = ", ".join(f"{code} {count}" for code, count in tally.reasons.most_common())
-        click.echo(f"inconclusive because of: {reasons}")
+        first = ", ".join(map(str, sorted(tally.inconclusive)[:SEEDS_SHOWN]))
+        more = ", ..." if len(tally.inconclusive) > SEEDS_SHOWN else ""
+        click.echo(f"inconclusive because of: {reasons} (seeds {first}{more})")
     _show_marks(tally, how.asked)
     click.echo(f"figures {file}")
 

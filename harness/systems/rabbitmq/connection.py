@@ -92,16 +92,16 @@ class Connection:
         self._reader = ""
 
     @classmethod
-    async def open(cls, deployment: Deployment, node: NodeId) -> Connection:
-        """Connect to a node.
+    async def open(cls, deployment: Deployment, node: NodeId, vhost: str = "/") -> Connection:
+        """Connect to a virtual host on a node.
 
         Raises:
             DefiniteError: it could not be reached, or accepts no connections.
         """
-        return await cls.on(tcp(await deployment.dial(node), node, "RabbitMQ"))
+        return await cls.on(tcp(await deployment.dial(node), node, "RabbitMQ"), vhost)
 
     @classmethod
-    async def on(cls, connected: socket.socket) -> Connection:
+    async def on(cls, connected: socket.socket, vhost: str = "/") -> Connection:
         """The same on a socket that is connected.
 
         Raises:
@@ -123,7 +123,10 @@ class Connection:
 
         driver = _AsyncioConnection(
             _pika.ConnectionParameters(
-                credentials=_pika.PlainCredentials(USER, USER), heartbeat=HEARTBEAT_S, blocked_connection_timeout=None
+                virtual_host=vhost,
+                credentials=_pika.PlainCredentials(USER, USER),
+                heartbeat=HEARTBEAT_S,
+                blocked_connection_timeout=None,
             ),
             on_open_callback=is_open,
             on_open_error_callback=ended,
@@ -297,16 +300,51 @@ class Connection:
         frame = await self._ask("declare", send)
         return int(frame.method.message_count)
 
-    async def declare_exchange(self, name: str) -> None:
-        """Declare a durable exchange; no error where it is there already.
+    async def declare_exchange(self, name: str, kind: str = "fanout", *, auto_delete: bool = False) -> None:
+        """Declare a durable exchange, which may go with its last binding; no error where it is there already.
 
         Raises:
             DefiniteError, IndefiniteError: as `error_of` says.
         """
-        await self._ask(
-            "declare an exchange",
-            lambda answer: self._channel.exchange_declare(name, "fanout", durable=True, callback=answer),
-        )
+
+        def send(answer: Callable[[Any], None]) -> None:
+            self._channel.exchange_declare(name, kind, durable=True, auto_delete=auto_delete, callback=answer)
+
+        await self._ask("declare an exchange", send)
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange; no error where there is none.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        await self._ask("delete an exchange", lambda answer: self._channel.exchange_delete(name, callback=answer))
+
+    async def bind(self, source: str, kind: str, end: str, key: str, arguments: Mapping[str, Any]) -> None:
+        """Bind a queue or an exchange, which `kind` says, to an exchange; no error where it is bound so already.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        method: Any = self._channel.queue_bind if kind == "queue" else self._channel.exchange_bind
+        await self._ask("bind", lambda answer: method(end, source, key, dict(arguments), callback=answer))
+
+    async def unbind(self, source: str, kind: str, end: str, key: str, arguments: Mapping[str, Any]) -> None:
+        """Remove such a binding; no error where there is none.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        method: Any = self._channel.queue_unbind if kind == "queue" else self._channel.exchange_unbind
+        await self._ask("unbind", lambda answer: method(end, source, key, dict(arguments), callback=answer))
+
+    async def confirm_open(self) -> None:
+        """Have the node answer something that changes nothing, which shows that the connection is open.
+
+        Raises:
+            DefiniteError, IndefiniteError: as `error_of` says.
+        """
+        await self._ask("ask", lambda answer: self._channel.basic_qos(prefetch_count=0, callback=answer))
 
     async def purge(self, queue: str) -> int:
         """Remove what is not taken; how many messages that were.
@@ -335,19 +373,24 @@ class Connection:
         if self._channel.is_open:
             self._channel.basic_reject(tag, requeue=requeue)
 
-    async def close(self) -> None:
-        """End the connection: in good order where nothing is under way, else at once, as a client that died does."""
+    async def close(self) -> bool:
+        """End the connection: in good order where nothing is under way, else at once, as a client that died does.
+
+        Returns:
+            Whether the node said goodbye, before which it removes the queues that are exclusive to the connection.
+        """
         if self._lost.done():
-            return
+            return False
         if self._waiting is None and self._driver.is_open:
             self._driver.close()
             try:
                 async with asyncio.timeout(CLOSE_S):
-                    await asyncio.shield(self._lost)
-                return
+                    ended = await asyncio.shield(self._lost)
+                return isinstance(ended, _pika.exceptions.ConnectionClosedByClient)
             except TimeoutError:
                 pass
         self.drop()
+        return False
 
     def drop(self) -> None:
         """Break the connection at once."""

@@ -15,7 +15,7 @@ import msgspec
 
 from splitbrain.harness.contract.nodes import Address, NodeId, NodeView
 from splitbrain.harness.contract.observing import Observed
-from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.settings import node_of
 
 T = TypeVar("T")
@@ -116,10 +116,13 @@ class Asked:
 
     Args:
         address: the clients' address of the node.
+        once: make no other connection where the first one has ended.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, once: bool = False) -> None:
         self._address = address
+        self._once = once
+        self._opened = False
         self._probe: Probe | None = None
 
     async def request(self, words: str, kind: type[T]) -> T:
@@ -128,7 +131,7 @@ class Asked:
         Raises:
             DefiniteError: the node does not say.
         """
-        probe, self._probe = self._probe or await Probe.open(self._address), None
+        probe = await self._taken()
         try:
             found = await probe.request(words, kind)
         except BaseException:
@@ -136,6 +139,41 @@ class Asked:
             raise
         self._probe = probe
         return found
+
+    async def change(self, words: str) -> bool:
+        """Have the node change something; whether it did, False if that depended on what was there.
+
+        Raises:
+            DefiniteError: the node was not reached, or refused before it did anything.
+            IndefiniteError: it gave no answer, or another error.
+        """
+        probe = await self._taken()
+        try:
+            answer = await probe.request(words, list[str])
+        except DefiniteError as silence:
+            probe.close()
+            raise IndefiniteError(str(silence)) from silence
+        except BaseException:
+            probe.close()
+            raise
+        self._probe = probe
+        if answer not in ([], ["unchanged"]):
+            how, why = answer
+            raise (DefiniteError if how == "refused" else IndefiniteError)(f"{words}: {why}")
+        return not answer
+
+    async def _taken(self) -> Probe:
+        """The connection, which a question gives back once it is answered.
+
+        Raises:
+            DefiniteError: there is none.
+        """
+        probe, self._probe = self._probe, None
+        if probe is None and self._once and self._opened:
+            raise DefiniteError("the connection to the probe has ended")
+        probe = probe or await Probe.open(self._address)
+        self._opened = True
+        return probe
 
     def close(self) -> None:
         """Drop the connection."""
@@ -178,7 +216,7 @@ def view_of(node: NodeId, status: Status, nodes: int) -> NodeView:
 
     RabbitMQ has no leader of all. It leads, for nemeses that aim at one, who leads the first queue, by name; without
     queues the leader of the metadata, if there is one, else the first node. A node that is not connected to a majority
-    knows none.
+    knows none. For nemeses that aim at the leader of any queue, or of the store, it says all these leaders.
 
     Args:
         node: which node.
@@ -188,5 +226,15 @@ def view_of(node: NodeId, status: Status, nodes: int) -> NodeView:
     leaders = [status.queues[name] for name in sorted(status.queues)]
     leaders += [status.metadata_leader] if status.store == KHEPRI else []
     known = next((name for name in leaders if name is not None), status.connected[0])
-    leader = node_of(known) if 2 * len(status.connected) > nodes else None
-    return NodeView(node, role="leader" if leader == node else "follower", term=0, leader=leader)
+    if 2 * len(status.connected) <= nodes:
+        return NodeView(node, role="follower", term=0, leader=None)
+    leader = node_of(known)
+    of_queues = {node_of(name) for name in status.queues.values()}
+    return NodeView(
+        node,
+        role="leader" if leader == node else "follower",
+        term=0,
+        leader=leader,
+        queue_leaders=tuple(sorted(each for each in of_queues if each is not None)),
+        store_leader=node_of(status.metadata_leader) if status.store == KHEPRI else None,
+    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from splitbrain.harness.contract.brokers import Delivery
+from splitbrain.harness.contract.brokers import Delivery, Entity
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError, NonsenseError
 from splitbrain.harness.systems.rabbitmq.connection import Connection, Logged, Message
 from splitbrain.harness.systems.rabbitmq.probe import Asked
+from splitbrain.harness.systems.rabbitmq.registers import RabbitmqRegisters
 from splitbrain.harness.systems.rabbitmq.settings import QUORUM
+from splitbrain.harness.systems.rabbitmq.topology import RabbitmqTopology
 
 _QUORUM: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced"}
 
@@ -70,17 +72,32 @@ class RabbitmqSession:
         connection: to the node.
         queue_type: of the queues that it declares, a number as in `settings`.
         probe: of the same node, which answers reads of its metadata; None where there is none.
+        connect: opens another connection to the node, to the virtual host that is named, for what is in a topology.
+        name: of the session, as no other one has it.
+        registers: works on registers, in whose place keys are queues if it is None.
         consistent: have the metadata store ask a majority before a read, if it can: Khepri. Mnesia cannot.
     """
 
     def __init__(
-        self, connection: Connection, queue_type: int, probe: Asked | None = None, *, consistent: bool = True
+        self,
+        connection: Connection,
+        queue_type: int,
+        probe: Asked | None = None,
+        *,
+        connect: Callable[[str], Awaitable[Connection]] | None = None,
+        name: str = "",
+        registers: RabbitmqRegisters | None = None,
+        consistent: bool = True,
     ) -> None:
         self._connection = connection
         self._probe = probe
         self._how = "consistent" if consistent else "local"
+        self._known_registers = registers
         self._locks: set[str] = set()
         self._arguments: dict[str, Any] = _QUORUM if queue_type == QUORUM else {}
+        self._entities: RabbitmqTopology | None = None
+        if connect is not None and probe is not None:
+            self._entities = RabbitmqTopology(connect, probe, self._how, self._arguments, name)
 
     async def declare_queue(self, queue: str) -> Answer:
         """Declare a durable queue of the type that the test chose; no error where it is there already."""
@@ -90,8 +107,11 @@ class RabbitmqSession:
     async def create(self, key: str, value: Any) -> Answer:
         """Declare a queue that is named so and has the value in its arguments; whether this call made it.
 
-        A queue that is there with another value has the declaration refused, before anything is done.
+        A queue that is there with another value has the declaration refused, before anything is done. Where the test
+        works on registers the key is one of these.
         """
+        if self._known_registers is not None:
+            return await self._known_registers.create(key, value)
         try:
             await self._connection.declare(key, {**self._arguments, _CARRIER: int(value) + 1})
         except DefiniteError as error:
@@ -106,8 +126,11 @@ class RabbitmqSession:
         AMQP has no request for that, but a declaration with an argument that no queue can have says it: where there is
         a queue it is refused because that has another value, which the node names, and else because no queue can be
         made so (`rabbit_amqqueue:assert_args_equivalence` and `check_declare_arguments`). Nothing is ever made.
-        So the node is asked where it has no probe, or reads are its own ("local").
+        So the node is asked where it has no probe, or reads are its own ("local"). Where the test works on registers
+        the key is one of these.
         """
+        if self._known_registers is not None:
+            return await self._known_registers.read(key)
         if self._probe is not None and self._how == "consistent":
             known = await self._probe.request(f"queue {key} {self._how}", list[int])
             return Answer(known[0] - 1 if known else None)
@@ -121,6 +144,29 @@ class RabbitmqSession:
                 raise
             return Answer()
         raise IndefiniteError(f"the node made a queue {key} whose {_CARRIER} is -1")
+
+    async def read_as(self, key: str, f: str) -> Answer:
+        """The value of a register, as function `f` promises."""
+        return await self._registers.read_as(key, f)
+
+    async def write(self, key: str, value: Any) -> Answer:
+        """Set a register, which is a global parameter."""
+        return await self._registers.write(key, value)
+
+    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
+        """Set a register if it has the value that is expected; whether it had."""
+        return await self._registers.compare_and_set(key, expected, value)
+
+    @property
+    def _registers(self) -> RabbitmqRegisters:
+        """What works on registers.
+
+        Raises:
+            DefiniteError: the test does not.
+        """
+        if self._known_registers is None:
+            raise DefiniteError("the keys of this test are queues, not registers")
+        return self._known_registers
 
     async def add(self, collection: str, element: int) -> Answer:
         """Declare an exchange that is named after the element: an entry of the metadata store, and nothing else."""
@@ -230,6 +276,45 @@ class RabbitmqSession:
         found = await self._connection.read_log(stream, offset, count) if count > 0 else []
         return Answer({"values": _values(stream, offset, found), "end": end})
 
+    async def prepare_topology(self) -> Answer:
+        """Nothing is to be done."""
+        return Answer(None)
+
+    async def declare(self, entity: Entity) -> Answer:
+        """Make an entity, if it is not there."""
+        return await self._topology.declare(entity)
+
+    async def delete(self, entity: Entity) -> Answer:
+        """Remove an entity. Whether it was there is not said."""
+        return await self._topology.delete(entity)
+
+    async def claim(self, vhost: str, queue: str) -> Answer:
+        """Make a queue that is exclusive to this session's connections; whose it is."""
+        return await self._topology.claim(vhost, queue)
+
+    async def disconnect(self) -> Answer:
+        """End those connections."""
+        return await self._topology.disconnect()
+
+    async def entities(self) -> Answer:
+        """All entities at one moment: of a node's own copy with Mnesia, and for local reads."""
+        return await self._topology.entities()
+
+    async def projected(self, keys: Sequence[str]) -> Answer:
+        """None: a node of RabbitMQ cannot show its store and the tables beside it at one moment."""
+        return Answer(None)
+
+    @property
+    def _topology(self) -> RabbitmqTopology:
+        """What works on entities.
+
+        Raises:
+            DefiniteError: the node has no probe.
+        """
+        if self._entities is None:
+            raise DefiniteError("the node has no probe, which shows entities")
+        return self._entities
+
     def ack(self, tag: int) -> None:
         """Acknowledge a message, which the node does not answer."""
         self._connection.ack(tag)
@@ -244,6 +329,10 @@ class RabbitmqSession:
 
     async def close(self) -> None:
         """End the connection. The node gives back what was taken and not acknowledged."""
+        if self._entities is not None:
+            await self._entities.close()
+        if self._known_registers is not None:
+            self._known_registers.close()
         if self._probe is not None:
             self._probe.close()
         await self._connection.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 from collections.abc import Mapping
 from pathlib import Path  # noqa: TID251 - reads the node's probe
 from typing import Final
@@ -10,6 +12,7 @@ from typing import Final
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.operations import KEY_VALUE, READ_MODES
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
@@ -24,6 +27,7 @@ from splitbrain.harness.systems.rabbitmq.probe import (
     probe_address,
     view_of,
 )
+from splitbrain.harness.systems.rabbitmq.registers import READS, RabbitmqRegisters
 from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
 from splitbrain.harness.systems.rabbitmq.settings import (
     MIRRORED,
@@ -63,15 +67,18 @@ class Rabbitmq:
     def __init__(self, read_mode: ReadMode = LINEARIZABLE) -> None:
         self._consistent = read_mode == LINEARIZABLE
         self._addresses: dict[NodeId, Address] = {}
+        self._sessions = itertools.count()
+        self._has_registers = False
         self._queue_type = SETTINGS[QUEUE_TYPE].default
         self.capabilities = Capabilities(
             operations=frozenset(
                 {
-                    *("creations", "collections", "lease-locks"),
+                    *("creations", "key-value", "read-modes", "collections", "lease-locks", "topology"),
                     *("queues", "single-active", "limited-queues", "expiring-queues", "streams"),
                 }
             ),
             read_modes=(LINEARIZABLE, SERIALIZABLE),
+            session_reads=READS,
             image="rabbitmq",
             image_for=settings.image_of,
             one_address=True,
@@ -89,7 +96,10 @@ class Rabbitmq:
             UsageError: the release does not have what is chosen.
         """
         if place.home != "image":
-            raise BackendError("nodes of RabbitMQ run in containers only: use --backend docker.")
+            raise BackendError(
+                "nodes of RabbitMQ run in containers only: use --backend docker. They find each other by the names of "
+                "their machines and a daemon (epmd) that outlives them; in a container both are the node's own."
+            )
         chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
         khepri = STORES[chosen[STORE]] == "khepri"
         if RELEASES[chosen[RELEASE]] == "3.10" and khepri:
@@ -98,6 +108,7 @@ class Rabbitmq:
             raise UsageError("--settings queue-type=mirrored: RabbitMQ 4.0 has no mirrors: choose release=3.10.")
         self._addresses[place.node] = place.listen
         self._queue_type = chosen[QUEUE_TYPE]
+        self._has_registers = bool(test.workload.needs & {KEY_VALUE.name, READ_MODES.name})
         host, port = place.listen
         data = place.data_dir
         configuration = settings.configuration(
@@ -122,8 +133,18 @@ class Rabbitmq:
             DefiniteError: the node could not be reached.
         """
         probe = None if node not in self._addresses else Asked(self._addresses[node])
+        how = "consistent" if self._consistent else "local"
+        registers = None
+        if self._has_registers and node in self._addresses:
+            registers = RabbitmqRegisters(Asked(self._addresses[node], once=True), how)
         return RabbitmqSession(
-            await Connection.open(deployment, node), self._queue_type, probe, consistent=self._consistent
+            await Connection.open(deployment, node),
+            self._queue_type,
+            probe,
+            connect=functools.partial(Connection.open, deployment, node),
+            registers=registers,
+            name=f"{node}.{next(self._sessions)}",
+            consistent=self._consistent,
         )
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:

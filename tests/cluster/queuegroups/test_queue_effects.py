@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import pytest
 
 from splitbrain.cluster.asking import error_of
@@ -459,13 +461,19 @@ def test_the_log_is_let_go_up_to_the_oldest_message_that_is_there() -> None:
         await eventually(lambda: compacted(world))
         for name in THREE:
             assert 10 < base_of(world, name) < 30, name
+        await publish(queues, b"31")
+        await asyncio.sleep(6)
+        for name in THREE:
+            said: list[Any] = [line["counted"] for line in world.telemetry[name] if line["event"] == "released"]
+            counts = [(each["let_go"] + 1 - each["needed"], each["base"]) for each in said]
+            assert counts == [(0, 0), (0, 0), (0, base_of(world, name))], "it says what it lets go, and what it needs"
         for name in THREE:
             await world.kill(name)
         await world.start()
         await world.leader()
         queues = await queues_on(world, "n3")
         await queues.declare("orders")
-        assert await drained(queues, "orders") == [b"%d" % number for number in range(20, 31)]
+        assert await drained(queues, "orders") == [b"%d" % number for number in range(20, 32)]
 
     in_cluster(check, checkpoint_interval=5)
 
@@ -597,5 +605,32 @@ def test_one_that_is_published_at_least_once_waits_rather_than_going_round() -> 
         assert await grown(world, "queue.1") <= AT_REST
         report = await queues.status("a")
         assert (report.ready, report.dead_letters) == (0, 1)
+
+    in_cluster(check)
+
+
+@pytest.mark.parametrize(("most", "says_needed"), [(10_000, True), (0, False)])
+def test_qq6_what_a_queue_lets_go_is_said_also_where_it_has_too_many_messages_to_count(
+    monkeypatch: pytest.MonkeyPatch, most: int, says_needed: bool
+) -> None:
+    """Else the log of a queue that was long seems to be gone without a word (rule `let-go`)."""
+    monkeypatch.setattr("splitbrain.cluster.queues.state.COUNTED_ANEW", most)
+
+    def said(world: World) -> list[dict[str, int]] | None:
+        lines = [line for node in THREE for line in world.telemetry[node] if line["event"] == "released"]
+        what: list[dict[str, int]] = [msgspec.convert(line["counted"], dict[str, int]) for line in lines]
+        return [each for each in what if each["let_go"]] or None
+
+    async def check(world: World) -> None:
+        queues = await declared(world)
+        await publish(queues, b"a", b"b")
+        assert await queues.take("orders", settle=True) is not None
+
+        async def is_said() -> list[dict[str, int]] | None:
+            return said(world)
+
+        for each in await eventually(is_said, 30):
+            assert ("needed" in each) == says_needed
+            assert each.get("needed", each["let_go"] + 1) > each["let_go"] >= each["base"]
 
     in_cluster(check)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from splitbrain.cluster.errors import InvalidRequestError
-from splitbrain.cluster.queues import Process, QueueConfig, QuorumQueue, commands, decode_command, encode_command
+from splitbrain.cluster.queues import Process, QueueConfig, QuorumQueue, commands, decode_command, encode_command, state
 from splitbrain.cluster.queues.checkpoints import MAX_INDEXES, MIN_INDEXES, Checkpoints
 from splitbrain.cluster.queues.commands import (
     Attach,
@@ -40,6 +40,7 @@ from splitbrain.cluster.queues.effects import (
     SetExpiryTimer,
     WriteCheckpoint,
 )
+from splitbrain.cluster.queues.messages import Message
 from splitbrain.cluster.queues.replies import Attached, Cancelled, Dequeued, NothingToDequeue, QueueRefused
 from tests.cluster.queues.machine import PUBLISHER, Log, consumer
 
@@ -280,6 +281,16 @@ def test_qq_4_a_cancel_also_finds_a_consumer_that_waits_while_it_still_has_messa
     assert log.queue.state.waiting == []
 
 
+def test_qq_4_an_active_consumer_that_is_removed_is_succeeded_by_the_same_command() -> None:
+    log = Log(QueueConfig(single_active_consumer=True))
+    log.enqueue()
+    log.attach("a", 1)
+    log.attach("b", 1)
+    log.apply(commands.Remove(consumer("a")))
+    assert log.delivered() == [("b", 0, 1)]
+    assert ConsumerActivity(consumer("b"), True, "single_active") in log.effects
+
+
 def test_qq_4_after_purge_nodes_the_next_command_finds_an_active_consumer() -> None:
     log = Log(QueueConfig(single_active_consumer=True))
     log.attach("a", 1, node="n3")
@@ -399,22 +410,53 @@ def test_qq_7_a_timer_that_runs_out_too_early_is_set_again() -> None:
 # --- snapshots --------------------------------------------------------------------------------------------------------
 
 
+def released(log: Log) -> int:
+    """Up to where the queue lets its log go; that is as far as it may, when its messages are counted one by one."""
+    release = log.queue.release(log.index)
+    assert log.queue.state.first_needed(log.index) == release.index + 1
+    return release.index
+
+
 def test_qq_6_the_log_may_be_released_up_to_the_first_message_that_is_needed() -> None:
     log = at_least_once()
     key = log.attach("a", 1)
     first, second = log.enqueue(), log.enqueue()
-    assert log.queue.release(log.index) == Release(first - 1)
+    assert released(log) == first - 1
     log.apply(Return(key, (0,)))
-    assert log.queue.release(log.index) == Release(first - 1)
+    assert released(log) == first - 1
     log.apply(Discard(key, (1,)))
-    assert log.queue.release(log.index) == Release(first - 1), "a dead letter needs its entry"
+    assert released(log) == first - 1, "a dead letter needs its entry"
     log.apply(AttachDeadLetterWorker(PUBLISHER, 1))
     log.apply(SettleDeadLetters((0,)))
-    assert log.queue.release(log.index) == Release(second - 1)
+    assert released(log) == second - 1
     log.apply(Requeue(key, 2, b"x"))
-    assert log.queue.release(log.index) == Release(log.index - 1), "the body is in the newer entry"
+    assert released(log) == log.index - 1, "the body is in the newer entry"
     log.apply(Settle(key, (3,)))
-    assert log.queue.release(log.index) == Release(log.index)
+    assert released(log) == log.index
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_qq_4_consumers_that_are_suspected_have_nothing(single: bool) -> None:
+    log = Log(QueueConfig(single_active_consumer=single))
+    log.attach("a", 2)
+    log.enqueue()
+    held = next(iter(log.queue.state.consumers.values()))
+    assert (len(held.checked_out), log.queue.state.withheld) == (1, 0)
+    log.apply(ProcessDown(held.id.process, True))
+    assert log.queue.state.withheld == 0
+    others = [*log.queue.state.consumers.values(), *log.queue.state.waiting]
+    assert [each.status for each in others] == ["suspected_down"]
+    others[0].checked_out[0] = Message(1, 1)
+    assert log.queue.state.withheld == 1
+
+
+def test_qq_6_of_very_many_messages_none_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "COUNTED_ANEW", 1)
+    log = at_least_once()
+    first = log.enqueue()
+    assert log.queue.state.first_needed(log.index) == first
+    log.enqueue()
+    assert log.queue.state.first_needed(log.index) is None
 
 
 def test_qq_6_checkpoints_come_after_enough_entries_and_enough_time_and_fewer_with_more_messages() -> None:

@@ -74,6 +74,21 @@ def test_a_committed_message_of_an_older_epoch_waits_for_the_chunk_that_begins_t
     assert writer.committed == 1
 
 
+def test_what_a_copy_without_a_vote_has_is_not_counted_towards_a_majority() -> None:
+    """Else it is confirmed by a minority of those among whom the next writer is chosen."""
+    writer = StreamMember(Meta("n1", 1, "s", 1))
+    writer.write(1, ("n1", "n2", "n3"))
+    writer.publish([(StreamMessage("p", 1, b"x"), 7)])
+    for learner in ("n4", "n5"):
+        effects = writer.pulled(learner, Pull(1, 1, writer.log.end, 0))
+        assert not [each for each in effects if isinstance(each, AnswerTo)]
+    assert (writer.committed, writer.is_established) == (0, False)
+    assert [
+        each.token for each in writer.pulled("n2", Pull(1, 1, writer.log.end, 0)) if isinstance(each, AnswerTo)
+    ] == [7]
+    assert writer.committed == 1
+
+
 def test_an_epoch_is_written_once_and_not_after_it_was_stopped() -> None:
     copy = StreamMember(Meta("n1", 1, "s", 1))
     assert copy.write(1, ("n1",)) is not None

@@ -25,6 +25,7 @@ class FakeBroker:
 
     Attributes:
         connections: how many there were.
+        vhosts: to which they were, in order.
         methods: names of all methods that clients sent on channels, in order.
         consumer: the tag of the last one.
         arguments: of that consumer.
@@ -34,6 +35,7 @@ class FakeBroker:
 
     def __init__(self, act: Act | None = None, then: Then | None = None) -> None:
         self.connections = 0
+        self.vhosts: list[str] = []
         self.methods: list[str] = []
         self.act = act
         self.then = then
@@ -128,6 +130,8 @@ class FakeBroker:
             "Connection.Open": Spec.Connection.OpenOk(),
             "Connection.Close": Spec.Connection.CloseOk(),
         }
+        if name == "Connection.Open":
+            self.vhosts.append(method.virtual_host)
         if name in simple:
             self.send(connection, 0, simple[name])
             return name == "Connection.Close"
@@ -143,8 +147,15 @@ class FakeBroker:
             "Channel.Open": Spec.Channel.OpenOk(),
             "Channel.Close": Spec.Channel.CloseOk(),
             "Confirm.Select": Spec.Confirm.SelectOk(),
-            "Queue.Declare": Spec.Queue.DeclareOk("q", 0, 0),
+            "Queue.Declare": Spec.Queue.DeclareOk(getattr(method, "queue", "q"), 0, 0),
             "Queue.Purge": Spec.Queue.PurgeOk(3),
+            "Queue.Delete": Spec.Queue.DeleteOk(0),
+            "Queue.Bind": Spec.Queue.BindOk(),
+            "Queue.Unbind": Spec.Queue.UnbindOk(),
+            "Exchange.Declare": Spec.Exchange.DeclareOk(),
+            "Exchange.Delete": Spec.Exchange.DeleteOk(),
+            "Exchange.Bind": Spec.Exchange.BindOk(),
+            "Exchange.Unbind": Spec.Exchange.UnbindOk(),
             "Basic.Get": Spec.Basic.GetEmpty(),
             "Basic.Qos": Spec.Basic.QosOk(),
             "Basic.Consume": Spec.Basic.ConsumeOk(self.consumer),

@@ -128,6 +128,16 @@ def test_who_leads_is_said_of_the_first_queue_and_not_without_a_majority(seen: S
     assert view.role == ("leader" if leader == "n1" else "follower")
 
 
+def test_a_view_has_the_leaders_of_all_queues_and_of_the_store_in_force() -> None:
+    queues = {"q1": "n3", "q0": "n2", "q2": None, "v0/q0": "n2"}
+    seen = view_of("n1", status(THREE, queues, store="khepri", metadata_leader="rabbit@n1"), 3)
+    assert (seen.leader, seen.queue_leaders, seen.store_leader) == ("n2", ("n2", "n3"), "n1")
+    seen = view_of("n1", status(THREE, queues, store="mnesia", metadata_leader="rabbit@n1"), 3)
+    assert seen.store_leader is None
+    cut_off = view_of("n1", status(("n1",), queues, store="khepri", metadata_leader="rabbit@n1"), 3)
+    assert (cut_off.queue_leaders, cut_off.store_leader) == ((), None)
+
+
 def answering(line: bytes) -> tuple[str, int]:
     """A listener whose port in front is the clients' one; it answers one request with that line, in two parts."""
     listener = socket.create_server(("127.0.0.1", 0))

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from splitbrain.harness.contract.read_modes import READ, READ_LOCAL
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.connection import Connection
-from splitbrain.harness.systems.rabbitmq.probe import ask
+from splitbrain.harness.systems.rabbitmq.probe import Asked, ask
+from splitbrain.harness.systems.rabbitmq.registers import RabbitmqRegisters
 from splitbrain.harness.systems.rabbitmq.session import RabbitmqSession
 from splitbrain.harness.systems.rabbitmq.settings import CLASSIC
 from tests.systems.rabbitmq.conftest import Cluster
@@ -152,6 +154,80 @@ def test_a_set_has_an_exchange_for_each_element_and_the_probe_lists_them(one: Cl
         await session.add("numbers-of-others", 7)
         assert (await session.elements("numbers")).value == [1, 3]
         assert (await session.elements("empty")).value == []
+        await session.close()
+
+    one.run(main())
+
+
+def test_the_entities_of_a_topology_are_shown_as_they_were_declared_and_go_as_they_were_deleted(one: Cluster) -> None:
+    passing = ["exchange", "v0", "passing", "fanout", True]
+    binding = ["binding", "v0", "direct", "queue", "q0", "a.b"]
+    through = ["binding", "v0", "passing", "exchange", "direct", "", 0]
+    entities: list[list[Any]] = [
+        *(["vhost", "v0"], ["user", "u0"], ["permission", "v0", "u0"], ["policy", "v0", "p0"]),
+        *(["exchange", "v0", "direct", "direct"], ["exchange", "v0", "headers", "headers"], passing),
+        *(["queue", "v0", "q0"], [*binding, 0], [*binding, 1], through),
+    ]
+
+    async def main() -> None:
+        session, other = await one.session(), await one.session()
+        with pytest.raises(DefiniteError, match="vhost v0 not found"):
+            await session.declare(["queue", "v0", "q0"])
+        for entity in (*entities, *entities):  # once more, as they are there already
+            await session.declare(entity)
+        owner = (await session.claim("v0", "x0")).value
+        with pytest.raises(DefiniteError, match="405 RESOURCE_LOCKED"):
+            await other.claim("v0", "x0")
+        exclusive = ["exclusive", "v0", "x0", owner]
+        assert (await other.entities()).value == sorted([*entities, exclusive])
+        assert (await session.disconnect()).value == owner
+        assert (await other.entities()).value == sorted(entities)
+        await other.delete([*binding, 0])
+        await other.delete(through)  # the last one of its exchange
+        await other.delete(["user", "u0"])  # and its permission
+        await other.delete(["policy", "v0", "p0"])
+        left = [["vhost", "v0"], *entities[4:6], ["queue", "v0", "q0"], [*binding, 1]]
+        assert (await other.entities()).value == sorted(left)
+        await other.delete(["queue", "v0", "q0"])
+        for gone in (*left[1:], *entities[1:4]):  # also what is not there
+            await other.delete(gone)
+        assert (await other.entities()).value == [["vhost", "v0"]]
+        await session.close()
+        await other.close()
+
+    one.run(main())
+
+
+def test_a_register_is_a_global_parameter_that_every_session_sets_and_reads(one: Cluster) -> None:
+    async def main() -> None:
+        address = one.deployment.places["n1"].listen
+        first, second = [RabbitmqRegisters(Asked(address, once=True), "consistent") for _ in range(2)]
+        assert (await first.read("r")).value is None
+        assert (await first.compare_and_set("r", 1, 2)).value is False
+        assert (await first.create("r", 1)).value is True
+        assert (await second.create("r", 5)).value is False
+        assert (await second.compare_and_set("r", 5, 2)).value is False
+        assert (await second.compare_and_set("r", 1, 2)).value is True
+        assert [(await each.read_as("r", f)).value for each in (first, second) for f in (READ, READ_LOCAL)] == [2] * 4
+        await first.write("r", 3)
+        assert (await second.read("r")).value == 3
+        first.close()
+        second.close()
+
+    one.run(main())
+
+
+def test_entities_are_refused_for_certain_where_what_they_need_is_not_there_or_one_differs(one: Cluster) -> None:
+    async def main() -> None:
+        session = await one.session()
+        await session.declare(["vhost", "v1"])
+        await session.declare(["exchange", "v1", "x", "direct"])
+        with pytest.raises(DefiniteError, match="404 NOT_FOUND - no queue 'q'"):
+            await session.declare(["binding", "v1", "x", "queue", "q", "k", 0])
+        with pytest.raises(DefiniteError, match=r"^precondition_failed: .*inequivalent arg 'type'"):
+            await session.declare(["exchange", "v1", "x", "fanout"])
+        with pytest.raises(DefiniteError, match="no_such_user"):
+            await session.declare(["permission", "v1", "nobody"])
         await session.close()
 
     one.run(main())
