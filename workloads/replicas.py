@@ -41,7 +41,7 @@ system begins none, and replaces nothing."""
 SETTLE_S: Final = 10.0
 """After so long without a fault no node counts as failed any more."""
 
-RECOVERY_S: Final = 6.0
+RECOVERY_S: Final = 1.5
 """So long a node must be down to count as failed; systems are started so."""
 
 QUIET_S: Final = 8.0

@@ -319,7 +319,7 @@ def _workload(
         client=client,
         generator=generator,
         final_generator=clients(time_limit(END_S, ReadAll())),
-        checkers=(judge, CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["publish", "fetch"]})),
+        checkers=(judge, CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,
         needs=frozenset({needs}),
         shapes={f: OpShape(keyed=True, value=WHOLE) for f in fs},

@@ -106,14 +106,6 @@ REPLACING_PATIENT: Final = 0.8
 were asked for, no test has one.
 """
 
-REPLACING_BRIEF: Final = 0.5
-"""The share of those, in a hunt for it alone, in which nodes are away several times, too briefly to be replaced: a
-system that does not forget how long they were away before replaces them all the same.
-"""
-
-BRIEF_INTERVAL_S: Final = 5.0
-"""The mean time between nemesis ops there: nodes are away for 2.5 to 7.5 s, and back for as long."""
-
 SELDOM: Final = "moment"
 """A kind of fault that is drawn only if it is asked for: most moments do not come while nothing else happens to nodes.
 `bounce-at-moments`, which stops nodes first, is drawn.
@@ -309,9 +301,6 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     is_patient = rng.random() < _patient_share(workload, asked)
     if is_patient and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
-        is_brief = Streams(seed)["brief absences"].random() < REPLACING_BRIEF
-        if is_brief and workload in REPLACING and _asks_for_one(asked):
-            load = msgspec.structs.replace(load, interval_s=min(BRIEF_INTERVAL_S, load.interval_s))
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)

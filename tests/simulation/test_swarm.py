@@ -516,15 +516,6 @@ def test_nodes_of_queues_are_away_for_long_more_often_in_a_hunt_for_them_alone()
     assert shares["queue"] > 0.5 > shares["register"] > 0.2
 
 
-def test_nodes_of_maintained_replicas_are_away_briefly_in_some_tests_and_for_long_in_others() -> None:
-    asked = Asked(workloads=("replicas",), nemeses=tuple(NEMESES))
-    patient = [each for each in (draw(seed, asked) for seed in range(100)) if each.time_limit == PATIENT_LIMIT_S]
-    brief = sum(each.interval == swarm.BRIEF_INTERVAL_S for each in patient)
-    assert len(patient) / 3 < brief < 2 * len(patient) / 3
-    assert {each.interval for each in patient} == {swarm.BRIEF_INTERVAL_S, PATIENT_INTERVAL_S}
-    assert draw(patient[0].seed, msgspec.structs.replace(asked, interval=3.0)).interval == 3.0
-
-
 def test_a_fault_that_was_not_asked_for_is_not_held_for_long_either() -> None:
     asked = Asked(workloads=("register",), nemeses=("clock", "kill"))
     assert {draw(seed, asked).nemesis for seed in range(100) if draw(seed, asked).time_limit == PATIENT_LIMIT_S} == {

@@ -84,6 +84,7 @@ class Connection:
     def __init__(self, driver: Any, lost: asyncio.Future[BaseException]) -> None:
         self._driver = driver
         self._lost = lost
+        self._dropped = False
         self._channel: Any = None
         self._waiting: asyncio.Future[Any] | None = None
         self._published = 0
@@ -389,11 +390,17 @@ class Connection:
                 return isinstance(ended, _pika.exceptions.ConnectionClosedByClient)
             except TimeoutError:
                 pass
+            except BaseException:  # given up: nobody else would end it, and it answers heartbeats for ever
+                self.drop()
+                raise
         self.drop()
         return False
 
     def drop(self) -> None:
-        """Break the connection at once."""
+        """Break the connection at once, if that was not done yet."""
+        if self._dropped:
+            return
+        self._dropped = True
         if vars(self._driver).get("_transport") is not None:
             # What pika does itself where the other side has gone; it has no public way to end without a goodbye.
             end: Any = getattr(self._driver, "_terminate_stream")  # noqa: B009 - not a name of the public interface

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -329,10 +330,14 @@ class RabbitmqSession:
 
     async def close(self) -> None:
         """End the connection. The node gives back what was taken and not acknowledged."""
-        if self._entities is not None:
-            await self._entities.close()
         if self._known_registers is not None:
             self._known_registers.close()
         if self._probe is not None:
             self._probe.close()
-        await self._connection.close()
+        others = [] if self._entities is None else [self._entities]
+        try:
+            await asyncio.gather(self._connection.close(), *(each.close() for each in others))
+        except BaseException:
+            for each in (self._connection, *others):
+                each.drop()
+            raise

@@ -11,6 +11,7 @@ conflict with what nobody declared.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -135,6 +136,11 @@ class RabbitmqTopology:
         """End the connections."""
         await self._end()
 
+    def drop(self) -> None:
+        """Break the connections at once."""
+        for connection in self._connections.values():
+            connection.drop()
+
     async def _on(self, vhost: str) -> Connection:
         """The connection to a virtual host.
 
@@ -165,11 +171,13 @@ class RabbitmqTopology:
         """End all connections; those owners' virtual hosts of which the node did not say that they ended."""
         connections, self._connections = self._connections, {}
         owning, self._owning, self._owner = self._owning, {}, None
-        silent: list[str] = []
-        for vhost, connection in connections.items():
-            if not await connection.close() and vhost in owning:
-                silent.append(vhost)
-        return silent
+        try:
+            said = await asyncio.gather(*(connection.close() for connection in connections.values()))
+        except BaseException:  # given up, maybe before any has begun: they would go on, and keep their queues
+            for connection in connections.values():
+                connection.drop()
+            raise
+        return [vhost for vhost, goodbye in zip(connections, said, strict=True) if not goodbye and vhost in owning]
 
 
 @contextmanager

@@ -41,7 +41,9 @@ class Says:
         self.asked.append(words)
 
 
-def on(work: Work, act: Act | None = None, shown: list[Any] | None = None) -> tuple[FakeBroker, list[str]]:
+def on(
+    work: Work, act: Act | None = None, shown: list[Any] | None = None, opened: list[Connection] | None = None
+) -> tuple[FakeBroker, list[str]]:
     """The broker, and what its probe was asked, after the work of a session."""
     broker, says = FakeBroker(act), Says(shown or [])
 
@@ -49,7 +51,10 @@ def on(work: Work, act: Act | None = None, shown: list[Any] | None = None) -> tu
         dialled = socket.socket()
         dialled.setblocking(False)
         await asyncio.get_running_loop().sock_connect(dialled, broker.address)
-        return await Connection.on(dialled, vhost)
+        connection = await Connection.on(dialled, vhost)
+        if opened is not None:
+            opened.append(connection)
+        return connection
 
     async def main() -> None:
         probe: Any = says
@@ -168,6 +173,31 @@ def test_a_node_that_says_no_goodbye_may_keep_the_queues_of_a_connection() -> No
         assert (await session.claim("v0", "mine")).value == "s.1"
 
     on(work, breaks("Channel.Close"))
+
+
+def test_a_session_whose_end_is_given_up_leaves_no_connection_that_would_keep_its_queues() -> None:
+    silent = threading.Event()
+
+    def act(_: FakeBroker, __: socket.socket, name: str) -> bool:
+        if name == "Channel.Close":
+            silent.wait(10)  # until the client has gone
+        return False
+
+    async def work(session: RabbitmqTopology) -> None:
+        await session.claim("v0", "mine")
+        await session.claim("v1", "mine")
+        ending = asyncio.create_task(session.close())
+        await asyncio.sleep(0)  # it has begun
+        ending.cancel()
+        await asyncio.wait([ending])
+        async with asyncio.timeout(10):
+            while not all(each.is_lost for each in opened):
+                await asyncio.sleep(0.01)
+        silent.set()
+
+    opened: list[Connection] = []
+    on(work, act, opened=opened)
+    assert len(opened) == 2
 
 
 @pytest.mark.parametrize(
