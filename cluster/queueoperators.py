@@ -23,6 +23,7 @@ from splitbrain.cluster.queuegroups.notes import QueueReport
 from splitbrain.cluster.queuegroups.records import PATH as QUORUM
 from splitbrain.cluster.queuegroups.records import record_of
 from splitbrain.cluster.queuereplicas.facts import VHOST
+from splitbrain.cluster.reading import ReadMode
 from splitbrain.cluster.replicas import SETTING
 from splitbrain.cluster.streamclient import StreamStatus
 from splitbrain.cluster.streams.retention import MAX_AGE, MAX_LENGTH_BYTES, Retention
@@ -60,9 +61,9 @@ class SeenQueue(msgspec.Struct, frozen=True):
     change: str | None
 
 
-async def every(client: Client) -> list[SeenQueue]:
+async def every(client: Client, mode: ReadMode = "consistent") -> list[SeenQueue]:
     """All queues, by name."""
-    found = await client.get_nodes("/quorum_queues/*")
+    found = await client.get_nodes("/quorum_queues/*", mode=mode)
     return [_seen(node.path.rpartition("/")[2], node.value) for node in found.nodes]
 
 

@@ -111,6 +111,9 @@ SELDOM: Final = "moment"
 `bounce-at-moments`, which stops nodes first, is drawn.
 """
 
+ROLES: Final = ("-queue-leader", "-store-leader")
+"""Ends of names that are drawn only if they are asked for: most workloads have no queues, and so no such leaders."""
+
 LASTING: Final = ("partition-one-way", "partition", "kill", "pause")
 """The faults of a patient test: faults whose targets are certain."""
 
@@ -231,7 +234,11 @@ def possible(system: str) -> tuple[str, ...]:
 
 def _fair(system: str) -> tuple[str, ...]:
     """The default nemeses of a hunt: all that a correct system of that name tolerates in simulation."""
-    return tuple(name for name in possible(system) if name not in UNFAIR and entry(name).kind.name != SELDOM)
+    return tuple(
+        name
+        for name in possible(system)
+        if name not in UNFAIR and entry(name).kind.name != SELDOM and not name.endswith(ROLES)
+    )
 
 
 def check(asked: Asked) -> None:

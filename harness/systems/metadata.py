@@ -66,6 +66,7 @@ from splitbrain.harness.systems.metadata_functions import MetadataFunctions
 from splitbrain.harness.systems.metadata_groups import MetadataGroups
 from splitbrain.harness.systems.metadata_members import MetadataLearners, MetadataMembership
 from splitbrain.harness.systems.metadata_nodes import RUN_NODE, address_of, interpreter
+from splitbrain.harness.systems.metadata_queues import queue_leaders
 from splitbrain.harness.systems.metadata_reads import READS
 from splitbrain.harness.systems.metadata_replicas import SHORT_TIMES
 from splitbrain.harness.systems.metadata_session import MetadataSession
@@ -197,6 +198,7 @@ class Metadata:
         self._queue_options: dict[str, QueueOptions] = {}
         self._kept: dict[str, Retention] = {}
         self._seen: dict[tuple[str, ...], Seen] = {}  # of each node that is simulated
+        self._has_queues = False
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
@@ -243,6 +245,7 @@ class Metadata:
             refuse_early for refuse_early, needs in _SPARING.items() if not test.workload.needs.isdisjoint(needs)
         )
         self._request_timeout_ms = self._given_timeout_ms or test.request_timeout_ms
+        self._has_queues = not test.workload.needs.isdisjoint(OF_QUEUE_GROUPS)
         python, import_path = interpreter(place)
         argv = [python, *RUN_NODE, "--node", place.node, "--listen", address_of(place.listen)]
         for peer in sorted(place.peers):
@@ -298,6 +301,7 @@ class Metadata:
         timer = asyncio.get_running_loop().call_later(VIEW_TIMEOUT_S, client.abort)
         try:
             status = await client.status()
+            leaders = await queue_leaders(client) if self._has_queues else ()
         except ClientError:
             return None
         finally:
@@ -311,6 +315,7 @@ class Metadata:
             commit_index=status.commit_index,
             applied_index=status.applied_index,
             received_bytes=status.received,
+            queue_leaders=leaders,
         )
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:

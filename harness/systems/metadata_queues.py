@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from splitbrain.cluster import queueoperators
 from splitbrain.cluster.client import Client, ClientError, QueueNotFoundError, QueueOptions, Queues
+from splitbrain.cluster.members import node_of
 from splitbrain.cluster.queueclient import Consumer, Message, Publisher
 from splitbrain.harness.contract.brokers import Delivery
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, NonsenseError
@@ -32,6 +34,16 @@ def _limited(limit: int, dead_letters: str) -> QueueOptions:
         dead_letter_to=dead_letters,
         dead_letter_strategy="at_least_once",
     )
+
+
+async def queue_leaders(client: Client) -> tuple[str, ...]:
+    """The nodes that lead a queue each, as the node that is asked has applied it.
+
+    Raises:
+        ClientError: the node did not answer.
+    """
+    found = await queueoperators.every(client, mode="local")
+    return tuple(sorted({node_of(queue.leader) for queue in found if queue.leader is not None}))
 
 
 class MetadataQueues:

@@ -353,7 +353,7 @@ def test_a_test_in_which_members_are_missing_has_an_even_number_of_nodes(
 
 def test_drawn_faults_that_wait_for_a_quorum_seldom_meet_those_that_take_it() -> None:
     seen = Counter[str]()
-    for seed in range(600):
+    for seed in range(900):
         drawn = draw(seed, EVERYTHING)
         chosen = names("--nemesis", drawn.nemesis)
         assert drawn.overlap is not None
