@@ -548,8 +548,9 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == tuple(name for name in SIMULATED if name not in ASKED_FOR)
-    drawn = [name for name in swarm.possible("metadata") if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
-    assert asked.nemeses == tuple(drawn)
+    fair = [name for name in swarm.possible("metadata") if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
+    assert asked.nemeses == tuple(name for name in fair if not name.endswith(swarm.ROLES))
+    assert {"kill-leader", "partition-leader"} <= set(asked.nemeses)
     for nemesis in asked.nemeses:
         test = compose(draw(1, Asked(workloads=("register",), nemeses=(nemesis,))))
         check_support(test, build("sim"))
