@@ -18,7 +18,10 @@ from splitbrain.cluster.errors import ClientError, UnavailableError
 from splitbrain.cluster.wire import Answer, Failure, Request
 
 ATTEMPT_MS: Final = 5000
-"""After so long without an answer it is sent again."""
+"""After so long the node gives an attempt up, and says so."""
+
+UNANSWERED_S: Final = ATTEMPT_MS / 1000 + 0.5
+"""After so long without any answer it is sent again: the request was lost, or what the node said of it."""
 
 AGAIN_S: Final = 0.2
 """Before it is sent again after a failure."""
@@ -43,6 +46,7 @@ class Settling:
         self._request = msgspec.structs.replace(request, timeout_ms=ATTEMPT_MS)
         self._loop = asyncio.get_running_loop()
         self._ends = self._loop.time() + GIVEN_UP_S
+        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Send it.
@@ -50,19 +54,35 @@ class Settling:
         Raises:
             UnavailableError: the connection is broken.
         """
-        self._channel.post(self._request, self)
+        self._later(UNANSWERED_S)
+        try:
+            self._channel.post(self._request, self)
+        except UnavailableError:
+            self._end()
+            raise
 
     def answered(self, answers: Sequence[Answer]) -> None:
         """The queue carried it out, or it has to be sent again."""
         outcome = answers[0].outcome
-        if not isinstance(outcome, Failure) or outcome.reason in _FINAL or self._loop.time() >= self._ends:
-            return
-        self._loop.call_later(AGAIN_S, self._again)
+        if not isinstance(outcome, Failure) or outcome.reason in _FINAL:
+            self._end()  # an attempt that was taken for lost may be answered yet
+        self._later(AGAIN_S)
 
     def failed(self, request_id: int, error: ClientError) -> None:
         """The connection is broken: what was not settled goes back."""
+        self._end()
+
+    def _end(self) -> None:
+        self._ends = 0.0
+        self._later(0.0)
+
+    def _later(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self._loop.time() >= self._ends else self._loop.call_later(delay_s, self._again)
 
     def _again(self) -> None:
+        self._timer = None
         try:
             self.begin()
         except UnavailableError:

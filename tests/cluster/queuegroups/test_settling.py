@@ -65,6 +65,42 @@ def test_it_is_sent_until_it_is_carried_out_refused_or_the_connection_breaks(
     assert channel.sent == sent
 
 
+class LosingChannel(FakeChannel):
+    """Loses the first requests, or their answers, and does not break."""
+
+    def __init__(self, lost: int, *outcomes: Outcome) -> None:
+        super().__init__(*outcomes)
+        self.lost = lost
+        self.recipients: list[Recipient] = []
+
+    def post(self, request: Request, recipient: Recipient) -> int:
+        self.recipients.append(recipient)
+        if self.lost:
+            self.lost -= 1
+            self.sent += 1
+            return self.sent
+        return super().post(request, recipient)
+
+
+def test_what_no_answer_comes_to_is_sent_again_until_one_comes_and_not_after_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settling, "UNANSWERED_S", 0.0)
+    monkeypatch.setattr(settling, "AGAIN_S", 0.0)
+    channel = LosingChannel(2, CARRIED_OUT, CARRIED_OUT, CARRIED_OUT)
+
+    async def check() -> None:
+        Settling(cast(Channel, channel), Request(0, 1, QueueOp(b""), group="queue.1")).begin()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        channel.recipients[0].answered((Answer(1, 1, NOT_NOW, 1),))  # the first attempt is answered after all
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    asyncio.run(check())
+    assert channel.sent == 3
+
+
 def test_it_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "AGAIN_S", 0.0)
     monkeypatch.setattr(settling, "GIVEN_UP_S", 0.0)
