@@ -205,8 +205,10 @@ class GroupStore:
             self._write_down(effect.entries[-1])
 
     def _say_released(self, effects: Sequence[MachineEffect]) -> None:
+        if not self.store.releases_itself:
+            return
         for effect in effects:
-            if isinstance(effect, ReleaseCursor) and self.store.releases_itself:
+            if isinstance(effect, ReleaseCursor):
                 base, withheld = self._raft.log.base_index, self.store.withheld
                 self._telemetry.released(effect.index, self.store.first_needed, base, withheld)
 

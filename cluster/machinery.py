@@ -28,6 +28,7 @@ from splitbrain.cluster.queuegroups.log import encode
 from splitbrain.cluster.queuegroups.worker import DeadLetterWorker
 from splitbrain.cluster.queues.commands import SettleDeadLetters
 from splitbrain.cluster.raft import Entry, Raft
+from splitbrain.cluster.reach import Reach
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.runtime import Timer
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -60,7 +61,7 @@ class Machinery:
         self._group = group
         self._clock = place.runtime.clock
         self._links = place.links
-        self._detector = place.detector
+        self._reach = Reach(place.config.node, place.links, place.detector)
         self._node = place.config.node
         self._requests = requests
         self._snapshots = snapshots
@@ -100,10 +101,7 @@ class Machinery:
 
     def node_changed(self, node: str) -> None:
         """The link to a node came up, or broke, or the node is taken for down, or no longer (RA-4)."""
-        self._act(self._executor.node_changed(node, is_up=self._reaches(node)))
-
-    def _reaches(self, node: str) -> bool:
-        return node == self._node or (self._links.is_up(node) and not self._detector.is_down(node))
+        self._act(self._executor.node_changed(node, is_up=self._reach.is_up(node)))
 
     def client_gone(self, client: ClientAddress) -> None:
         """A client's connection is no more, as its node says."""
@@ -196,7 +194,7 @@ class Machinery:
         if client.node == self._node:
             if not self._is_connected(client):
                 self.client_gone(client)
-        elif self._reaches(client.node):
+        elif self._reach.is_up(client.node):
             self._links.send_to_node(client.node, encode_peer(AskForClient(client, self._group)))
         else:
             self._act(self._executor.client_down(client, "no_connection"))

@@ -19,6 +19,7 @@ from splitbrain.cluster.entities.client import ClientStore
 from splitbrain.cluster.entities.records import AppliesTo, NodeState, Policy
 from splitbrain.cluster.groupnames import COORDINATOR_PATH
 from splitbrain.cluster.queueclient.connection import pause
+from splitbrain.cluster.queueclient.options import QueueOptions, options_of
 from splitbrain.cluster.queuegroups.notes import QueueReport
 from splitbrain.cluster.queuegroups.records import PATH as QUORUM
 from splitbrain.cluster.queuegroups.records import record_of
@@ -74,32 +75,6 @@ def _seen(name: str, value: object) -> SeenQueue:
     return SeenQueue(name, record.leader, list(record.members), record.target, words)
 
 
-class DeclaredWith(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue was declared with. Times are milliseconds; None means none.
-
-    Attributes:
-        delivery_limit: a message that was given back more often than this is a dead letter.
-        max_length: how many messages may be ready.
-        max_bytes: how many bytes of message bodies may be ready.
-        overflow: what happens above: the oldest messages go, or publishers are asked to stop.
-        message_ttl: a message is a dead letter when it has been in the queue for so long.
-        expires: the queue is deleted when it was not used for longer than this.
-        single_active_consumer: whether one consumer gets all messages, and the others wait to succeed it.
-        dead_letter_to: name of the queue that gets dead letters; None: they are dropped.
-        dead_letter_strategy: whether it gets each at most once, or at least once; "disabled" without one.
-    """
-
-    delivery_limit: int | None
-    max_length: int | None
-    max_bytes: int | None
-    overflow: str
-    message_ttl: int | None
-    expires: int | None
-    single_active_consumer: bool
-    dead_letter_to: str | None
-    dead_letter_strategy: str
-
-
 class SeenStatus(QueueReport, frozen=True, kw_only=True):
     """How a queue is, as its leader knows it, and what it was declared with.
 
@@ -115,7 +90,7 @@ class SeenStatus(QueueReport, frozen=True, kw_only=True):
         declared: what it was declared with.
     """
 
-    declared: DeclaredWith
+    declared: QueueOptions
 
 
 async def status(client: Client, name: str, timeout_ms: int) -> SeenStatus:
@@ -127,19 +102,7 @@ async def status(client: Client, name: str, timeout_ms: int) -> SeenStatus:
     queues = await client.queues()
     report = await queues.status(name, timeout_ms=timeout_ms)
     record = await queues.record(name, timeout_ms=timeout_ms)
-    config = record.config
-    declared = DeclaredWith(
-        delivery_limit=config.limit_of_deliveries,
-        max_length=config.max_length,
-        max_bytes=config.max_bytes,
-        overflow=config.overflow,
-        message_ttl=config.message_ttl,
-        expires=config.expires,
-        single_active_consumer=config.single_active_consumer,
-        dead_letter_to=record.dead_letter_to,
-        dead_letter_strategy=config.dead_letter,
-    )
-    return SeenStatus(**msgspec.structs.asdict(report), declared=declared)
+    return SeenStatus(**msgspec.structs.asdict(report), declared=options_of(record))
 
 
 async def types_of(client: Client, name: str) -> list[Literal["quorum", "classic"]]:

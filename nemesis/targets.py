@@ -61,15 +61,13 @@ def queue_leader(order: Sequence[NodeId], seen: Sequence[NodeView]) -> NodeId | 
 
 
 def store_leader(seen: Sequence[NodeView]) -> NodeId | None:
-    """The leader of the metadata store: whom most nodes take for it, or the first of these; where none says so, the
-    leader.
-    """
+    """The leader of the metadata store, as most nodes name it; the leader where no node names one."""
     named = Counter(view.store_leader for view in seen if view.store_leader is not None)
     return named.most_common(1)[0][0] if named else leader(seen)
 
 
 def of_role(role: str, order: Sequence[NodeId], seen: Sequence[NodeView]) -> NodeId | None:
-    """The node with this role ("leader", "queue-leader" or "store-leader"); None if nobody is known to have it."""
+    """The node with this role ("leader", "queue-leader" or "store-leader"); None if that is not known."""
     if role == "queue-leader":
         return queue_leader(order, seen)
     return store_leader(seen) if role == "store-leader" else leader(seen)

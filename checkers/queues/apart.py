@@ -78,7 +78,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def _may_stand_still(possibly: Sequence[Wrong], within: Collection[str]) -> bool:
-    """Whether one of the other nodes may not run, or run slowly: it notices nobody's silence then."""
+    """Whether one of the other nodes may not run, or run slowly: it notices no silence of another then."""
     return any(node not in within for state in possibly for node in (*state.down, *state.uncertain_nodes))
 
 

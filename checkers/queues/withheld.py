@@ -8,7 +8,7 @@ the held one has come out once more; or a take may have had it whose outcome is 
 That the same leader led for so long is certain where it answered two ops in one term, of which the second began so
 long after the end of the first, both while the node was cut off: for a leader that is new the time begins anew. Both
 were asked by nodes that the lost one did not reach: so this leader did not either. The second one is that take.
-While a node outside may stand still nothing is said: who does not run notices nobody's silence.
+While a node outside may stand still nothing is said: a node that does not run notices no silence.
 """
 
 from __future__ import annotations

@@ -95,3 +95,22 @@ class Declared(msgspec.Struct, frozen=True):
     is_new: bool
     term: int
     record: QueueRecord
+
+
+def options_of(record: QueueRecord) -> QueueOptions:
+    """What a queue was declared with, by its record."""
+    config = record.config
+    limit = config.limit_of_deliveries
+    return QueueOptions(
+        initial_group_size=record.size,
+        delivery_limit=-1 if limit is None else limit,
+        max_length=config.max_length,
+        max_bytes=config.max_bytes,
+        overflow=config.overflow,
+        message_ttl=config.message_ttl,
+        expires=config.expires,
+        single_active_consumer=config.single_active_consumer,
+        dead_letter_to=record.dead_letter_to,
+        dead_letter_strategy="at_most_once" if config.dead_letter == "disabled" else config.dead_letter,
+        target_group_size=record.target,
+    )

@@ -66,7 +66,8 @@ class Settling:
         outcome = answers[0].outcome
         if not isinstance(outcome, Failure) or outcome.reason in _FINAL:
             self._end()  # an attempt that was taken for lost may be answered yet
-        self._later(AGAIN_S)
+        else:
+            self._later(AGAIN_S)
 
     def failed(self, request_id: int, error: ClientError) -> None:
         """The connection is broken: what was not settled goes back."""

@@ -13,6 +13,7 @@ from splitbrain.cluster.migration.converters import of_entities
 from splitbrain.cluster.migration.machine import Broken
 from splitbrain.cluster.nodeconfig import NodeConfig
 from splitbrain.cluster.pending import Answering
+from splitbrain.cluster.reach import Reach
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.storeswire import Migrate, RollBack, StoresBody
 from splitbrain.cluster.tables.hosted import HostedReplica
@@ -61,7 +62,7 @@ class TwoStores:
         self._node = config.node
         self._runtime = runtime
         self._links = links
-        self._detector = detector
+        self._reach = Reach(config.node, links, detector)
         self._replicas = config.founding_nodes
         self.replica: HostedReplica | None = hosted(config, runtime, links, self._listen)
         broken = cast("tuple[Broken, ...]", tuple(bug.id for bug in (M64, M65) if bug in config.bugs))
@@ -171,4 +172,4 @@ class TwoStores:
         To be wrong does no harm (`splitbrain.cluster.migration.machine`).
         """
         node = owner.rpartition(_SEPARATOR)[0]
-        return node != self._node and self._links.is_up(node) and not self._detector.is_down(node)
+        return node != self._node and self._reach.is_up(node)

@@ -57,7 +57,7 @@ class Topology(Session, Protocol):
         ...
 
     async def delete(self, entity: Entity) -> Answer:
-        """Remove an entity, and all that needs it; the answer's value is whether it was there, None if nobody says so.
+        """Remove an entity, and all that needs it; the answer's value is whether it was there, None if unknown.
 
         An exclusive queue of the workload `migration` has at its end as whom it is removed: `{"owner": NAME}`.
         """

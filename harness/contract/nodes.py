@@ -58,7 +58,7 @@ class NodeView(msgspec.Struct, frozen=True):
         applied_index: index of the last entry that it applied.
         received_bytes: how much of a snapshot has come, while the rest is under way; 0 for a system that does not say.
         queue_leaders: the nodes that lead a queue each, as far as it knows; none for a system that does not say.
-        store_leader: the leader of the group that holds the metadata; None if that is nobody but `leader`, or unknown.
+        store_leader: the leader of the group that holds the metadata; None if that is `leader`, or unknown.
     """
 
     node: NodeId

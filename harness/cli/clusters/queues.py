@@ -18,8 +18,8 @@ from splitbrain.results.errors import UsageError
 if TYPE_CHECKING:
     from splitbrain.cluster.classicclient import ClassicQueues
     from splitbrain.cluster.client import Client
-    from splitbrain.cluster.queueclient import Queues
-    from splitbrain.cluster.queueoperators import DeclaredWith, SeenStatus
+    from splitbrain.cluster.queueclient import QueueOptions, Queues
+    from splitbrain.cluster.queueoperators import SeenStatus
     from splitbrain.harness.cli.answers.clusters import DeclaredQueueAnswer, DeletedQueueAnswer, PurgeAnswer
 
 QueueType: TypeAlias = Literal["quorum", "classic"]
@@ -156,9 +156,9 @@ def queue_status(call: Call, queue: str, as_json: bool) -> None:
         click.echo(f"declared with: {_in_words(report.declared)}")
 
 
-def _in_words(declared: DeclaredWith) -> str:
+def _in_words(declared: QueueOptions) -> str:
     limit = declared.delivery_limit
-    said = ["no delivery limit" if limit is None else f"delivery limit {limit}"]
+    said = ["no delivery limit" if limit < 0 else f"delivery limit {limit}"]
     lengths = {"max length": declared.max_length, "max bytes": declared.max_bytes}
     said += [f"{name} {most} ({declared.overflow})" for name, most in lengths.items() if most is not None]
     times = {"message ttl": declared.message_ttl, "expires": declared.expires}

@@ -6,7 +6,7 @@ an answer shows that the session's queues have an owner still.
 
 Refusals (404, 405) come from what the node itself holds, which may be older than what was acknowledged elsewhere, so
 they do not begin with the words that the contract has for a consistent answer. 406 does: no age of a copy explains a
-conflict with what nobody declared.
+conflict with what no client declared.
 """
 
 from __future__ import annotations
