@@ -67,10 +67,12 @@ answer([<<"migrate">>]) -> moved(catch rabbit_feature_flags:enable(khepri_db));
 answer([<<"stream">>, Name]) -> confirmed(rabbit_misc:r(<<"/">>, queue, Name)).
 
 %% A replica counts as osiris_writer while it is the leader, else as osiris_replica. What is left of the other is older.
+%% All counters begin as 0, which would mean a confirmed message: the first file is counted, and 4.0 sets the epoch last.
 confirmed(Name) ->
     Counters = osiris_counters:overview(),
     Kinds = [maps:get({Kind, Name}, Counters, #{}) || Kind <- [osiris_writer, osiris_replica]],
-    case [Offset || #{committed_offset := Offset} <- Kinds] of
+    Started = [Kind || #{segments := Segments} = Kind <- Kinds, Segments > 0, maps:get(epoch, Kind, 1) > 0],
+    case [min(Confirmed, Written) || #{committed_offset := Confirmed, offset := Written} <- Started] of
         [] -> "[]";
         Offsets -> list([integer_to_list(lists:max(Offsets) + 1)])
     end.

@@ -50,19 +50,26 @@ class Cluster:
         self.test = test
         self.deployment = deployment
         self.system = cast(Rabbitmq, test.system)
+        self._sessions: list[RabbitmqSession] = []
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result; fails if the broker leaves it without an answer for long."""
+        """Its result; fails if the broker leaves it without an answer for long. It leaves no session open."""
 
         async def within() -> T:
-            async with asyncio.timeout(ANSWERS_WITHIN_S):
-                return await coroutine
+            try:
+                async with asyncio.timeout(ANSWERS_WITHIN_S):
+                    return await coroutine
+            finally:
+                while self._sessions:
+                    await self._sessions.pop().close()
 
         return self._runner.run(within())
 
     async def session(self, node: NodeId = "n1") -> RabbitmqSession:
         """A session with a node."""
-        return await self.system.connect(self.deployment, node)
+        session = await self.system.connect(self.deployment, node)
+        self._sessions.append(session)
+        return session
 
     async def until_usable(self) -> None:
         """Wait until all nodes run in one cluster."""

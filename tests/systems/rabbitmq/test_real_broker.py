@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splitbrain.harness.contract.read_modes import READ, READ_LOCAL
-from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.systems.rabbitmq.connection import Connection
 from splitbrain.harness.systems.rabbitmq.probe import Asked, ask
 from splitbrain.harness.systems.rabbitmq.registers import RabbitmqRegisters
@@ -283,6 +283,37 @@ def test_dead_letters_say_whether_they_were_rejected_expired_or_exceeded_the_lim
     one.run(main())
 
 
+async def read_as_it_starts(session: RabbitmqSession, stream: str) -> Answer:
+    """What is read of a stream that was declared a moment ago, as soon as its replica runs."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await session.read_stream(stream, 0, 10)
+            except DefiniteError as error:
+                if "no replica" not in str(error):
+                    raise
+                await asyncio.sleep(0.02)
+
+
+def test_a_stream_that_starts_has_no_message(one: Cluster) -> None:
+    """The broker counts before it knows the log, from 0, which is the offset of the first message."""
+
+    async def main() -> None:
+        session, probe = await one.session(), Asked(one.deployment.places["n1"].listen, once=True)
+        seen: set[tuple[int, ...]] = set()
+        for number in range(20):
+            declared = asyncio.ensure_future(session.declare_stream(f"young-{number}"))
+            found: list[int] = []
+            while not declared.done() or not found:
+                found = await probe.request(f"stream young-{number}", list[int])
+                seen.add(tuple(found))
+            await declared
+        probe.close()
+        assert seen - {()} == {(0,)}
+
+    one.run(main())
+
+
 async def declared_and_written(one: Cluster) -> str:
     """The name of a new stream with five messages.
 
@@ -294,7 +325,7 @@ async def declared_and_written(one: Cluster) -> str:
         session, other = await one.session(), await one.session()
         await session.declare_stream(stream)
         await other.declare_stream(stream)
-        assert (await other.read_stream(stream, 0, 10)).value == {"values": [], "end": 0}
+        assert (await read_as_it_starts(other, stream)).value == {"values": [], "end": 0}
         try:
             async with asyncio.timeout(20):
                 for value in range(10, 15):
