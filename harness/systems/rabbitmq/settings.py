@@ -70,6 +70,10 @@ PROBE_BEHIND, EPMD_BEHIND, DISTRIBUTION_BEHIND = 1, 2, 3
 """How far behind the clients' port a node listens for other ends. None of these ports is RabbitMQ's usual one: a broker
 that a package started may run on the same machine."""
 
+RETRIES: Final = {"4.0": 60, "3.10": 15}
+"""Nodes start at once, and wait for each other: a second each time. In 3.10 the one that comes first holds a lock, for
+which the others wait, while it tries to join them in vain: all wait until it gives up."""
+
 CONSUMER_TIMEOUT_MS: Final = 1_800_000
 
 
@@ -102,21 +106,22 @@ def _tuple(host: str) -> str:
     return f"{{{host.replace('.', ',')}}}"
 
 
-def configuration(*, host: str, port: int, nodes: Sequence[NodeId], data: str, strategy: int) -> str:
+def configuration(*, listen: Address, nodes: Sequence[NodeId], data: str, strategy: int, retries: int) -> str:
     """The contents of rabbitmq.conf.
 
     Args:
-        host, port: where the node serves clients.
+        listen: where the node serves clients.
         nodes: all nodes of the cluster, the same order on each.
         data: the node's directory.
         strategy: number of the partition handling.
+        retries: how often a new node tries to join others before it begins alone.
     """
+    host, port = listen
     settings: dict[str, str | int] = {
         "listeners.tcp.1": f"{host}:{port}",
         "cluster_formation.peer_discovery_backend": "classic_config",
         **{f"cluster_formation.classic_config.nodes.{at}": name_of(node) for at, node in enumerate(nodes, 1)},
-        # Nodes start at once, and wait for each other: a minute in all.
-        "cluster_formation.discovery_retry_limit": 60,
+        "cluster_formation.discovery_retry_limit": retries,
         "cluster_formation.discovery_retry_interval": 1000,
         "cluster_partition_handling": STRATEGIES[strategy],
         "load_definitions": f"{data}/{DEFINITIONS}",

@@ -111,10 +111,13 @@ class Rabbitmq:
         self._started.add(place.node)
         self._queue_type = chosen[QUEUE_TYPE]
         self._has_registers = bool(test.workload.needs & {KEY_VALUE.name, READ_MODES.name})
-        host, port = place.listen
-        data = place.data_dir
+        data, release = place.data_dir, RELEASES[chosen[RELEASE]]
         configuration = settings.configuration(
-            host=host, port=port, nodes=test.nodes, data=data, strategy=chosen[PARTITION_HANDLING]
+            listen=place.listen,
+            nodes=test.nodes,
+            data=data,
+            strategy=chosen[PARTITION_HANDLING],
+            retries=settings.RETRIES[release],
         )
         files = {
             settings.CONFIGURATION: configuration.encode(),
@@ -126,7 +129,7 @@ class Rabbitmq:
         env = settings.environment(
             node=place.node, listen=place.listen, data=data, tick_s=chosen[TICK_TIME], khepri=khepri
         )
-        return NodeCommand(("sh", f"{data}/{settings.PROGRAM}", RELEASES[chosen[RELEASE]]), env=env, files=files)
+        return NodeCommand(("sh", f"{data}/{settings.PROGRAM}", release), env=env, files=files)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> RabbitmqSession:
         """A session with one node.
