@@ -129,7 +129,7 @@ class Rabbitmq:
         env = settings.environment(
             node=place.node, listen=place.listen, data=data, tick_s=chosen[TICK_TIME], khepri=khepri
         )
-        return NodeCommand(("sh", f"{data}/{settings.PROGRAM}", release), env=env, files=files)
+        return NodeCommand(("sh", f"{data}/{settings.PROGRAM}", release, *RELEASES), env=env, files=files)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> RabbitmqSession:
         """A session with one node.
