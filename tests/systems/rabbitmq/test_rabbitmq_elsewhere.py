@@ -12,7 +12,7 @@ import pytest
 from splitbrain.results.store import RunDir
 from tests.backends.ssh_support import Hosts, running_hosts
 from tests.backends.support import processes_with, skip_without_namespaces, wait_until_gone
-from tests.cli.support import answer, comes_out, kill, only_run, splitbrain, start
+from tests.cli.support import comes_out, kill, only_run, splitbrain, start
 from tests.systems.rabbitmq.conftest import installed, release_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
