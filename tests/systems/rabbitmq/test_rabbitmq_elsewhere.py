@@ -19,7 +19,16 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ENDS_WITHIN_S = 400
 ALWAYS = ("--json", "--system", "rabbitmq", "--nodes", "3", "--engine", "inline", "--recovery", "120")
-FAULTS = ("--nemesis", "partition,kill,pause", "--interval", "3", "--time-limit", "15", "--rate", "30", "--seed", "3")
+QUEUE = ("--workload", "queue", "--time-limit", "18", "--rate", "30", "--seed", "3")
+FAULTS = """
+[2.0, "start-partition", {"shape": "isolate-one"}]
+[6.0, "stop-partition"]
+[8.0, "pause", {"spec": "one", "order": ["n2", "n1", "n3"]}]
+[10.0, "resume"]
+[11.0, "kill", {"spec": "one", "order": ["n3", "n1", "n2"]}]
+[12.0, "start"]
+"""
+"""A node needs some seconds until it serves again."""
 COMMANDS = ("epmd", "beam.smp", "erl_child_setup")
 """How the programs of a node are called in its processes."""
 
@@ -28,6 +37,13 @@ COMMANDS = ("epmd", "beam.smp", "erl_child_setup")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hosts, None, None]:
     with running_hosts(3, tmp_path_factory.mktemp("hosts")) as found:
         yield found
+
+
+def under_faults(folder: Path) -> tuple[str, ...]:
+    """Options of a run of queues."""
+    schedule = folder / "three.schedule"
+    schedule.write_text(FAULTS)
+    return (*QUEUE, "--schedule", str(schedule))
 
 
 def brokers_on(hosts: Hosts) -> list[str]:
@@ -47,7 +63,7 @@ def keeps_its_queues(found: Any, store: Path) -> None:
 
 def test_here_queues_lose_nothing_under_partitions_kills_and_pauses(tmp_path: Path) -> None:
     skip_without_namespaces()
-    options = ("--workload", "queue", "--settings", f"release={installed()}", *FAULTS)
+    options = ("--settings", f"release={installed()}", *under_faults(tmp_path))
 
     def run(store: Path) -> Any:
         done = splitbrain("run", *ALWAYS, "--store", str(store), *options, cwd=store, timeout_s=ENDS_WITHIN_S)
@@ -61,7 +77,7 @@ def test_brokers_that_are_set_up_end_with_their_controller(tmp_path: Path) -> No
     """epmd has the directory of the node in its environment, as the broker does."""
     skip_without_namespaces()
     settings = ("--settings", f"release={installed()}")
-    process = start("run", *ALWAYS, "--store", str(tmp_path), "--workload", "queue", *settings, *FAULTS, cwd=tmp_path)
+    process = start("run", *ALWAYS, "--store", str(tmp_path), *QUEUE, *settings, "--nemesis", "kill", cwd=tmp_path)
     try:
         deadline = time.monotonic() + 60
         while sorted(each for each in commands_of(tmp_path) if each in COMMANDS[:2]) != ["beam.smp"] * 3 + ["epmd"] * 3:
@@ -105,7 +121,7 @@ def test_on_hosts_queues_lose_nothing_under_partitions_kills_and_pauses(three: H
     three.on(1, "epmd -daemon")
     own = brokers_on(three)
     assert len(own) == 1
-    options = ("--workload", "queue", *FAULTS)
+    options = under_faults(tmp_path)
     keeps_its_queues(*comes_out("pass", lambda store: on_hosts(three, store, *options), tmp_path))
     assert three.wait_until_clear() == []
     assert brokers_on(three) == own
