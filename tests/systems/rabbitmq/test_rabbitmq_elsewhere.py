@@ -73,6 +73,7 @@ def test_here_queues_lose_nothing_under_partitions_kills_and_pauses(tmp_path: Pa
     keeps_its_queues(*comes_out("pass", run, tmp_path))
 
 
+@pytest.mark.alone
 def test_brokers_that_are_set_up_end_with_their_controller(tmp_path: Path) -> None:
     """epmd has the directory of the node in its environment, as the broker does."""
     skip_without_namespaces()
