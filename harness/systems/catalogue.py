@@ -74,7 +74,7 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode, str], System], str]] = {
         _postgresql,
         "PostgreSQL 13 or later, at any --isolation; with --read-mode serializable a primary and standbys",
     ),
-    "rabbitmq": (_rabbitmq, "RabbitMQ 3.10 or later, in containers: classic, mirrored or quorum queues (--settings)"),
+    "rabbitmq": (_rabbitmq, "RabbitMQ 3.10 or 4.0 (--settings release=NAME): classic, mirrored or quorum queues"),
     "redis": (_redis, "Redis 7 or later with Sentinel; --read-mode serializable lets replicas answer reads"),
     "zookeeper": (
         _zookeeper,

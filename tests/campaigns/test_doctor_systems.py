@@ -49,8 +49,12 @@ def test_a_system_with_neither_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_an_engine_a_system_that_needs_containers_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", "/nowhere/rabbitmq-server")
     found = rows(monkeypatch, "no engine answers", frozenset())
-    assert found["rabbitmq"] == (False, "in containers: no engine answers")
+    assert found["rabbitmq"] == (
+        False,
+        "here: there is no /nowhere/rabbitmq-server (apt install rabbitmq-server); in containers: no engine answers",
+    )
     assert found["metadata"] == (True, "here: with this interpreter; in containers: no engine answers")
 
 

@@ -1,22 +1,20 @@
-"""Asks the probe of a node (`splitbrain_probe.erl`): a connection that stays open, a line for a line.
-
-The probe listens on the port behind the clients'. A deployment dials clients' ports only, so that the address with
-which the node was started is used: it is the one under which this machine and the other nodes know it.
-"""
+"""Asks the probe of a node (`splitbrain_probe.erl`): a connection that stays open, a line for a line."""
 
 from __future__ import annotations
 
 import asyncio
-import socket  # noqa: TID251 - a deployment dials the port of clients only
+import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
-from splitbrain.harness.contract.nodes import Address, NodeId, NodeView
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId, NodeView
 from splitbrain.harness.contract.observing import Observed
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
-from splitbrain.harness.systems.rabbitmq.settings import node_of
+from splitbrain.harness.systems.rabbitmq.settings import PROBE_BEHIND, node_of
+from splitbrain.harness.systems.sockets import tcp
 
 T = TypeVar("T")
 
@@ -39,12 +37,6 @@ class Status(msgspec.Struct, frozen=True):
     metadata_members: tuple[str, ...] = ()
 
 
-def probe_address(address: Address) -> Address:
-    """Where the probe of a node listens that serves clients at `address`."""
-    host, port = address
-    return host, port + 1
-
-
 class Probe:
     """A connection to the probe of one node, which ends with the node's process; made by `open`."""
 
@@ -52,23 +44,16 @@ class Probe:
         self._connection = connection
 
     @classmethod
-    async def open(cls, address: Address) -> Probe:
-        """Connect to the probe of the node whose clients' address this is; the caller sets the limit in time.
+    async def open(cls, deployment: Deployment, node: NodeId) -> Probe:
+        """Connect to the probe of a node.
 
         Raises:
             DefiniteError: it could not be reached.
         """
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(connection, probe_address(address))
-        except OSError as error:
-            connection.close()
+            return cls(tcp(await deployment.dial(node, PROBE_BEHIND), node, "RabbitMQ"))
+        except DefiniteError as error:
             raise DefiniteError(f"the probe does not answer: {error}") from error
-        except BaseException:
-            connection.close()
-            raise
-        return cls(connection)
 
     async def status(self) -> Status:
         """What the node says now; as `request`."""
@@ -98,13 +83,13 @@ class Probe:
         self._connection.close()
 
 
-async def ask(address: Address) -> Status:
-    """What the node whose clients' address this is says now, asked once; the caller sets the limit in time.
+async def ask(deployment: Deployment, node: NodeId) -> Status:
+    """What a node says now, asked once; the caller sets the limit in time.
 
     Raises:
         DefiniteError: it does not say.
     """
-    probe = await Probe.open(address)
+    probe = await Probe.open(deployment, node)
     try:
         return await probe.status()
     finally:
@@ -115,12 +100,14 @@ class Asked:
     """Asks the probe of one node, on a connection that is made anew where a question was given up.
 
     Args:
-        address: the clients' address of the node.
+        deployment: has the node.
+        node: which node.
         once: make no other connection where the first one has ended.
     """
 
-    def __init__(self, address: Address, *, once: bool = False) -> None:
-        self._address = address
+    def __init__(self, deployment: Deployment, node: NodeId, *, once: bool = False) -> None:
+        self._deployment = deployment
+        self._node = node
         self._once = once
         self._opened = False
         self._probe: Probe | None = None
@@ -171,7 +158,7 @@ class Asked:
         probe, self._probe = self._probe, None
         if probe is None and self._once and self._opened:
             raise DefiniteError("the connection to the probe has ended")
-        probe = probe or await Probe.open(self._address)
+        probe = probe or await Probe.open(self._deployment, self._node)
         self._opened = True
         return probe
 

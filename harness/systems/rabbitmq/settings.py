@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.nodes import Address, NodeId
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.systems.rabbitmq.connection import USER
 
@@ -61,8 +61,19 @@ KHEPRI_FLAGS: Final = (
 
 A node enables all stable flags where none are named, and no others; those that it requires are enabled in any case."""
 
+PROGRAM: Final = "node.sh"
+HOSTS: Final = "hosts"
 BINARY: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
-DISTRIBUTION_PORT: Final = 25672
+"""Debian's package puts it there."""
+
+PROBE_BEHIND, EPMD_BEHIND, DISTRIBUTION_BEHIND = 1, 2, 3
+"""How far behind the clients' port a node listens for other ends. None of these ports is RabbitMQ's usual one: a broker
+that a package started may run on the same machine."""
+
+RETRIES: Final = {"4.0": 60, "3.10": 15}
+"""Nodes start at once, and wait for each other: a second each time. In 3.10 the one that comes first holds a lock, for
+which the others wait, while it tries to join them in vain: all wait until it gives up."""
+
 CONSUMER_TIMEOUT_MS: Final = 1_800_000
 
 
@@ -81,21 +92,36 @@ def node_of(name: str | None) -> NodeId | None:
     return None if name is None else name.partition("@")[2] or None
 
 
-def configuration(*, host: str, port: int, nodes: Sequence[NodeId], data: str, strategy: int) -> str:
+def hosts(addresses: Mapping[NodeId, Address]) -> bytes:
+    """Where nodes are, for the VM's own resolver (`inetrc`): so a node's name needs not be that of its machine.
+
+    All other names are looked up as the machine does it.
+    """
+    rows = [f'{{host, {_tuple(host)}, ["{node}"]}}.\n' for node, (host, _) in sorted(addresses.items())]
+    return "".join([*rows, "{lookup, [file, native]}.\n"]).encode()
+
+
+def _tuple(host: str) -> str:
+    """An IPv4 address as a term of Erlang."""
+    return f"{{{host.replace('.', ',')}}}"
+
+
+def configuration(*, listen: Address, nodes: Sequence[NodeId], data: str, strategy: int, retries: int) -> str:
     """The contents of rabbitmq.conf.
 
     Args:
-        host, port: where the node serves clients.
+        listen: where the node serves clients.
         nodes: all nodes of the cluster, the same order on each.
         data: the node's directory.
         strategy: number of the partition handling.
+        retries: how often a new node tries to join others before it begins alone.
     """
+    host, port = listen
     settings: dict[str, str | int] = {
         "listeners.tcp.1": f"{host}:{port}",
         "cluster_formation.peer_discovery_backend": "classic_config",
         **{f"cluster_formation.classic_config.nodes.{at}": name_of(node) for at, node in enumerate(nodes, 1)},
-        # Nodes start at once, and wait for each other: a minute in all.
-        "cluster_formation.discovery_retry_limit": 60,
+        "cluster_formation.discovery_retry_limit": retries,
         "cluster_formation.discovery_retry_interval": 1000,
         "cluster_partition_handling": STRATEGIES[strategy],
         "load_definitions": f"{data}/{DEFINITIONS}",
@@ -135,11 +161,15 @@ def definitions(*, mirrored: bool) -> bytes:
     return msgspec.json.encode(found)
 
 
-def environment(*, node: NodeId, host: str, port: int, data: str, tick_s: int, khepri: bool) -> Mapping[str, str]:
-    """The environment of a node: all files in its own directory, and its probe once it has started."""
+def environment(*, node: NodeId, listen: Address, data: str, tick_s: int, khepri: bool) -> Mapping[str, str]:
+    """The environment of a node: all files in its own directory, and its probe once it has started.
+
+    The arguments of the VM are cut at spaces, which the directory may have: there it is named by a variable.
+    """
+    host, port = listen
     load = (
-        f'{{ok,{PROBE},B}}=compile:file("{data}/{PROBE}",[binary]),code:load_binary({PROBE},"probe",B),'
-        f'{PROBE}:start("{host}",{port}).'
+        f'{{ok,{PROBE},B}}=compile:file(os:getenv("HOME")++"/{PROBE}",[binary]),'
+        f'code:load_binary({PROBE},"probe",B),{PROBE}:start("{host}",{port + PROBE_BEHIND}).'
     )
     flags = {"RABBITMQ_FEATURE_FLAGS": ",".join(KHEPRI_FLAGS)} if khepri else {}
     return {
@@ -155,12 +185,17 @@ def environment(*, node: NodeId, host: str, port: int, data: str, tick_s: int, k
         "RABBITMQ_SCHEMA_DIR": f"{data}/schema",
         "RABBITMQ_LOG_BASE": f"{data}/log",
         "RABBITMQ_LOGS": "-",
-        "RABBITMQ_DIST_PORT": str(DISTRIBUTION_PORT),
+        "RABBITMQ_DIST_PORT": str(port + DISTRIBUTION_BEHIND),
+        "ERL_INETRC": f"{data}/{HOSTS}",
+        "ERL_EPMD_ADDRESS": host,
+        "ERL_EPMD_PORT": str(port + EPMD_BEHIND),
+        # No VM, also none that the broker begins, starts an epmd that would outlive the node.
+        "ERL_AFLAGS": "-start_epmd false",
         # The VM takes the place of the shell, which else stays beside it and hears the signals.
         "RABBITMQ_ALLOW_INPUT": "1",
         "RABBITMQ_SERVER_START_ARGS": "-noinput",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
             f"-setcookie splitbrain -kernel net_ticktime {tick_s} -kernel prevent_overlapping_partitions false "
-            f"-eval {load}"
+            f"-kernel inet_dist_use_interface {_tuple(host)} -eval {load}"
         ),
     }

@@ -6,12 +6,13 @@ import asyncio
 import functools
 import itertools
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path  # noqa: TID251 - reads the node's probe
 from typing import Final
 
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.operations import KEY_VALUE, READ_MODES
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
@@ -24,7 +25,6 @@ from splitbrain.harness.systems.rabbitmq.probe import (
     Probe,
     RabbitmqObserver,
     ask,
-    probe_address,
     view_of,
 )
 from splitbrain.harness.systems.rabbitmq.registers import READS, RabbitmqRegisters
@@ -51,7 +51,7 @@ START_S: Final = 180.0
 
 
 class Rabbitmq:
-    """RabbitMQ 3.10 or later, in containers, over AMQP 0-9-1.
+    """RabbitMQ 3.10 or later, over AMQP 0-9-1.
 
     Args:
         read_mode: how sets of names, and names that are declared, are read (`RabbitmqSession`).
@@ -66,7 +66,7 @@ class Rabbitmq:
 
     def __init__(self, read_mode: ReadMode = LINEARIZABLE) -> None:
         self._consistent = read_mode == LINEARIZABLE
-        self._addresses: dict[NodeId, Address] = {}
+        self._started: set[NodeId] = set()
         self._sessions = itertools.count()
         self._has_registers = False
         self._queue_type = SETTINGS[QUEUE_TYPE].default
@@ -81,6 +81,7 @@ class Rabbitmq:
             session_reads=READS,
             image="rabbitmq",
             image_for=settings.image_of,
+            programs={settings.BINARY: "rabbitmq-server"},
             one_address=True,
             start_s=START_S,
             settings=SETTINGS,
@@ -92,13 +93,14 @@ class Rabbitmq:
         """How to start the node that lives at `place`.
 
         Raises:
-            BackendError: that is no container.
+            BackendError: peers cannot use the same address for a node.
             UsageError: the release does not have what is chosen.
         """
-        if place.home != "image":
+        if place.peers and ip_address(place.listen[0]).is_loopback:
             raise BackendError(
-                "nodes of RabbitMQ run in containers only: use --backend docker. They find each other by the names of "
-                "their machines and a daemon (epmd) that outlives them; in a container both are the node's own."
+                f"all nodes of RabbitMQ must know a node by the same address, but {place.node} reaches its peers "
+                "through proxies on loopback. Use network namespaces (splitbrain doctor shows what is missing here), "
+                "or --backend docker."
             )
         chosen = {name: test.settings.get(name, setting.default) for name, setting in SETTINGS.items()}
         khepri = STORES[chosen[STORE]] == "khepri"
@@ -106,25 +108,28 @@ class Rabbitmq:
             raise UsageError("--settings store=khepri: RabbitMQ 3.10 has Mnesia only: choose release=4.0.")
         if RELEASES[chosen[RELEASE]] != "3.10" and chosen[QUEUE_TYPE] == MIRRORED:
             raise UsageError("--settings queue-type=mirrored: RabbitMQ 4.0 has no mirrors: choose release=3.10.")
-        self._addresses[place.node] = place.listen
+        self._started.add(place.node)
         self._queue_type = chosen[QUEUE_TYPE]
         self._has_registers = bool(test.workload.needs & {KEY_VALUE.name, READ_MODES.name})
-        host, port = place.listen
-        data = place.data_dir
+        data, release = place.data_dir, RELEASES[chosen[RELEASE]]
         configuration = settings.configuration(
-            host=host, port=port, nodes=test.nodes, data=data, strategy=chosen[PARTITION_HANDLING]
+            listen=place.listen,
+            nodes=test.nodes,
+            data=data,
+            strategy=chosen[PARTITION_HANDLING],
+            retries=settings.RETRIES[release],
         )
         files = {
             settings.CONFIGURATION: configuration.encode(),
             settings.DEFINITIONS: settings.definitions(mirrored=self._queue_type == MIRRORED),
             settings.PLUGINS: b"[].\n",
-            f"{PROBE}.erl": Path(__file__).with_name(f"{PROBE}.erl").read_bytes(),
+            settings.HOSTS: settings.hosts({place.node: place.listen, **place.peers}),
+            **{name: Path(__file__).with_name(name).read_bytes() for name in (settings.PROGRAM, f"{PROBE}.erl")},
         }
-        listens, behind = probe_address(place.listen)
         env = settings.environment(
-            node=place.node, host=listens, port=behind, data=data, tick_s=chosen[TICK_TIME], khepri=khepri
+            node=place.node, listen=place.listen, data=data, tick_s=chosen[TICK_TIME], khepri=khepri
         )
-        return NodeCommand((settings.BINARY,), env=env, files=files)
+        return NodeCommand(("sh", f"{data}/{settings.PROGRAM}", release, *RELEASES), env=env, files=files)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> RabbitmqSession:
         """A session with one node.
@@ -132,11 +137,11 @@ class Rabbitmq:
         Raises:
             DefiniteError: the node could not be reached.
         """
-        probe = None if node not in self._addresses else Asked(self._addresses[node])
+        probe = None if node not in self._started else Asked(deployment, node)
         how = "consistent" if self._consistent else "local"
         registers = None
-        if self._has_registers and node in self._addresses:
-            registers = RabbitmqRegisters(Asked(self._addresses[node], once=True), how)
+        if self._has_registers and node in self._started:
+            registers = RabbitmqRegisters(Asked(deployment, node, once=True), how)
         return RabbitmqSession(
             await Connection.open(deployment, node),
             self._queue_type,
@@ -149,12 +154,11 @@ class Rabbitmq:
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second, or has not started yet."""
-        address = self._addresses.get(node)
-        if address is None:
+        if node not in self._started:
             return None
         try:
             async with asyncio.timeout(VIEW_TIMEOUT_S):
-                return view_of(node, await ask(address), len(self._addresses))
+                return view_of(node, await ask(deployment, node), len(self._started))
         except (DefiniteError, TimeoutError):
             return None
 
@@ -165,7 +169,7 @@ class Rabbitmq:
             DefiniteError: the node refused, or could not be reached.
             IndefiniteError: it was asked, and gave no answer.
         """
-        probe = await Probe.open(self._address(asked))
+        probe = await Probe.open(deployment, self._checked(asked))
         try:
             refusals = await probe.request("migrate", list[str])
         except DefiniteError as silence:
@@ -179,20 +183,19 @@ class Rabbitmq:
         """The store that is in force on a node; None if it does not say within a second."""
         try:
             async with asyncio.timeout(STORE_TIMEOUT_S):
-                return (await ask(self._address(node))).store
+                return (await ask(deployment, self._checked(node))).store
         except (DefiniteError, TimeoutError):
             return None
 
-    def _address(self, node: NodeId) -> Address:
-        """Where clients reach a node.
+    def _checked(self, node: NodeId) -> NodeId:
+        """A node that was started.
 
         Raises:
-            DefiniteError: it was not started.
+            DefiniteError: it was not.
         """
-        address = self._addresses.get(node)
-        if address is None:
+        if node not in self._started:
             raise DefiniteError(f"{node} was not started yet")
-        return address
+        return node
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         """Its nodes write none: they are asked (`Capabilities.observation`)."""
@@ -204,4 +207,4 @@ class Rabbitmq:
         Raises:
             DefiniteError: the node was not started, or could not be reached.
         """
-        return RabbitmqObserver(await Probe.open(self._address(node)), node, len(self._addresses))
+        return RabbitmqObserver(await Probe.open(deployment, self._checked(node)), node, len(self._started))

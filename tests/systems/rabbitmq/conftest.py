@@ -42,6 +42,19 @@ OPTIONS: dict[str, Any] = {
 """Options of a test of RabbitMQ."""
 
 
+def installed() -> str:
+    """The release of RabbitMQ on this machine, as two numbers."""
+    found = [folder.name for folder in Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*")]
+    if not found:
+        missing("there is no RabbitMQ on this machine (apt install rabbitmq-server)")
+    return release_of(found[0])
+
+
+def release_of(folder: str) -> str:
+    """The release, as two numbers, in the name of the folder where a package puts it."""
+    return ".".join(folder.strip().partition("-")[2].split(".")[:2])
+
+
 class Cluster:
     """Nodes that run; coroutines about them are run in the event loop that they belong to."""
 

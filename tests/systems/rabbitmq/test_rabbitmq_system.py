@@ -6,19 +6,24 @@ import asyncio
 import json
 import re
 import socket
+import subprocess
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splitbrain.harness.campaigns.compose import RunOptions, compose
-from splitbrain.harness.contract.nodes import NodePlace
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import Rabbitmq
 from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, Status, ask, view_of
+from splitbrain.harness.systems.rabbitmq.settings import RELEASES
 from splitbrain.results.errors import BackendError, UsageError
-from tests.systems.rabbitmq.conftest import OPTIONS
+from tests.systems.rabbitmq.conftest import OPTIONS, installed
+from tests.systems.rabbitmq.loopback import probed_at
 
 THREE = ("n1", "n2", "n3")
 
@@ -27,10 +32,10 @@ def composed(**options: Any) -> Test:
     return compose(RunOptions.of(**{**OPTIONS, **options}))
 
 
-def place(node: str = "n2", home: Any = "image") -> NodePlace:
-    addresses = {name: (f"10.0.0.{number}", 7000) for number, name in enumerate(THREE, 1)}
+def place(node: str = "n2", home: Any = "image", network: str = "10.0.0", data: str = "/data") -> NodePlace:
+    addresses = {name: (f"{network}.{number}", 7000) for number, name in enumerate(THREE, 1)}
     peers = {name: address for name, address in addresses.items() if name != node}
-    return NodePlace(node, "/data", addresses[node], peers, home)
+    return NodePlace(node, data, addresses[node], peers, home)
 
 
 def test_all_nodes_form_one_cluster_by_the_same_list_and_keep_their_files_in_their_own_directory() -> None:
@@ -97,11 +102,61 @@ def test_a_node_begins_with_the_feature_flag_of_its_store() -> None:
     assert "RABBITMQ_FEATURE_FLAGS" not in test.system.command(test, place()).env
 
 
-@pytest.mark.parametrize("home", ["here", "host"])
-def test_nodes_run_in_containers_only(home: str) -> None:
+def test_nodes_start_in_the_same_way_in_containers_on_hosts_and_here() -> None:
     test = composed()
-    with pytest.raises(BackendError, match="--backend docker"):
-        test.system.command(test, place(home=home))
+
+    def started(home: str) -> NodeCommand:
+        return test.system.command(test, place(home=home))
+
+    assert started("image") == started("host") == started("here")
+
+
+def test_a_node_brings_the_names_of_all_nodes_and_an_epmd_of_its_own_on_no_usual_port() -> None:
+    test = composed()
+    command = test.system.command(test, place())
+    assert command.argv == ("sh", "/data/node.sh", "4.0", *RELEASES)
+    rows = command.files["hosts"].decode().splitlines()
+    assert rows == [
+        '{host, {10,0,0,1}, ["n1"]}.',
+        '{host, {10,0,0,2}, ["n2"]}.',
+        '{host, {10,0,0,3}, ["n3"]}.',
+        "{lookup, [file, native]}.",
+    ]
+    assert command.env["ERL_INETRC"] == "/data/hosts"
+    assert (command.env["ERL_EPMD_ADDRESS"], command.env["ERL_EPMD_PORT"]) == ("10.0.0.2", "7002")
+    assert command.env["RABBITMQ_DIST_PORT"] == "7003"
+    assert command.env["ERL_AFLAGS"] == "-start_epmd false"
+    assert "inet_dist_use_interface {10,0,0,2}" in command.env["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+
+
+def test_arguments_of_the_vm_do_not_name_the_directory_which_may_have_spaces() -> None:
+    test = composed()
+    env = test.system.command(test, place(data="/my tests/data")).env
+    assert "my tests" not in env["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+    assert env["HOME"] == "/my tests/data"
+
+
+def test_proxies_between_nodes_are_refused() -> None:
+    test = composed()
+    with pytest.raises(BackendError, match="by the same address"):
+        test.system.command(test, place(home="here", network="127.0.0"))
+
+
+def wrapped(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What the program of a node says where it does not start one."""
+    test = composed()
+    program = folder / "node.sh"
+    program.write_bytes(test.system.command(test, place()).files["node.sh"])
+    return subprocess.run(("sh", str(program), *words), capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_release_that_is_not_installed_is_refused_and_the_one_that_is_there_named(tmp_path: Path) -> None:
+    here = installed()
+    done = wrapped(tmp_path, "9.9", "9.9", here)
+    assert done.returncode == 1
+    assert f"but RabbitMQ {here}." in done.stderr
+    assert f"--settings release={here}" in done.stderr
+    assert "--settings" not in wrapped(tmp_path, "9.9", "9.9", "9.8").stderr
 
 
 def status(connected: tuple[str, ...], queues: dict[str, str | None], **fields: Any) -> Status:
@@ -138,8 +193,8 @@ def test_a_view_has_the_leaders_of_all_queues_and_of_the_store_in_force() -> Non
     assert (cut_off.queue_leaders, cut_off.store_leader) == ((), None)
 
 
-def answering(line: bytes) -> tuple[str, int]:
-    """A listener whose port in front is the clients' one; it answers one request with that line, in two parts."""
+def answering(line: bytes) -> Deployment:
+    """A node whose probe answers one request with that line, in two parts."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -150,8 +205,7 @@ def answering(line: bytes) -> tuple[str, int]:
             connection.sendall(line[5:])
 
     threading.Thread(target=serve, daemon=True).start()
-    host, port = listener.getsockname()[:2]
-    return host, port - 1
+    return probed_at(listener.getsockname())
 
 
 def test_the_probe_is_asked_on_the_port_behind_the_clients_one() -> None:
@@ -159,14 +213,14 @@ def test_the_probe_is_asked_on_the_port_behind_the_clients_one() -> None:
         b'{"node":"rabbit@n1","connected":["rabbit@n1"],"partitions":[],"store":"khepri","metadata_leader":null,'
         b'"queues":{"q0":"rabbit@n1"}}\n'
     )
-    found = asyncio.run(ask(answering(line)))
+    found = asyncio.run(ask(answering(line), "n1"))
     assert found == Status("rabbit@n1", ("rabbit@n1",), (), "khepri", None, {"q0": "rabbit@n1"})
 
 
 @pytest.mark.parametrize("line", [b"", b"not json\n"])
 def test_a_probe_that_says_nothing_is_an_error_of_the_node(line: bytes) -> None:
     with pytest.raises(DefiniteError, match="probe"):
-        asyncio.run(ask(answering(line)))
+        asyncio.run(ask(answering(line), "n1"))
 
 
 def test_a_node_that_was_never_started_has_no_view() -> None:
@@ -193,10 +247,10 @@ def test_an_observer_asks_again_on_its_one_connection_until_the_process_ends() -
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    host, port = listener.getsockname()[:2]
+    deployment = probed_at(listener.getsockname())
 
     async def main() -> None:
-        observer = RabbitmqObserver(await Probe.open((host, port - 1)), "n1", 3)
+        observer = RabbitmqObserver(await Probe.open(deployment, "n1"), "n1", 3)
         seen = [await observer.look(), await observer.look()]
         assert [(each.role, each.leader, each.term) for each in seen] == [
             ("leader", "n1", None),
@@ -215,7 +269,7 @@ def test_a_node_that_was_never_started_or_does_not_listen_cannot_be_observed() -
     with pytest.raises(DefiniteError, match="not started"):
         asyncio.run(Rabbitmq().observe(None, "n1"))  # pyright: ignore[reportArgumentType]
     closed = socket.create_server(("127.0.0.1", 0))
-    host, port = closed.getsockname()[:2]
+    deployment = probed_at(closed.getsockname())
     closed.close()
     with pytest.raises(DefiniteError, match="probe"):
-        asyncio.run(Probe.open((host, port - 1)))
+        asyncio.run(Probe.open(deployment, "n1"))

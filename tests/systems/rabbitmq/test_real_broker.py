@@ -200,8 +200,7 @@ def test_the_entities_of_a_topology_are_shown_as_they_were_declared_and_go_as_th
 
 def test_a_register_is_a_global_parameter_that_every_session_sets_and_reads(one: Cluster) -> None:
     async def main() -> None:
-        address = one.deployment.places["n1"].listen
-        first, second = [RabbitmqRegisters(Asked(address, once=True), "consistent") for _ in range(2)]
+        first, second = [RabbitmqRegisters(Asked(one.deployment, "n1", once=True), "consistent") for _ in range(2)]
         assert (await first.read("r")).value is None
         assert (await first.compare_and_set("r", 1, 2)).value is False
         assert (await first.create("r", 1)).value is True
@@ -299,7 +298,7 @@ def test_a_stream_that_starts_has_no_message(one: Cluster) -> None:
     """The broker counts before it knows the log, from 0, which is the offset of the first message."""
 
     async def main() -> None:
-        session, probe = await one.session(), Asked(one.deployment.places["n1"].listen, once=True)
+        session, probe = await one.session(), Asked(one.deployment, "n1", once=True)
         seen: set[tuple[int, ...]] = set()
         for number in range(20):
             declared = asyncio.ensure_future(session.declare_stream(f"young-{number}"))
@@ -416,7 +415,7 @@ def test_the_probes_of_all_nodes_agree_on_who_leads_a_queue(three: Cluster) -> N
         await session.close()
         async with asyncio.timeout(30):
             while True:
-                found = [await ask(three.deployment.places[node].listen) for node in three.test.nodes]
+                found = [await ask(three.deployment, node) for node in three.test.nodes]
                 led = {status.queues.get("led") for status in found}
                 if len(led) == 1 and None not in led:
                     break

@@ -15,6 +15,7 @@ from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError,
 from splitbrain.harness.systems.rabbitmq import Rabbitmq
 from splitbrain.harness.systems.rabbitmq.probe import Asked
 from splitbrain.harness.systems.rabbitmq.registers import RabbitmqRegisters
+from tests.systems.rabbitmq.loopback import probed_at
 
 SEVEN = b"7".hex()
 Work = Callable[[RabbitmqRegisters], Coroutine[Any, Any, Any]]
@@ -40,10 +41,10 @@ def used(answers: Sequence[bytes], *works: Work, how: str = "consistent") -> tup
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    host, port = listener.getsockname()[:2]
+    deployment = probed_at(listener.getsockname())
 
     async def main() -> list[Any]:
-        registers = RabbitmqRegisters(Asked((host, port - 1), once=True), how)
+        registers = RabbitmqRegisters(Asked(deployment, "n1", once=True), how)
         found: list[Any] = []
         for work in works:
             try:

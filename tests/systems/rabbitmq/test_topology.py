@@ -15,6 +15,7 @@ from splitbrain.harness.systems.rabbitmq.connection import Connection
 from splitbrain.harness.systems.rabbitmq.probe import Asked
 from splitbrain.harness.systems.rabbitmq.topology import RabbitmqTopology
 from tests.systems.rabbitmq.fake_broker import Act, FakeBroker, Spec
+from tests.systems.rabbitmq.loopback import probed_at
 
 T = TypeVar("T")
 Work = Callable[[RabbitmqTopology], Awaitable[None]]
@@ -220,10 +221,10 @@ def test_a_change_by_the_probe_failed_for_certain_only_where_the_node_refused_it
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    host, port = listener.getsockname()[:2]
+    deployment = probed_at(listener.getsockname())
 
     async def main() -> None:
-        asked = Asked((host, port - 1))
+        asked = Asked(deployment, "n1")
         if error is None:
             await asked.change("make user u0")
         else:
@@ -237,7 +238,7 @@ def test_a_change_by_the_probe_failed_for_certain_only_where_the_node_refused_it
 
 def test_a_change_is_certain_not_to_be_made_by_a_probe_that_is_not_reached() -> None:
     closed = socket.create_server(("127.0.0.1", 0))
-    host, port = closed.getsockname()[:2]
+    deployment = probed_at(closed.getsockname())
     closed.close()
     with pytest.raises(DefiniteError, match="probe"):
-        asyncio.run(Asked((host, port - 1)).change("make user u0"))
+        asyncio.run(Asked(deployment, "n1").change("make user u0"))
