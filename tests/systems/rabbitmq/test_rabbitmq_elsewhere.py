@@ -118,7 +118,7 @@ def on_hosts(hosts: Hosts, store: Path, *options: str) -> Any:
 
 
 def test_on_hosts_queues_lose_nothing_under_partitions_kills_and_pauses(three: Hosts, tmp_path: Path) -> None:
-    """An epmd of a host's own, as packages start one, is in nobody's way, and stays."""
+    """An epmd of a host's own, as packages start one, disturbs no node, and stays."""
     three.on(1, "epmd -daemon")
     own = brokers_on(three)
     assert len(own) == 1
