@@ -69,6 +69,8 @@ RABBITMQ_WORKLOADS: Final = (
     "lease-lock",
     "create-once",
     "topology",
+    "register",
+    "read-modes",
 )
 
 MIGRATED: Final = ("set", "declare", "create-once")

@@ -1,7 +1,6 @@
 #!/bin/sh
 # The program of one node of RabbitMQ. epmd, which tells peers the port of the broker, is a child of this process, and
-# this process becomes the broker's VM. A kill or a stop of the
-# node's processes reaches both.
+# this process becomes the broker's VM. A kill or a stop of the node's processes reaches both.
 #
 # It is laid beside the node's data. Its arguments: the release that the test is about, then all that there are to choose.
 set -eu
