@@ -2,12 +2,13 @@
 # The program of one node of RabbitMQ. epmd, which tells peers the port of the broker, is a child of this process, and
 # this process becomes the broker's VM. A kill or a stop of the node's processes reaches both.
 #
-# It is laid beside the node's data. Its arguments: the release that the test is about, then all that there are to choose.
+# It is laid beside the node's data. Its arguments: the broker's program, the release that the test is about, then all
+# releases that there are to choose.
 set -eu
 
-wanted=$1
-shift
-found=$(ls /usr/lib/rabbitmq/lib 2>/dev/null | sed -n 's/^rabbitmq_server-//p' | head -n 1)
+program=$1 wanted=$2
+shift 2
+found=$(ls "${program%/bin/*}/lib" 2>/dev/null | sed -n 's/^rabbitmq_server-//p' | head -n 1)
 case $found in
 "$wanted".*) ;;
 *)
@@ -28,4 +29,4 @@ until epmd -names >/dev/null 2>&1; do
     fi
     sleep 0.05
 done
-exec /usr/lib/rabbitmq/bin/rabbitmq-server
+exec "$program"

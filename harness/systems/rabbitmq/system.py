@@ -129,7 +129,8 @@ class Rabbitmq:
         env = settings.environment(
             node=place.node, listen=place.listen, data=data, tick_s=chosen[TICK_TIME], khepri=khepri
         )
-        return NodeCommand(("sh", f"{data}/{settings.PROGRAM}", release, *RELEASES), env=env, files=files)
+        argv = ("sh", f"{data}/{settings.PROGRAM}", settings.BINARY, release, *RELEASES)
+        return NodeCommand(argv, env=env, files=files)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> RabbitmqSession:
         """A session with one node.

@@ -20,9 +20,9 @@ from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import Rabbitmq
 from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, Status, ask, view_of
-from splitbrain.harness.systems.rabbitmq.settings import RELEASES
+from splitbrain.harness.systems.rabbitmq.settings import BINARY, RELEASES
 from splitbrain.results.errors import BackendError, UsageError
-from tests.systems.rabbitmq.conftest import OPTIONS, installed
+from tests.systems.rabbitmq.conftest import OPTIONS
 from tests.systems.rabbitmq.loopback import probed_at
 
 THREE = ("n1", "n2", "n3")
@@ -114,7 +114,7 @@ def test_nodes_start_in_the_same_way_in_containers_on_hosts_and_here() -> None:
 def test_a_node_brings_the_names_of_all_nodes_and_an_epmd_of_its_own_on_no_usual_port() -> None:
     test = composed()
     command = test.system.command(test, place())
-    assert command.argv == ("sh", "/data/node.sh", "4.0", *RELEASES)
+    assert command.argv == ("sh", "/data/node.sh", BINARY, "4.0", *RELEASES)
     rows = command.files["hosts"].decode().splitlines()
     assert rows == [
         '{host, {10,0,0,1}, ["n1"]}.',
@@ -145,18 +145,22 @@ def test_proxies_between_nodes_are_refused() -> None:
 def wrapped(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """What the program of a node says where it does not start one."""
     test = composed()
-    program = folder / "node.sh"
-    program.write_bytes(test.system.command(test, place()).files["node.sh"])
-    return subprocess.run(("sh", str(program), *words), capture_output=True, text=True, check=False, timeout=60)
+    script = folder / "node.sh"
+    script.write_bytes(test.system.command(test, place()).files["node.sh"])
+    program = folder / "rabbitmq" / "bin" / "rabbitmq-server"
+    return subprocess.run(
+        ("sh", str(script), str(program), *words), capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_a_release_that_is_not_installed_is_refused_and_the_one_that_is_there_named(tmp_path: Path) -> None:
-    here = installed()
-    done = wrapped(tmp_path, "9.9", "9.9", here)
+    assert "RabbitMQ of no release is installed here" in wrapped(tmp_path, "4.0", "4.0", "3.10").stderr
+    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8").mkdir(parents=True)
+    done = wrapped(tmp_path, "4.0", "4.0", "3.10")
     assert done.returncode == 1
-    assert f"but RabbitMQ {here}." in done.stderr
-    assert f"--settings release={here}" in done.stderr
-    assert "--settings" not in wrapped(tmp_path, "9.9", "9.9", "9.8").stderr
+    assert "but RabbitMQ 3.10.8 is installed here" in done.stderr
+    assert "--settings release=3.10" in done.stderr
+    assert "--settings" not in wrapped(tmp_path, "4.0", "4.0", "3.1").stderr
 
 
 def status(connected: tuple[str, ...], queues: dict[str, str | None], **fields: Any) -> Status:
