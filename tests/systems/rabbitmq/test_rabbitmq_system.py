@@ -143,14 +143,33 @@ def test_proxies_between_nodes_are_refused() -> None:
 
 
 def wrapped(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """What the program of a node says where it does not start one."""
+    """What the program of a node says, with a broker's program and an epmd from the folder, if there are any."""
     test = composed()
     script = folder / "node.sh"
     script.write_bytes(test.system.command(test, place()).files["node.sh"])
     program = folder / "rabbitmq" / "bin" / "rabbitmq-server"
+    env = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
     return subprocess.run(
-        ("sh", str(script), str(program), *words), capture_output=True, text=True, check=False, timeout=60
+        ("sh", str(script), str(program), *words), env=env, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def executable(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_epmd_is_a_child_of_the_broker_and_no_daemon(tmp_path: Path) -> None:
+    """So what kills or pauses the processes of a node reaches it: it has the broker's group, session and parent."""
+    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-4.0.5").mkdir(parents=True)
+    row = '"$$ $PPID $#"'
+    executable(
+        tmp_path / "epmd", f'[ "$*" = -names ] && exec test -s "$HOME/row"; echo {row} >"$HOME/row"; exec sleep 60'
+    )
+    broker = 'read -r pid parent arguments <"$HOME/row"; kill "$pid"; echo "$((parent == $$)) $arguments"'
+    executable(tmp_path / "rabbitmq" / "bin" / "rabbitmq-server", broker)
+    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "1 0\n"
 
 
 def test_a_release_that_is_not_installed_is_refused_and_the_one_that_is_there_named(tmp_path: Path) -> None:
