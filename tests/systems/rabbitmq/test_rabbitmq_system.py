@@ -161,15 +161,20 @@ def executable(path: Path, text: str) -> None:
 
 
 def test_epmd_is_a_child_of_the_broker_and_no_daemon(tmp_path: Path) -> None:
-    """So what kills or pauses the processes of a node reaches it: it has the broker's group, session and parent."""
+    """So what kills or pauses the processes of a node reaches it: it has the broker for its parent, and its session."""
     (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-4.0.5").mkdir(parents=True)
     row = '"$$ $PPID $#"'
     executable(
         tmp_path / "epmd", f'[ "$*" = -names ] && exec test -s "$HOME/row"; echo {row} >"$HOME/row"; exec sleep 60'
     )
-    broker = 'read -r pid parent arguments <"$HOME/row"; kill "$pid"; echo "$((parent == $$)) $arguments"'
+    broker = """
+    session() { cut -d" " -f6 "/proc/$1/stat"; }
+    read -r pid parent arguments <"$HOME/row"
+    echo "$((parent == $$)) $(($(session "$pid") == $(session $$))) $arguments"
+    kill "$pid"
+    """
     executable(tmp_path / "rabbitmq" / "bin" / "rabbitmq-server", broker)
-    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "1 0\n"
+    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "1 1 0\n"
 
 
 def test_a_release_that_is_not_installed_is_refused_and_the_one_that_is_there_named(tmp_path: Path) -> None:
