@@ -168,11 +168,15 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "candidacy": (
             "splitbrain.checkers.consensus:Candidacy",
-            "a voter that knows no leader stands for election in time",
+            "a voter that knows no leader stands for election in time, and not at the same moment as others",
         ),
         "member-changes": (
             "splitbrain.checkers.consensus:MemberChanges",
             "a leader changes members one at a time, in its own term, so that any two majorities share a voter",
+        ),
+        "links": (
+            "splitbrain.checkers.links:Links",
+            "nodes that run, and that no fault keeps apart, connect to each other in time",
         ),
         "strategy-apart": (
             "splitbrain.checkers.strategies:StrategyApart",

@@ -222,6 +222,7 @@ class Group:
             InvariantError: something happened that consensus rules out; the group must stop.
         """
         self._links.open(self._raft.members)
+        self.report_links()
         self._inbox.begins(self._runtime.waker(self._take_turn))
         self.submit(Start())
         loop = asyncio.get_running_loop()
@@ -381,6 +382,11 @@ class Group:
     def link_changed(self, node: str) -> None:
         """A connection to another node has been made, or broke, or the node is taken for down, or no longer."""
         self._machinery.node_changed(node)
+
+    def report_links(self) -> None:
+        """Say which links are up: for all groups of a node the one speaks that each node has."""
+        if self._name == METADATA:
+            self._telemetry.links(self._links.states())
 
     def client_gone(self, client: wire.ClientAddress) -> None:
         """A client of another node, for which this member asked, is not connected to it any more."""

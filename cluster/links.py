@@ -57,6 +57,10 @@ class Links:
         """Whether it is known where the node of this member is."""
         return node_of(member) in self._addresses
 
+    def states(self) -> dict[str, bool]:
+        """Each node to which there is a link, and whether it is connected."""
+        return {node: link.is_up for node, (_, link) in self._by_node.items()}
+
     def is_up(self, node: str) -> bool:
         """Whether there is a connection to a node."""
         return node in self._by_node and self._by_node[node][1].is_up

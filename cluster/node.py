@@ -322,6 +322,8 @@ class Node:
 
     def _link_changed(self, node: str) -> None:
         is_up = self._place.links.is_up(node)
+        if METADATA in self._groups:
+            self._groups[METADATA].report_links()
         for group in list(self._groups.values()):
             if is_up:
                 group.requests.route_waiting()

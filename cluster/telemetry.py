@@ -38,6 +38,7 @@ needs, counted anew (`needed`; not where there are too many messages), how much 
 how many messages those have whose nodes the state takes for down (`withheld`).
 In lines of event "busy" it is how many entries are not committed (`pending`), how many may be (`most`), and how many ms
 ago this member asked another one to take over, if it did in its term (`handing_over_ms`).
+In lines of event "link" it is, for each node to which this one wants a link, 1 if there is one.
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
 Events:
@@ -70,6 +71,7 @@ Events:
     released      the state, which keeps what it needs in the log, has said up to where it needs that no more
     busy          the leader refused a command because too much was under way, or since another member is about to take
                   over; at most every 250 ms
+    link          a link to another node came up, or broke; only of the metadata store
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
     end           the process ended, also if it was killed; only in a simulation (`Runtime.last_words`)
 
@@ -80,7 +82,7 @@ lines it is the index up to which the node has said to others, or counted itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
@@ -400,6 +402,10 @@ class Telemetry:
         since_ns = self._handed_over_ns
         handing_over = {} if since_ns is None else {"handing_over_ms": (now_ns - since_ns) // _MS}
         self._write(_About("busy", last=self.durable, counted={"pending": pending, "most": most, **handing_over}))
+
+    def links(self, up: Mapping[str, bool]) -> None:
+        """Each node to which a link is wanted, and whether there is one."""
+        self._write(_About("link", last=self.durable, counted={node: int(is_up) for node, is_up in up.items()}))
 
     def rebuild(self) -> None:
         """The state is built again."""

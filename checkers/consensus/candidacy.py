@@ -1,4 +1,5 @@
-"""Candidacy: a voter that knows no leader stands for election in time (Raft, 5.2; Ongaro's thesis, 4.2.2 and 3.10).
+"""Candidacy: a voter that knows no leader stands for election in time, and by chance before or after the others (Raft,
+5.2 and 9.3; Ongaro's thesis, 4.2.2 and 3.10).
 
     no-timeout  a node that does not lead and knows no leader waited far longer than its longest election timeout, and
                 its timer did not run out
@@ -7,6 +8,8 @@
 
     waits-on    a leader that asked another member to take over refuses commands for that far longer than its longest
                 election timeout
+    not-random  election timers of a run ran out after the same time, so that voters which lost their leader stand at
+                the same moment, and split the vote
 
 The first two cost clients nothing while another node can be elected. It takes a node with the longest log, or the
 loss of another, until there is no leader at all, and runs are seldom so long.
@@ -16,8 +19,9 @@ Only rows that a node wrote later in the same life show that it was alive; the l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -29,6 +33,9 @@ from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.faults import run_events
 from splitbrain.results.quantities import counted
 
+ROWS_SHOWN: Final = 10
+"""The largest number of timers that are shown as evidence of what many have in common."""
+
 TIMEOUTS: Final = 5
 """How many of its longest election timeouts a node may wait.
 
@@ -37,6 +44,18 @@ timer runs out: two are usual, and the rest is for messages and disks that are s
 """
 
 _ELECTION_MAX: Final = "election_max_ms"
+
+_TIMERS_LEAST: Final = 10
+"""So many timers at least must have run out before what they have in common is no chance.
+
+Of ten that are spread evenly over half of the longest timeout, eight are as close as `_CLOSE` once in some 10^9 runs.
+"""
+
+_ALIKE: Final = 0.75
+"""The share of them that a common time needs."""
+
+_CLOSE: Final = 0.01
+"""How far apart times are that count as the same, as a share of the longest election timeout."""
 
 _STANDING: Final = ("pre_candidate", "candidate", "leader")
 
@@ -54,8 +73,8 @@ class Candidacy(OfOneRun):
     No options. A stretch begins with a row of event "role" or "timeout" and ends with the next row of one of these
     events, or of "vote", "stop" or "delete", in the same life. It is judged where the life began with a row that says
     how long its longest election timeout is. Of a stretch the longest part counts in which nothing was wrong with the
-    node itself, by the nemesis ops of the run. The figures: `stretches` and `timeouts` judged, `longest_s` of the
-    stretches, and `broken`.
+    node itself, by the nemesis ops of the run. The times that timers ran, until they ran out, are compared with each
+    other. The figures: `stretches` and `timeouts` judged, `longest_s` of the stretches, and `broken`.
     """
 
     name = "candidacy"
@@ -74,6 +93,7 @@ class Candidacy(OfOneRun):
         found: list[dict[str, Any]] = []
         for row in rows(telemetry):
             found += lives.setdefault((row.group, row.node, row.life), _Life(troubles)).step(row)
+        found += _not_random([ran for life in lives.values() for ran in life.ran])
         stretches = sum(life.stretches for life in lives.values())
         timeouts = sum(life.timeouts for life in lives.values())
         longest = max((life.longest_ns for life in lives.values()), default=0)
@@ -91,11 +111,20 @@ class Candidacy(OfOneRun):
         )
 
 
+class _Ran(NamedTuple):
+    """A timer that ran out: how long it ran, as a share of the longest election timeout and in ns."""
+
+    share: float
+    took_ns: int
+    row: Row
+
+
 class _Life:
     """One life of a node in a group."""
 
     def __init__(self, troubles: Troubles) -> None:
         self.stretches = self.timeouts = self.longest_ns = 0
+        self.ran: list[_Ran] = []
         self._troubles = troubles
         self._limit_ns: int | None = None
         self._waits: Row | None = None  # since this row
@@ -152,6 +181,9 @@ class _Life:
         waits, alive, limit_ns = self._waits, self._alive, self._limit_ns
         if waits is not None and alive is not None and limit_ns is not None:
             self.stretches += 1
+            if row.event == "timeout":
+                took_ns = row.time - waits.time
+                self.ran.append(_Ran(TIMEOUTS * took_ns / limit_ns, took_ns, row))
             waited_ns = self._troubles.longest_without(waits.node, waits.time, alive.time)
             self.longest_ns = max(self.longest_ns, waited_ns)
             if waited_ns > limit_ns:
@@ -159,6 +191,33 @@ class _Life:
         leaderless = row.role != "leader" and (row.leader is None or row.event == "timeout")
         self._waits = row if row.event in _BEGINS and leaderless and not self._may_not else None
         self._alive = None
+
+
+def _not_random(ran: list[_Ran]) -> Iterator[dict[str, Any]]:
+    if len(ran) < _TIMERS_LEAST:
+        return
+    ran = sorted(ran, key=lambda each: each.share)
+    least = math.ceil(_ALIKE * len(ran))
+    for first, last in zip(ran, ran[least - 1 :], strict=False):
+        if last.share - first.share <= _CLOSE:
+            alike = [each for each in ran if first.share <= each.share <= first.share + _CLOSE]
+            yield _all_alike(alike, len(ran))
+            return
+
+
+def _all_alike(alike: list[_Ran], of: int) -> dict[str, Any]:
+    rows = sorted((each.row for each in alike), key=lambda row: row.time)
+    nodes = ", ".join(sorted({row.node for row in rows}))
+    least_ns, most_ns = min(each.took_ns for each in alike), max(each.took_ns for each in alike)
+    return {
+        "anomaly": "not-random",
+        "sentence": (
+            f"Not random: {len(alike)} of {of} election timers ran out {least_ns / 1e9:.3f} to {most_ns / 1e9:.3f} s "
+            f"after they were started, on {nodes}; voters that lost their leader stand at the same moment."
+        ),
+        "by": nodes,
+        "rows": [row.shown() for row in rows[:ROWS_SHOWN]],
+    }
 
 
 def _stood_not(timeout: Row, then: Row) -> dict[str, Any]:

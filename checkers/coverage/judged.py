@@ -14,7 +14,7 @@ from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.telemetry import STRATEGY_CHECKERS
 
 OF_THE_RUN: Final = frozenset(
-    {"stats", "answers", "coverage", "crashes", "recovery", "durability", "candidacy", *STRATEGY_CHECKERS}
+    {"stats", "answers", "coverage", "crashes", "recovery", "durability", "candidacy", "links", *STRATEGY_CHECKERS}
 )
 """Checkers of figures and nodes: they judge no op of a client."""
 

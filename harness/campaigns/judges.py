@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from splitbrain.checkers.registry import check_spec
 from splitbrain.checkers.verdict import CheckerSpec
@@ -14,6 +14,9 @@ from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.results.errors import UsageError
 from splitbrain.results.telemetry import CONSENSUS_CHECKERS
+
+_LINKS_S: Final = 2.0
+"""How long simulated nodes may be without a connection (checker `links`): no other work of a machine slows them."""
 
 
 def with_judges(test: Test, backend: Backend) -> Test:
@@ -48,8 +51,10 @@ def _load(test: Test) -> dict[str, Any]:
 
 def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
     specs = [CheckerSpec("stats", _load(test)), CheckerSpec("answers")]
+    is_simulated = isinstance(backend, SimBackend)
     if test.system.telemetry(test, Path("node")) is not None:
-        specs += [CheckerSpec(name) for name in _of_telemetry(test)]
+        links = CheckerSpec("links", {"limit_s": _LINKS_S} if is_simulated else {})
+        specs += [links if name == links.name else CheckerSpec(name) for name in _of_telemetry(test)]
     elections = test.system.capabilities.elections
     if elections is not None:
         progress = _quorum_progress(test, elections)
@@ -59,7 +64,7 @@ def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
             f"--progress-bound and --availability are for systems with elections, and {test.system.name} has "
             "none: remove them."
         )
-    if isinstance(backend, SimBackend):
+    if is_simulated:
         specs.append(CheckerSpec("crashes"))
         if test.recovery_s > 0:
             specs.append(CheckerSpec("recovery", {"bound_s": test.recovery_s}))

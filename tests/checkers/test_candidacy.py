@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -190,3 +191,56 @@ def test_without_rows_nothing_is_judged() -> None:
 def test_candidacy_has_no_options() -> None:
     with pytest.raises(UsageError, match="candidacy takes no options"):
         Candidacy().check(to_table([]), told(), {"x": 1})
+
+
+# --- not-random ---------------------------------------------------------------------------------------------------
+
+
+def ran_out(*took_s: float) -> list[dict[str, Any]]:
+    """A node whose timer runs out again and again; which times it ran."""
+    at_s = 1.0
+    rows = [role(at_s)]
+    for each in took_s:
+        at_s += each
+        rows.append(timeout(at_s, role="pre_candidate"))
+    return rows
+
+
+def test_timers_that_all_run_for_the_same_time_are_found() -> None:
+    verdict = judge(*ran_out(*[0.5, 0.505] * 5))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("not-random",))
+    assert verdict.sentence == (
+        "Not random: 10 of 10 election timers ran out 0.500 to 0.505 s after they were started, on n1; voters that "
+        "lost their leader stand at the same moment."
+    )
+
+
+@pytest.mark.parametrize(
+    ("took_s", "found"),
+    [
+        ([0.5] * 9, False),
+        ([0.5] * 10, True),
+        ([*[0.5] * 8, 0.7, 0.9], True),
+        ([*[0.5] * 7, 0.6, 0.7, 0.9], False),
+        ([0.5 + 0.02 * each for each in range(20)], False),
+        ([0.6, *[0.9] * 9], True),
+    ],
+)
+def test_three_quarters_of_ten_timers_or_more_are_no_chance(took_s: list[float], found: bool) -> None:
+    assert (judge(*ran_out(*took_s)).anomalies == ("not-random",)) is found
+
+
+def test_timers_of_nodes_with_other_timeouts_are_compared_by_their_share() -> None:
+    def of(node: str, longest_ms: int) -> list[dict[str, Any]]:
+        begins = START | {"node": node, "counted": f"election_max_ms={longest_ms}"}
+        scaled = ran_out(*[longest_ms / 2_000] * 5)
+        return [begins, *({**each, "node": node} for each in scaled)]
+
+    both = [*of("n1", 1_000), *of("n2", 3_000)]
+    assert Candidacy().check(to_table([]), told(*both), {}).anomalies == ("not-random",)
+
+
+def test_random_timers_are_seldom_alike() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        assert not judge(*ran_out(*[rng.uniform(0.5, 1.0) for _ in range(10)])).anomalies
