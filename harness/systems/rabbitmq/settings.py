@@ -62,6 +62,7 @@ KHEPRI_FLAGS: Final = (
 A node enables all stable flags where none are named, and no others; those that it requires are enabled in any case."""
 
 PROGRAM: Final = "node.sh"
+SETS: Final = "SPLITBRAIN_SETS"
 HOSTS: Final = "hosts"
 BINARY: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Debian's package puts it there."""
@@ -106,13 +107,12 @@ def _tuple(host: str) -> str:
     return f"{{{host.replace('.', ',')}}}"
 
 
-def configuration(*, listen: Address, nodes: Sequence[NodeId], data: str, strategy: int, retries: int) -> str:
+def configuration(*, listen: Address, nodes: Sequence[NodeId], strategy: int, retries: int) -> str:
     """The contents of rabbitmq.conf.
 
     Args:
         listen: where the node serves clients.
         nodes: all nodes of the cluster, the same order on each.
-        data: the node's directory.
         strategy: number of the partition handling.
         retries: how often a new node tries to join others before it begins alone.
     """
@@ -124,7 +124,8 @@ def configuration(*, listen: Address, nodes: Sequence[NodeId], data: str, strate
         "cluster_formation.discovery_retry_limit": retries,
         "cluster_formation.discovery_retry_interval": 1000,
         "cluster_partition_handling": STRATEGIES[strategy],
-        "load_definitions": f"{data}/{DEFINITIONS}",
+        # From the directory in which a node runs: no way to write a path here allows for spaces, quotes and all else.
+        "load_definitions": DEFINITIONS,
         "loopback_users": "none",
         "queue_master_locator": "min-masters",
         "consumer_timeout": CONSUMER_TIMEOUT_MS,
@@ -172,9 +173,8 @@ def environment(*, node: NodeId, listen: Address, data: str, tick_s: int, khepri
         f'code:load_binary({PROBE},"probe",B),{PROBE}:start("{host}",{port + PROBE_BEHIND}).'
     )
     flags = {"RABBITMQ_FEATURE_FLAGS": ",".join(KHEPRI_FLAGS)} if khepri else {}
-    return {
+    of_brokers = {
         **flags,
-        "HOME": data,
         "RABBITMQ_NODENAME": name_of(node),
         "RABBITMQ_MNESIA_BASE": f"{data}/store",
         "RABBITMQ_CONFIG_FILE": f"{data}/{CONFIGURATION}",
@@ -199,3 +199,5 @@ def environment(*, node: NodeId, listen: Address, data: str, tick_s: int, khepri
             f"-kernel inet_dist_use_interface {_tuple(host)} -eval {load}"
         ),
     }
+    # A node is started with no other variables for brokers.
+    return {**of_brokers, "HOME": data, SETS: " ".join(of_brokers)}

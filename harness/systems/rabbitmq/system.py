@@ -115,7 +115,6 @@ class Rabbitmq:
         configuration = settings.configuration(
             listen=place.listen,
             nodes=test.nodes,
-            data=data,
             strategy=chosen[PARTITION_HANDLING],
             retries=settings.RETRIES[release],
         )

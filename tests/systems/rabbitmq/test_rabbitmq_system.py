@@ -142,15 +142,21 @@ def test_proxies_between_nodes_are_refused() -> None:
         test.system.command(test, place(home="here", network="127.0.0"))
 
 
-def wrapped(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def wrapped(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """What the program of a node says, with a broker's program and an epmd from the folder, if there are any."""
     test = composed()
     script = folder / "node.sh"
     script.write_bytes(test.system.command(test, place()).files["node.sh"])
     program = folder / "rabbitmq" / "bin" / "rabbitmq-server"
-    env = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
+    env = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder), "SPLITBRAIN_SETS": "", **env}
     return subprocess.run(
-        ("sh", str(script), str(program), *words), env=env, capture_output=True, text=True, check=False, timeout=60
+        ("sh", str(script), str(program), *words),
+        cwd="/",
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 
@@ -160,31 +166,91 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def broker(folder: Path, text: str, release: str = "4.0.5") -> None:
+    """Lay a broker's program into the folder as Debian's package does."""
+    executable(folder / "rabbitmq" / "lib" / f"rabbitmq_server-{release}" / "sbin" / "rabbitmq-server", text)
+    link = folder / "rabbitmq" / "bin" / "rabbitmq-server"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(f"../lib/rabbitmq_server-{release}/sbin/rabbitmq-server")
+
+
+ROW = '"$$ $PPID $#"'
+EPMD = f'[ "$*" = -names ] && exec test -s "$HOME/row"; echo {ROW} >"$HOME/row"; exec sleep 60'
+"""An epmd that answers once it runs, and says whose child it is."""
+READS_ROW = 'read -r pid parent arguments <"$HOME/row";'
+ENDS_EPMD = f'{READS_ROW} kill "$pid";'
+
+
 def test_epmd_is_a_child_of_the_broker_and_no_daemon(tmp_path: Path) -> None:
     """So what kills or pauses the processes of a node reaches it: it has the broker for its parent, and its session."""
-    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-4.0.5").mkdir(parents=True)
-    row = '"$$ $PPID $#"'
-    executable(
-        tmp_path / "epmd", f'[ "$*" = -names ] && exec test -s "$HOME/row"; echo {row} >"$HOME/row"; exec sleep 60'
-    )
-    broker = """
-    session() { cut -d" " -f6 "/proc/$1/stat"; }
-    read -r pid parent arguments <"$HOME/row"
-    echo "$((parent == $$)) $(($(session "$pid") == $(session $$))) $arguments"
-    kill "$pid"
-    """
-    executable(tmp_path / "rabbitmq" / "bin" / "rabbitmq-server", broker)
+    executable(tmp_path / "epmd", EPMD)
+    session = 'session() { cut -d" " -f6 "/proc/$1/stat"; };'
+    says = 'echo "$((parent == $$)) $(($(session "$pid") == $(session $$))) $arguments"'
+    broker(tmp_path, f'{session} {READS_ROW} {says}; kill "$pid"')
     assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "1 1 0\n"
+
+
+def test_an_epmd_that_is_there_already_is_refused(tmp_path: Path) -> None:
+    """The broker would take its word for the ports of nodes, and it would outlive the node."""
+    executable(tmp_path / "epmd", '[ "$*" = -names ] || echo started')
+    broker(tmp_path, "echo began")
+    done = wrapped(tmp_path, "4.0", "4.0", "3.10", ERL_EPMD_PORT="7002", SPLITBRAIN_SETS="ERL_EPMD_PORT")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "an epmd that is not this node's answers on port 7002" in done.stderr
+
+
+def test_what_the_machine_has_set_for_brokers_does_not_reach_a_node(tmp_path: Path) -> None:
+    executable(tmp_path / "epmd", EPMD)
+    broker(tmp_path, f"{ENDS_EPMD} env | grep -E '^(RABBITMQ|ERL)_' | sort")
+    own = {
+        "RABBITMQ_NODENAME": "rabbit@n2",
+        "ERL_EPMD_PORT": "7002",
+        "SPLITBRAIN_SETS": "RABBITMQ_NODENAME ERL_EPMD_PORT",
+    }
+    of_machine = {"RABBITMQ_NODE_PORT": "5672", "RABBITMQ_USE_LONGNAME": "true", "ERL_FLAGS": "-nonsense"}
+    found = wrapped(tmp_path, "4.0", "4.0", "3.10", **own, **of_machine).stdout.split()
+    assert [each for each in found if not each.startswith("ERL_CRASH_DUMP=")] == [
+        "ERL_EPMD_PORT=7002",
+        "RABBITMQ_NODENAME=rabbit@n2",
+    ]
+
+
+def test_a_node_sets_all_of_its_variables_for_brokers_itself() -> None:
+    test = composed(settings="store=khepri")
+    env = test.system.command(test, place()).env
+    of_brokers = {name for name in env if name.startswith(("RABBITMQ_", "ERL_"))}
+    assert set(env["SPLITBRAIN_SETS"].split()) == of_brokers
+
+
+def test_a_node_runs_in_its_directory_and_files_of_its_configuration_are_named_from_there(tmp_path: Path) -> None:
+    """rabbitmq.conf has no way to write a path with a space, a quote or a `#`, which cut it short."""
+    test = composed()
+    for data in ("/data", "/my tests #1/data"):
+        configuration = test.system.command(test, place(data=data)).files["rabbitmq.conf"].decode()
+        assert "load_definitions = definitions.json\n" in configuration
+        assert "/data" not in configuration
+    folder = tmp_path / "my tests #1"
+    executable(folder / "epmd", EPMD)
+    broker(folder, f"{ENDS_EPMD} pwd; echo $ERL_CRASH_DUMP")
+    assert wrapped(folder, "4.0", "4.0", "3.10").stdout.splitlines() == [str(folder), "//erl_crash.dump"]
 
 
 def test_a_release_that_is_not_installed_is_refused_and_the_one_that_is_there_named(tmp_path: Path) -> None:
     assert "RabbitMQ of no release is installed here" in wrapped(tmp_path, "4.0", "4.0", "3.10").stderr
-    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8").mkdir(parents=True)
+    broker(tmp_path, "echo began", "3.10.8")
     done = wrapped(tmp_path, "4.0", "4.0", "3.10")
     assert done.returncode == 1
     assert "but RabbitMQ 3.10.8 is installed here" in done.stderr
     assert "--settings release=3.10" in done.stderr
     assert "--settings" not in wrapped(tmp_path, "4.0", "4.0", "3.1").stderr
+
+
+def test_the_release_is_that_of_the_program_and_not_of_what_another_release_left(tmp_path: Path) -> None:
+    """A package that is upgraded leaves folders that are not empty, such as those of plugins."""
+    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8" / "plugins").mkdir(parents=True)
+    executable(tmp_path / "epmd", EPMD)
+    broker(tmp_path, f"{ENDS_EPMD} echo began")
+    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "began\n"
 
 
 def status(connected: tuple[str, ...], queues: dict[str, str | None], **fields: Any) -> Status:
