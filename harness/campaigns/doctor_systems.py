@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from splitbrain.harness.backends.local.support import namespaces_problem
 from splitbrain.harness.campaigns.doctor import Finding
 from splitbrain.harness.contract.capabilities import Capabilities
-from splitbrain.harness.contract.installed import installed
+from splitbrain.harness.contract.installed import Release, installed
 from splitbrain.harness.systems.catalogue import SYSTEMS, build
 from splitbrain.results.errors import SplitbrainError
 
@@ -43,7 +44,21 @@ def _here(can: Capabilities) -> _Way | None:
     if absent:
         packages = " ".join(dict.fromkeys(absent.values()))
         return _Way(False, f"here: there is no {', no '.join(absent)} (apt install {packages})")
-    return _Way(True, f"here: {', '.join(str(installed(program)) for program in can.programs)}")
+    where = ", ".join(str(installed(program)) for program in can.programs)
+    release = None if can.release is None else can.release()
+    usable, choice = (True, "") if release is None else _choice(release, can)
+    problem = namespaces_problem() if can.one_address else None
+    words = where if release is None else f"{release.name} at {where}{choice}"
+    lacks = "" if problem is None else f", but one node only, without network namespaces: {problem}"
+    return _Way(usable and problem is None, f"here: {words}{lacks}")
+
+
+def _choice(release: Release, can: Capabilities) -> tuple[bool, str]:
+    """Whether a test can be about a release, and how it is chosen, or what can be chosen instead."""
+    setting = can.settings[release.setting]
+    if release.value is None:
+        return False, f", of which there are no tests ({release.setting} is {' or '.join(setting.words)})"
+    return True, f" (--settings {release.setting}={setting.text(release.value)})"
 
 
 def _in_containers(can: Capabilities, images: Mapping[str, str] | str) -> _Way | None:

@@ -12,6 +12,7 @@ from splitbrain.harness.contract.discovery import Discovery
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
+from splitbrain.harness.contract.installed import Release
 from splitbrain.harness.contract.membership import Learners, Membership
 from splitbrain.harness.contract.migrations import Migrations
 from splitbrain.harness.contract.moments import SystemMarks
@@ -67,6 +68,8 @@ class Capabilities:
             folder here.
         programs: programs that a machine must have to run a node, or files by their paths, and Debian's package for
             each.
+        release: which release of it this machine has, where tests say by a setting which one they are about; it returns
+            None if there is none. None if nodes run whatever release there is.
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         start_s: how long its nodes may take until they are usable when a run starts, in seconds.
@@ -101,6 +104,7 @@ class Capabilities:
     image_for: Callable[[Mapping[str, int]], str] | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
+    release: Callable[[], Release | None] | None = None
     imports: tuple[str, ...] = ()
     one_address: bool = False
     start_s: float = 30.0

@@ -240,6 +240,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "image_for": _Rule(_none_or(callable), "None, or a function that returns the name of an image"),
     "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),
     "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),
+    "release": _Rule(_none_or(callable), "None, or a function that returns a Release(...) or None"),
     "imports": _Rule(_texts(tuple), "a tuple of modules"),
     "one_address": _Rule(_instance(bool), "true or false"),
     "start_s": _Rule(_number, "a number of seconds above 0"),

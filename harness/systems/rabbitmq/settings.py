@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from splitbrain.harness.contract.installed import Release
 from splitbrain.harness.contract.nodes import Address, NodeId
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.systems.rabbitmq.connection import USER
@@ -81,6 +84,18 @@ CONSUMER_TIMEOUT_MS: Final = 1_800_000
 def image_of(settings: Mapping[str, int]) -> str:
     """The image of the release that a test chose."""
     return "rabbitmq" if RELEASES[settings.get(RELEASE, 0)] == "4.0" else "rabbitmq-3.10"
+
+
+def installed_release(program: str | None = None) -> Release | None:
+    """The release of RabbitMQ that is installed on this machine, or to which a program belongs; None without one.
+
+    The program is a link into the folder of its release, as `node.sh` has it.
+    """
+    found = re.search(r"/rabbitmq_server-([^/]+)/", os.path.realpath(program or BINARY))
+    if found is None:
+        return None
+    value = next((at for at, name in enumerate(RELEASES) if found[1].startswith(f"{name}.")), None)
+    return Release(f"RabbitMQ {found[1]}", RELEASE, value)
 
 
 def name_of(node: NodeId) -> str:

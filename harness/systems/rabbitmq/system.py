@@ -82,6 +82,7 @@ class Rabbitmq:
             image="rabbitmq",
             image_for=settings.image_of,
             programs={settings.BINARY: "rabbitmq-server"},
+            release=settings.installed_release,
             one_address=True,
             start_s=START_S,
             settings=SETTINGS,

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from splitbrain.harness.backends.local import LocalBackend
+from splitbrain.harness.backends.local.support import require_release
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
@@ -367,3 +369,31 @@ def test_a_node_that_was_never_started_or_does_not_listen_cannot_be_observed() -
     closed.close()
     with pytest.raises(DefiniteError, match="probe"):
         asyncio.run(Probe.open(deployment, "n1"))
+
+
+def linked(folder: Path, release: str) -> str:
+    """A program of a release, as Debian's package lays it."""
+    broker(folder, "exit 1", release)
+    return str(folder / "rabbitmq" / "bin" / "rabbitmq-server")
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "instead"),
+    [
+        ("3.10.8", "4.0", "Give --settings release=3.10, or --backend docker"),
+        ("4.0.5", "3.10", "Give --settings release=4.0, or --backend docker"),
+        ("3.12.1", "3.10", "Give --backend docker"),
+        ("3.100.1", "3.10", "Give --backend docker"),
+    ],
+)
+def test_a_test_of_another_release_than_the_one_here_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str, wanted: str, instead: str
+) -> None:
+    monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", linked(tmp_path, installed))
+    with pytest.raises(BackendError, match=f"RabbitMQ {installed} is installed on this machine. {instead}"):
+        LocalBackend("namespaces").check(composed(backend="local", settings=f"release={wanted}"))
+
+
+def test_a_test_of_the_release_here_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", linked(tmp_path, "3.10.8"))
+    require_release(composed(backend="local", settings="release=3.10"))
