@@ -60,6 +60,8 @@ class Capabilities:
         discovery: the service by which its nodes find each other, where a test can let it fail; None if there is none.
         gives_up: the name of the error with which a node ends that has nothing left to do, and says why: that is no
             crash. Empty if none does.
+        last_words: finds in the log of a node that ended by itself why it did, in one line; None where the last line of
+            a log says that.
         standbys: whether only the node that leads carries out what changes something, and others refuse it, and maybe
             reads as well: then no run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
@@ -99,6 +101,7 @@ class Capabilities:
     groups: Groups | None = None
     discovery: Discovery | None = None
     gives_up: str = ""
+    last_words: Callable[[str], str] | None = None
     standbys: bool = False
     image: str | None = None
     image_for: Callable[[Mapping[str, int]], str] | None = None

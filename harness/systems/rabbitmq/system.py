@@ -19,6 +19,7 @@ from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import settings
 from splitbrain.harness.systems.rabbitmq.connection import Connection
+from splitbrain.harness.systems.rabbitmq.logs import last_words
 from splitbrain.harness.systems.rabbitmq.probe import (
     KHEPRI,
     Asked,
@@ -84,6 +85,7 @@ class Rabbitmq:
             programs={settings.BINARY: "rabbitmq-server"},
             release=settings.installed_release,
             one_address=True,
+            last_words=last_words,
             start_s=START_S,
             settings=SETTINGS,
             observation=self,
