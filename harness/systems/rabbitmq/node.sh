@@ -31,14 +31,23 @@ done
 export ERL_CRASH_DUMP="$PWD/erl_crash.dump"
 cd "$HOME"
 
-if epmd -names >/dev/null 2>&1; then
-    echo "splitbrain: an epmd that is not this node's answers on port ${ERL_EPMD_PORT:-4369}. End it: the node needs that port." >&2
+port=${ERL_EPMD_PORT:-4369}
+# Without a limit epmd waits for good for an answer of what is no epmd.
+answer=0
+timeout 5 epmd -names >/dev/null 2>&1 || answer=$?
+case $answer in
+0) problem="an epmd that is not this node's answers on port $port" ;;
+124) problem="something that is no epmd holds port $port and does not answer" ;;
+*) problem= ;;
+esac
+if [ -n "$problem" ]; then
+    echo "splitbrain: $problem. End it: the node needs that port." >&2
     exit 1
 fi
 epmd &
-until epmd -names >/dev/null 2>&1; do
+until timeout 5 epmd -names >/dev/null 2>&1; do
     if ! kill -0 $! 2>/dev/null; then
-        echo "splitbrain: epmd ended before the broker began. Is it installed, and port ${ERL_EPMD_PORT:-4369} free?" >&2
+        echo "splitbrain: epmd ended before the broker began. Is it installed, and port $port free?" >&2
         exit 1
     fi
     sleep 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -24,6 +25,7 @@ from splitbrain.harness.systems.rabbitmq import Rabbitmq
 from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, Status, ask, view_of
 from splitbrain.harness.systems.rabbitmq.settings import BINARY, RELEASES
 from splitbrain.results.errors import BackendError, UsageError
+from tests.backends.support import missing
 from tests.systems.rabbitmq.conftest import OPTIONS
 from tests.systems.rabbitmq.loopback import probed_at
 
@@ -199,6 +201,33 @@ def test_an_epmd_that_is_there_already_is_refused(tmp_path: Path) -> None:
     done = wrapped(tmp_path, "4.0", "4.0", "3.10", ERL_EPMD_PORT="7002", SPLITBRAIN_SETS="ERL_EPMD_PORT")
     assert (done.returncode, done.stdout) == (1, "")
     assert "an epmd that is not this node's answers on port 7002" in done.stderr
+
+
+def test_a_port_of_epmd_on_which_nobody_answers_is_refused_too(tmp_path: Path) -> None:
+    """epmd waits for an answer for good. Here the limit of the wait is over at once."""
+    executable(tmp_path / "timeout", "exit 124")
+    executable(tmp_path / "epmd", "exec sleep 3600")
+    broker(tmp_path, "echo began")
+    done = wrapped(tmp_path, "4.0", "4.0", "3.10", ERL_EPMD_PORT="7002", SPLITBRAIN_SETS="ERL_EPMD_PORT")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "holds port 7002 and does not answer" in done.stderr
+
+
+def test_a_probe_that_cannot_have_its_port_ends_the_node_and_says_so(tmp_path: Path) -> None:
+    if shutil.which("erl") is None:
+        missing("there is no Erlang on this machine (apt install erlang-base)")
+    test = composed()
+    (tmp_path / "splitbrain_probe.erl").write_bytes(test.system.command(test, place()).files["splitbrain_probe.erl"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        starts = f'{{ok,_,B}}=compile:file("splitbrain_probe",[binary]),code:load_binary(splitbrain_probe,"",B),'
+        words = ("erl", "-noshell", "-eval", f'{starts}splitbrain_probe:start("127.0.0.1",{port}),timer:sleep(60000).')
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == (
+        f"splitbrain: the node cannot be asked what it does, on port {port} of 127.0.0.1: eaddrinuse. "
+        "End what uses that port."
+    )
 
 
 def test_what_the_machine_has_set_for_brokers_does_not_reach_a_node(tmp_path: Path) -> None:
