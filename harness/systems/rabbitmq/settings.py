@@ -194,6 +194,7 @@ def environment(*, node: NodeId, listen: Address, data: str, tick_s: int, khepri
         "RABBITMQ_MNESIA_BASE": f"{data}/store",
         "RABBITMQ_CONFIG_FILE": f"{data}/{CONFIGURATION}",
         "RABBITMQ_CONF_ENV_FILE": f"{data}/none",
+        "RABBITMQ_CONFIG_FILES": f"{data}/none",
         "RABBITMQ_ADVANCED_CONFIG_FILE": f"{data}/none",
         "RABBITMQ_ENABLED_PLUGINS_FILE": f"{data}/{PLUGINS}",
         "RABBITMQ_GENERATED_CONFIG_DIR": f"{data}/generated",

@@ -140,6 +140,16 @@ def test_arguments_of_the_vm_do_not_name_the_directory_which_may_have_spaces() -
     assert env["HOME"] == "/my tests/data"
 
 
+def test_files_of_configuration_of_the_machine_are_not_read() -> None:
+    """Without a name for them the broker reads /etc/rabbitmq/conf.d/*.conf after its own file."""
+    test = composed()
+    command = test.system.command(test, place())
+    for name in ("RABBITMQ_CONFIG_FILES", "RABBITMQ_ADVANCED_CONFIG_FILE", "RABBITMQ_CONF_ENV_FILE"):
+        found = command.env[name].removeprefix("/data/")
+        assert found != command.env[name]
+        assert found not in command.files
+
+
 def test_proxies_between_nodes_are_refused() -> None:
     test = composed()
     with pytest.raises(BackendError, match="by the same address"):
@@ -220,7 +230,7 @@ def test_a_probe_that_cannot_have_its_port_ends_the_node_and_says_so(tmp_path: P
     (tmp_path / "splitbrain_probe.erl").write_bytes(test.system.command(test, place()).files["splitbrain_probe.erl"])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        starts = f'{{ok,_,B}}=compile:file("splitbrain_probe",[binary]),code:load_binary(splitbrain_probe,"",B),'
+        starts = '{ok,_,B}=compile:file("splitbrain_probe",[binary]),code:load_binary(splitbrain_probe,"",B),'
         words = ("erl", "-noshell", "-eval", f'{starts}splitbrain_probe:start("127.0.0.1",{port}),timer:sleep(60000).')
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50)
     assert done.returncode == 1
