@@ -216,7 +216,7 @@ class ContainerNode:
         """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it
         ended.
 
-        For a process that ended by itself also the last line of its log.
+        For a process that ended by itself also the line of its log that says why.
         """
         return await self._runners.status(self._node)
 

@@ -44,7 +44,7 @@ class NodeControl(Protocol):
         ...
 
     async def status(self) -> NodeStatus:
-        """What is known of its process: pid, state letter, how it ended; if by itself, the last line of its log."""
+        """What is known of its process: pid, state letter, how it ended; if by itself, why, by its log."""
         ...
 
     async def throttle(self, share: float | None) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ class Deployed(ClientLinksStayWhole, Generic[Control]):
     async def status(self, node: NodeId) -> NodeStatus:
         """The status of the node's process from the kernel: pid, state letter, how it ended.
 
-        For a process that ended by itself also the last line of its log.
+        For a process that ended by itself also the line of its log that says why.
         """
         return await self._controls[self._place(node).node].status()
 
