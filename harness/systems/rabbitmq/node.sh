@@ -32,18 +32,23 @@ export ERL_CRASH_DUMP="$PWD/erl_crash.dump"
 cd "$HOME"
 
 port=${ERL_EPMD_PORT:-4369}
-# Without a limit epmd waits for good for an answer of what is no epmd.
-answer=0
-timeout 5 epmd -names >/dev/null 2>&1 || answer=$?
-case $answer in
-0) problem="an epmd that is not this node's answers on port $port" ;;
-124) problem="something that is no epmd holds port $port and does not answer" ;;
-*) problem= ;;
-esac
-if [ -n "$problem" ]; then
-    echo "splitbrain: $problem. End it: the node needs that port." >&2
-    exit 1
-fi
+# Without a limit epmd waits for good for an answer of what is no epmd. That of the node's life before may still end.
+tries=0
+problem="an epmd that is not this node's answers on port $port"
+while :; do
+    answer=0
+    timeout 5 epmd -names >/dev/null 2>&1 || answer=$?
+    case $answer in
+    0) tries=$((tries + 1)) ;;
+    124) tries=20 problem="something that is no epmd holds port $port and does not answer" ;;
+    *) break ;;
+    esac
+    if [ "$tries" = 20 ]; then
+        echo "splitbrain: $problem. End it: the node needs that port." >&2
+        exit 1
+    fi
+    sleep 0.05
+done
 epmd &
 until timeout 5 epmd -names >/dev/null 2>&1; do
     if ! kill -0 $! 2>/dev/null; then

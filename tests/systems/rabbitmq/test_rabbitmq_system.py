@@ -213,6 +213,14 @@ def test_an_epmd_that_is_there_already_is_refused(tmp_path: Path) -> None:
     assert "an epmd that is not this node's answers on port 7002" in done.stderr
 
 
+def test_an_epmd_of_a_life_before_may_take_a_moment_to_end(tmp_path: Path) -> None:
+    """Who kills a node need not wait for the end of what the node began."""
+    (tmp_path / "dying").touch()
+    executable(tmp_path / "epmd", f'[ "$*" = -names ] && [ -e "$HOME/dying" ] && exec rm "$HOME/dying"; {EPMD}')
+    broker(tmp_path, f"{ENDS_EPMD} echo began")
+    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "began\n"
+
+
 def test_a_port_of_epmd_on_which_nobody_answers_is_refused_too(tmp_path: Path) -> None:
     """epmd waits for an answer for good. Here the limit of the wait is over at once."""
     executable(tmp_path / "timeout", "exit 124")
