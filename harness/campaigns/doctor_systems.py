@@ -14,6 +14,7 @@ from splitbrain.harness.systems.catalogue import SYSTEMS, build
 from splitbrain.results.errors import SplitbrainError
 
 AREA: Final = "system"
+UP_TO_DATE: Final = "up to date"
 
 
 class _Way(NamedTuple):
@@ -66,10 +67,20 @@ def _in_containers(can: Capabilities, images: Mapping[str, str] | str) -> _Way |
         return None
     if isinstance(images, str):
         return _Way(False, f"in containers: {images}")
-    state = images.get(can.image, "not built")
-    works = state == "up to date"
-    help_ = "" if works else f" (splitbrain images build {can.image})"
-    return _Way(works, f"in containers: the image {can.image!r} is {state}{help_}")
+    states = {image: images.get(image, "not built") for image in _images_of(can, can.image)}
+    words = [
+        f"the image {image!r} is {state}{'' if state == UP_TO_DATE else f' (splitbrain images build {image})'}"
+        for image, state in states.items()
+    ]
+    return _Way(UP_TO_DATE in states.values(), f"in containers: {', '.join(words)}")
+
+
+def _images_of(can: Capabilities, usual: str) -> list[str]:
+    """Each image in which nodes run with some setting, the usual one first."""
+    if can.image_for is None:
+        return [usual]
+    tests = [{name: value} for name, setting in can.settings.items() for value in range(len(setting.words))]
+    return list(dict.fromkeys([usual, *map(can.image_for, tests)]))
 
 
 def _images() -> Mapping[str, str] | str:

@@ -71,6 +71,15 @@ def test_a_program_that_is_a_file_must_be_there_too(monkeypatch: pytest.MonkeyPa
     assert "here: there is no /nowhere/zookeeper.jar (apt install libzookeeper-java)" in found["zookeeper"][1]
 
 
+def test_a_system_with_an_image_for_each_release_names_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    works, detail = rows(monkeypatch, {"rabbitmq-3.10": "up to date"})["rabbitmq"]
+    assert works
+    assert detail.endswith(
+        "in containers: the image 'rabbitmq' is not built (splitbrain images build rabbitmq), "
+        "the image 'rabbitmq-3.10' is up to date"
+    )
+
+
 def rabbitmq(
     monkeypatch: pytest.MonkeyPatch, folder: Path, release: str, problem: str | None = None
 ) -> tuple[bool, str]:
