@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from splitbrain.harness.backends.local.support import namespaces_problem
 from splitbrain.harness.campaigns.doctor import Finding
 from splitbrain.harness.contract.capabilities import Capabilities
-from splitbrain.harness.contract.installed import installed
+from splitbrain.harness.contract.installed import Release, installed
 from splitbrain.harness.systems.catalogue import SYSTEMS, build
 from splitbrain.results.errors import SplitbrainError
 
 AREA: Final = "system"
+UP_TO_DATE: Final = "up to date"
 
 
 class _Way(NamedTuple):
@@ -43,7 +45,21 @@ def _here(can: Capabilities) -> _Way | None:
     if absent:
         packages = " ".join(dict.fromkeys(absent.values()))
         return _Way(False, f"here: there is no {', no '.join(absent)} (apt install {packages})")
-    return _Way(True, f"here: {', '.join(str(installed(program)) for program in can.programs)}")
+    where = ", ".join(str(installed(program)) for program in can.programs)
+    release = None if can.release is None else can.release()
+    usable, choice = (True, "") if release is None else _choice(release, can)
+    problem = namespaces_problem() if can.one_address else None
+    words = where if release is None else f"{release.name} at {where}{choice}"
+    lacks = "" if problem is None else f", but one node only, without network namespaces: {problem}"
+    return _Way(usable and problem is None, f"here: {words}{lacks}")
+
+
+def _choice(release: Release, can: Capabilities) -> tuple[bool, str]:
+    """Whether a test can be about a release, and how it is chosen, or what can be chosen instead."""
+    setting = can.settings[release.setting]
+    if release.value is None:
+        return False, f", of which there are no tests ({release.setting} is {' or '.join(setting.words)})"
+    return True, f" (--settings {release.setting}={setting.text(release.value)})"
 
 
 def _in_containers(can: Capabilities, images: Mapping[str, str] | str) -> _Way | None:
@@ -51,10 +67,20 @@ def _in_containers(can: Capabilities, images: Mapping[str, str] | str) -> _Way |
         return None
     if isinstance(images, str):
         return _Way(False, f"in containers: {images}")
-    state = images.get(can.image, "not built")
-    works = state == "up to date"
-    help_ = "" if works else f" (splitbrain images build {can.image})"
-    return _Way(works, f"in containers: the image {can.image!r} is {state}{help_}")
+    states = {image: images.get(image, "not built") for image in _images_of(can, can.image)}
+    words = [
+        f"the image {image!r} is {state}{'' if state == UP_TO_DATE else f' (splitbrain images build {image})'}"
+        for image, state in states.items()
+    ]
+    return _Way(UP_TO_DATE in states.values(), f"in containers: {', '.join(words)}")
+
+
+def _images_of(can: Capabilities, usual: str) -> list[str]:
+    """Each image in which nodes run with some setting, the usual one first."""
+    if can.image_for is None:
+        return [usual]
+    tests = [{name: value} for name, setting in can.settings.items() for value in range(len(setting.words))]
+    return list(dict.fromkeys([usual, *map(can.image_for, tests)]))
 
 
 def _images() -> Mapping[str, str] | str:

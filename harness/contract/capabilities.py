@@ -12,6 +12,7 @@ from splitbrain.harness.contract.discovery import Discovery
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.groups import Groups
+from splitbrain.harness.contract.installed import Release
 from splitbrain.harness.contract.membership import Learners, Membership
 from splitbrain.harness.contract.migrations import Migrations
 from splitbrain.harness.contract.moments import SystemMarks
@@ -59,6 +60,8 @@ class Capabilities:
         discovery: the service by which its nodes find each other, where a test can let it fail; None if there is none.
         gives_up: the name of the error with which a node ends that has nothing left to do, and says why: that is no
             crash. Empty if none does.
+        last_words: finds in the log of a node that ended by itself why it did, in one line; None where the last line of
+            a log says that.
         standbys: whether only the node that leads carries out what changes something, and others refuse it, and maybe
             reads as well: then no run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
@@ -67,6 +70,8 @@ class Capabilities:
             folder here.
         programs: programs that a machine must have to run a node, or files by their paths, and Debian's package for
             each.
+        release: which release of it this machine has, where tests say by a setting which one they are about; it returns
+            None if there is none. None if nodes run whatever release there is.
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         start_s: how long its nodes may take until they are usable when a run starts, in seconds.
@@ -96,11 +101,13 @@ class Capabilities:
     groups: Groups | None = None
     discovery: Discovery | None = None
     gives_up: str = ""
+    last_words: Callable[[str], str] | None = None
     standbys: bool = False
     image: str | None = None
     image_for: Callable[[Mapping[str, int]], str] | None = None
     uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
+    release: Callable[[], Release | None] | None = None
     imports: tuple[str, ...] = ()
     one_address: bool = False
     start_s: float = 30.0

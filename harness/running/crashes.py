@@ -38,8 +38,8 @@ class Watched:
     """A deployment that knows which nodes should run: `Deployment`, and a witness of crashes.
 
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
-    ended, and the last line of its log if the backend reports them. It is `f` "halt" if the node's disk had a fault;
-    "damaged" means that the disk lost data for good, so that the node may never run again.
+    ended, and the line of its log that says why if the backend reports them. It is `f` "halt" if the node's disk had a
+    fault; "damaged" means that the disk lost data for good, so that the node may never run again.
 
     Args:
         deployment: the nodes.

@@ -19,7 +19,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.harness.running.deadlines import together
 from splitbrain.harness.running.journal import Recorder
-from splitbrain.harness.running.recovery import OwnProblem, until_usable
+from splitbrain.harness.running.recovery import Ended, OwnProblem, until_usable
 from splitbrain.harness.running.runner import (
     END_NOW,
     RunSummary,
@@ -126,10 +126,10 @@ async def run(
     try:
         deployment = await backend.deploy(test, run_folder.path, runtime)
         try:
-            problems = await _bring_up(test, deployment, runtime, stop)
+            problems = await _bring_up(test, deployment, runtime, stop, waits_for_ended=blames_system)
             is_ours = not blames_system or any(isinstance(each, OwnProblem) for each in problems.values())
             if problems and is_ours:
-                raise _not_usable(problems, _start_limit_s(test))
+                raise _not_usable(problems, None if _has_ended(problems) else _start_limit_s(test))
             if problems:
                 summary = note_no_start(problems, _start_limit_s(test), runtime, history, observe=observe, began=began)
             else:
@@ -166,8 +166,12 @@ def _cancelling(stop: Stop) -> Callable[[], None]:
     return cancel
 
 
-async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: Stop) -> Mapping[NodeId, str]:
+async def _bring_up(
+    test: Test, deployment: Deployment, runtime: Runtime, stop: Stop, *, waits_for_ended: bool
+) -> Mapping[NodeId, str]:
     """Start all nodes and wait until the system is usable; who is no member yet need not be.
+
+    With `waits_for_ended` the wait is as long if a node has ended, which is in vain, but shows what others do then.
 
     Returns what was wrong at the end of the wait, by node.
     """
@@ -177,7 +181,13 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: 
     members = test.system.capabilities.membership
     nodes = [node for node in test.nodes if members is None or not members.unsettled(node)]
     usable = await until_usable(
-        test, deployment, runtime.clock, _start_limit_s(test), nodes=nodes, go_on=lambda: not stop.requests
+        test,
+        deployment,
+        runtime.clock,
+        _start_limit_s(test),
+        nodes=nodes,
+        go_on=lambda: not stop.requests,
+        starts_again=waits_for_ended,
     )
     if usable.seconds is None and stop.requests:
         raise HarnessError("the run was interrupted before its nodes were up; nothing was tested.")
@@ -188,11 +198,17 @@ def _start_limit_s(test: Test) -> float:
     return min(START_LIMIT_S, test.system.capabilities.start_s)
 
 
-def _not_usable(problems: Mapping[NodeId, str], limit_s: float) -> NodeStartError:
-    listed = "; ".join(f"{node} {problem}" for node, problem in problems.items())
+def _has_ended(problems: Mapping[NodeId, str]) -> bool:
+    return any(isinstance(problem, Ended) for problem in problems.values())
+
+
+def _not_usable(problems: Mapping[NodeId, str], limit_s: float | None) -> NodeStartError:
+    """The error of nodes that were waited for so long; None if the wait ended because a node has."""
+    ended = {node: problem for node, problem in problems.items() if isinstance(problem, Ended)}
+    listed = "; ".join(f"{node} {problem.rstrip('.')}" for node, problem in (ended or problems).items())
+    within = "" if limit_s is None else f" within {limit_s:g} s"
     return NodeStartError(
-        f"the nodes did not become usable within {limit_s:g} s: {listed}. Their logs are "
-        "in the folder of the run, under nodes."
+        f"the nodes did not become usable{within}: {listed}. Their logs are in the folder of the run, under nodes."
     )
 
 

@@ -38,6 +38,12 @@ class OwnProblem(str):
     __slots__ = ()
 
 
+class Ended(str):
+    """What is said of a node whose process has ended."""
+
+    __slots__ = ()
+
+
 _OWN_ERRORS = (AssertionError, AttributeError, KeyError, NameError, ProtocolError, TypeError)
 """Errors of the code that asks a node."""
 
@@ -58,8 +64,11 @@ async def until_usable(
     nodes: Sequence[NodeId] | None = None,
     go_on: Callable[[], bool] = lambda: True,
     lists_members: bool = False,
+    starts_again: bool = True,
 ) -> Usable:
     """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no.
+
+    Without `starts_again` nobody starts a node that has ended, so it is not waited for.
 
     With `lists_members` each must list every node of the test as a member, by the same ids, and no learner that is to
     vote.
@@ -77,7 +86,8 @@ async def until_usable(
         now_ns = clock.now_ns()
         if not problems:
             return Usable((now_ns - started_ns) / 1e9, {})
-        if now_ns >= end_ns or not go_on():
+        ended = not starts_again and any(isinstance(problem, Ended) for problem in problems.values())
+        if ended or now_ns >= end_ns or not go_on():
             return Usable(None, problems)
         await clock.sleep_ns(min(POLL_NS, end_ns - now_ns))
 
@@ -119,7 +129,8 @@ async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | 
         if members is not None and members.unsettled(node):
             out = f"is {status.state}: it left the cluster, and did not join again, so that it was not started any more"
             return f"{out} ({ended})" if ended else out
-        return f"is {status.state} ({ended})" if ended else f"is {status.state}"
+        words = f"is {status.state} ({ended})" if ended else f"is {status.state}"
+        return Ended(words) if status.state == "stopped" else words
     view = await test.system.view(deployment, node)
     return "does not say who leads" if view is None else view
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,10 @@ BUILT: dict[str, str] = dict.fromkeys(("node", "etcd", "postgresql", "rabbitmq")
 
 
 def rows(
-    monkeypatch: pytest.MonkeyPatch, images: Mapping[str, str] | str, programs: frozenset[str]
+    monkeypatch: pytest.MonkeyPatch,
+    images: Mapping[str, str] | str,
+    programs: frozenset[str] = frozenset(),
+    problem: str | None = None,
 ) -> dict[str, tuple[bool, str]]:
     """What is said of each system on a machine with these images and programs."""
 
@@ -24,6 +28,7 @@ def rows(
 
     monkeypatch.setattr(doctor_systems, "_images", lambda: images)
     monkeypatch.setattr("shutil.which", which)
+    monkeypatch.setattr(doctor_systems, "namespaces_problem", lambda: problem)
     found = doctor_systems.systems()
     assert [row.item for row in found] == list(SYSTEMS)
     return {row.item: (row.works, row.detail) for row in found}
@@ -64,3 +69,49 @@ def test_a_program_that_is_a_file_must_be_there_too(monkeypatch: pytest.MonkeyPa
     found = rows(monkeypatch, {}, frozenset({"java"}))
     assert not found["zookeeper"][0]
     assert "here: there is no /nowhere/zookeeper.jar (apt install libzookeeper-java)" in found["zookeeper"][1]
+
+
+def test_a_system_with_an_image_for_each_release_names_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    works, detail = rows(monkeypatch, {"rabbitmq-3.10": "up to date"})["rabbitmq"]
+    assert works
+    assert detail.endswith(
+        "in containers: the image 'rabbitmq' is not built (splitbrain images build rabbitmq), "
+        "the image 'rabbitmq-3.10' is up to date"
+    )
+
+
+def rabbitmq(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, release: str, problem: str | None = None
+) -> tuple[bool, str]:
+    """What is said of RabbitMQ where that release is installed, as by Debian's package, in a folder."""
+    program = folder / "lib" / f"rabbitmq_server-{release}" / "sbin" / "rabbitmq-server"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    (folder / "rabbitmq-server").symlink_to(program)
+    monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", f"{folder}/rabbitmq-server")
+    return rows(monkeypatch, "no engine answers", problem=problem)["rabbitmq"]
+
+
+def test_the_release_that_is_installed_is_named_with_the_setting_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = f"RabbitMQ 3.10.8 at {tmp_path}/rabbitmq-server (--settings release=3.10)"
+    assert rabbitmq(monkeypatch, tmp_path, "3.10.8") == (
+        True,
+        f"here: {here}; in containers: no engine answers",
+    )
+
+
+def test_a_release_of_which_there_are_no_tests_does_not_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    works, detail = rabbitmq(monkeypatch, tmp_path, "3.12.1")
+    assert not works
+    assert "RabbitMQ 3.12.1 at" in detail
+    assert "of which there are no tests (release is 4.0 or 3.10)" in detail
+
+
+def test_a_system_whose_nodes_need_network_namespaces_does_not_work_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    works, detail = rabbitmq(monkeypatch, tmp_path, "3.10.8", "the kernel has none")
+    assert not works
+    assert "one node only, without network namespaces: the kernel has none" in detail

@@ -136,6 +136,22 @@ def test_nodes_that_never_agree_are_named_within_the_bound(tmp_path: Path, monke
     assert deployment.closed == 1
 
 
+def test_a_node_that_ended_is_not_waited_for_because_nobody_starts_it_again(tmp_path: Path) -> None:
+    class Ends(MemoryDeployment):
+        async def status(self, node: str) -> NodeStatus:
+            ended = NodeStatus("stopped", 1, {"exit": "exit code 1", "log": "no space left", "by_itself": True})
+            return ended if node == "n2" else self.states[node]
+
+    deployment = Ends()
+    with pytest.raises(NodeStartError) as caught:
+        go(make_test(FakeClient()), MemoryBackend(deployment), Folder(tmp_path))
+    assert str(caught.value) == (
+        "the nodes did not become usable: n2 is stopped (exit code 1: no space left). Their logs are in the folder of "
+        "the run, under nodes."
+    )
+    assert deployment.closed == 1
+
+
 def test_an_interruption_before_the_test_began_is_said_and_cleaned_up(tmp_path: Path) -> None:
     system = MemorySystem()
     system.leaders = {"n3": None}

@@ -31,7 +31,7 @@ from .tools import AgentError
 
 QUIET_S = 45.0
 STOP_GRACE_S = 1.0
-LOG_BYTES_SHOWN = 8192
+LOG_BYTES_SHOWN = 32768
 GROUPS = "splitbrain-host"
 """How the names of control groups begin. Who holds the host may remove all of them."""
 PROBE_ENDS_WITHIN_S = 10.0

@@ -52,7 +52,7 @@ class DockerDeployment(Deployed[ContainerNode]):
         self._agent = agent
         self._nodes: dict[NodeId, Node] = {}
         self._containers = Containers(engine, run, _name(run), image.tag)
-        self._runners = Runners(engine, self._containers)
+        self._runners = Runners(engine, self._containers, test.system.capabilities.last_words)
 
     async def lay_out(self) -> None:
         """Make directories, the network, the containers that keep the nodes' networks, and the rules in those.

@@ -15,7 +15,7 @@ import msgspec
 from splitbrain.harness.backends.agent import syscalls
 from splitbrain.harness.backends.docker.engine import ContainerState, Engine, short
 from splitbrain.harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
-from splitbrain.harness.backends.shared.deployed import CHARACTERS_SHOWN, log_end
+from splitbrain.harness.backends.shared.deployed import LastWords, log_end, log_text, shown_end
 from splitbrain.harness.contract.nodes import NodeCommand, NodeStatus
 from splitbrain.results.errors import BackendError, NodeStartError
 
@@ -28,9 +28,10 @@ STOP_GRACE_S = 1
 class Runners:
     """The containers in which nodes run. Nothing here takes the lock `Node.changing`: the caller holds it."""
 
-    def __init__(self, engine: Engine, containers: Containers) -> None:
+    def __init__(self, engine: Engine, containers: Containers, last_words: LastWords = None) -> None:
         self._engine = engine
         self._containers = containers
+        self._last_words = last_words
 
     async def start(self, node: Node, command: NodeCommand) -> None:
         """Start a stopped node.
@@ -122,7 +123,7 @@ class Runners:
         """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it
         ended.
 
-        For a process that ended by itself also the last line of its log.
+        For a process that ended by itself also the line of its log that says why.
         """
         if not node.runner or node.life == 0:
             return NodeStatus("stopped", node.life)
@@ -132,7 +133,7 @@ class Runners:
         evidence: dict[str, Any] = {"container": short(node.runner), "exit": ended_how(state)}
         if not node.signalled:
             evidence["by_itself"] = True
-            evidence["log"] = log_end(node.log, lines=1)[-CHARACTERS_SHOWN:]
+            evidence["log"] = shown_end(log_text(node.log), self._last_words)
         return NodeStatus("stopped", node.life, evidence)
 
     async def _count_throttled(self, node: Node, sign: int = 1) -> None:
@@ -215,7 +216,7 @@ class ContainerNode:
         """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it
         ended.
 
-        For a process that ended by itself also the last line of its log.
+        For a process that ended by itself also the line of its log that says why.
         """
         return await self._runners.status(self._node)
 

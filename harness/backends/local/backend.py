@@ -59,12 +59,14 @@ class LocalBackend:
         """Refuse a test that cannot run here, as far as that shows before anything is started. Looks, changes nothing.
 
         Raises:
-            BackendError: this is not Linux, a program is missing, or links cannot be carried as they have to be.
+            BackendError: this is not Linux, a program is missing or of another release, or links cannot be carried as
+                they have to be.
             UsageError: nodes that cannot be housed.
         """
         check_nodes(self.name, test.nodes, MOST_NODES)
         support.require_linux()
         support.require_programs(test)
+        support.require_release(test)
         links = self.links
         support.require_links(links)
         if links == "proxy" and len(test.nodes) > 1 and test.system.capabilities.one_address:

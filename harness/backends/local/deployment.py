@@ -12,7 +12,7 @@ from typing import Any
 from splitbrain.harness.backends.local import support
 from splitbrain.harness.backends.shared import disks, faketime
 from splitbrain.harness.backends.shared.channel import Agent, Asked
-from splitbrain.harness.backends.shared.deployed import AgentNode, Deployed, log_end, to_status
+from splitbrain.harness.backends.shared.deployed import AgentNode, Deployed, log_end, log_text, to_status
 from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
 from splitbrain.harness.backends.shared.links import AgentLinks
 from splitbrain.harness.backends.shared.marks import MarksFiles
@@ -59,8 +59,9 @@ class LocalDeployment(Deployed[AgentNode]):
         }
         await _lay_out_disks(self._test, self._agent, self._dirs, self.links)
         clocks = _make_clocks(self._test, self.places, self._dirs)
+        last_words = self._test.system.capabilities.last_words
         for node in self.nodes:
-            control = AgentNode(node, self._agent, functools.partial(_logged, self._dirs[node] / "log"))
+            control = AgentNode(node, self._agent, functools.partial(_logged, self._dirs[node] / "log"), last_words)
             self._controls[node] = control
             self._faults[node] = NodeFaults(
                 node, self._agent, control.status, control.kill, self._streams, clocks.get(node)
@@ -176,4 +177,4 @@ def _address(pair: Sequence[Any]) -> Address:
 
 
 async def _logged(log: Path) -> str:
-    return log.read_text(errors="replace") if log.exists() else ""
+    return log_text(log)

@@ -98,6 +98,28 @@ def require_programs(test: Test) -> None:
             )
 
 
+def require_release(test: Test) -> None:
+    """Refuse a test of another release of the system than the one that is installed.
+
+    Raises:
+        BackendError: it is.
+    """
+    can = test.system.capabilities
+    found = None if can.release is None else can.release()
+    if found is None:
+        return
+    setting = can.settings[found.setting]
+    wanted = test.settings.get(found.setting, setting.default)
+    if wanted == found.value:
+        return
+    chosen = f"{found.setting}={setting.text(wanted)}"
+    instead = "" if found.value is None else f"--settings {found.setting}={setting.text(found.value)}, or "
+    raise BackendError(
+        f"the test is about {chosen}, but {found.name} is installed on this machine. Give {instead}--backend docker, "
+        "whose image brings its own."
+    )
+
+
 @functools.cache
 def namespaces_problem() -> str | None:
     """Why namespaces cannot be used here, None if they can: found by trying, once per process, in about 0.3 s."""

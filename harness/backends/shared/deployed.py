@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,7 +44,7 @@ class NodeControl(Protocol):
         ...
 
     async def status(self) -> NodeStatus:
-        """What is known of its process: pid, state letter, how it ended; if by itself, the last line of its log."""
+        """What is known of its process: pid, state letter, how it ended; if by itself, why, by its log."""
         ...
 
     async def throttle(self, share: float | None) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ class Deployed(ClientLinksStayWhole, Generic[Control]):
     async def status(self, node: NodeId) -> NodeStatus:
         """The status of the node's process from the kernel: pid, state letter, how it ended.
 
-        For a process that ended by itself also the last line of its log.
+        For a process that ended by itself also the line of its log that says why.
         """
         return await self._controls[self._place(node).node].status()
 
@@ -234,12 +234,33 @@ def last_lines(text: str, lines: int = LINES_SHOWN) -> str:
     return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(nothing)"
 
 
+def log_text(log: Path) -> str:
+    """What was logged; an empty text if there is no log."""
+    try:
+        return log.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def log_end(log: Path, start: int = 0, lines: int = LINES_SHOWN) -> str:
     """The last lines that were logged from a position on, as one line."""
     try:
         return last_lines(log.read_bytes()[start:].decode(errors="replace"), lines)
     except OSError:
         return last_lines("")
+
+
+LastWords: TypeAlias = Callable[[str], str] | None
+"""`Capabilities.last_words`."""
+
+
+def shown_end(log: str, last_words: LastWords) -> str:
+    """The line that says why a node ended, or else the last line, no longer than is shown.
+
+    A system's own words begin with what matters, a last line may be the end of a long one.
+    """
+    found = "" if last_words is None else last_words(log)
+    return found[:CHARACTERS_SHOWN] if found else last_lines(log, 1)[-CHARACTERS_SHOWN:]
 
 
 # --- nodes that an agent runs -----------------------------------------------------------------------------------------
@@ -252,12 +273,16 @@ class AgentNode:
         name: as in the test.
         agent: runs it.
         logged: reads the end of its log.
+        last_words: finds in it why the node ended.
     """
 
-    def __init__(self, name: NodeId, agent: Asked, logged: Callable[[], Awaitable[str]]) -> None:
+    def __init__(
+        self, name: NodeId, agent: Asked, logged: Callable[[], Awaitable[str]], last_words: LastWords = None
+    ) -> None:
         self._name = name
         self._agent = agent
         self._logged = logged
+        self._last_words = last_words
 
     async def start(
         self, command: NodeCommand, prepare: Callable[[NodeCommand], Awaitable[Mapping[str, str]]], **where: str
@@ -295,13 +320,13 @@ class AgentNode:
     async def status(self) -> NodeStatus:
         """The status of the node's process from the kernel: pid (in the agent's PID namespace), state letter, exit.
 
-        For a process that ended by itself also the last line of its log.
+        For a process that ended by itself also the line of its log that says why.
         """
         status = await self._ask("status")
         if not status.evidence.get("by_itself"):
             return status
-        last = last_lines(await self._logged(), 1)
-        return msgspec.structs.replace(status, evidence={**status.evidence, "log": last[-CHARACTERS_SHOWN:]})
+        shown = shown_end(await self._logged(), self._last_words)
+        return msgspec.structs.replace(status, evidence={**status.evidence, "log": shown})
 
     async def throttle(self, share: float | None) -> Mapping[str, Any]:
         """Give the node this share of one CPU, or all that it wants: what the kernel counted of the limit before."""

@@ -101,12 +101,13 @@ class SshDeployment(Deployed[AgentNode]):
         }
         self._begins()
         await self._check_links()
+        last_words = self._test.system.capabilities.last_words
 
         async def lay_out_node(node: NodeId) -> None:
             agent, place = self._agents[node], self.places[node]
             await lay_out_disk(self._test, agent, place)
             clock = await make_clock(self._test, agent, place, libraries.get(node), self._dirs[node])
-            control = AgentNode(node, agent, functools.partial(agent.ask, "log_end"))
+            control = AgentNode(node, agent, functools.partial(agent.ask, "log_end"), last_words)
             self._controls[node] = control
             self._faults[node] = NodeFaults(node, agent, control.status, control.kill, self._streams, clock)
 

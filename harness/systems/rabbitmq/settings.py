@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from splitbrain.harness.contract.installed import Release
 from splitbrain.harness.contract.nodes import Address, NodeId
 from splitbrain.harness.contract.settings import Setting
 from splitbrain.harness.systems.rabbitmq.connection import USER
@@ -62,6 +65,7 @@ KHEPRI_FLAGS: Final = (
 A node enables all stable flags where none are named, and no others; those that it requires are enabled in any case."""
 
 PROGRAM: Final = "node.sh"
+SETS: Final = "SPLITBRAIN_SETS"
 HOSTS: Final = "hosts"
 BINARY: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Debian's package puts it there."""
@@ -80,6 +84,18 @@ CONSUMER_TIMEOUT_MS: Final = 1_800_000
 def image_of(settings: Mapping[str, int]) -> str:
     """The image of the release that a test chose."""
     return "rabbitmq" if RELEASES[settings.get(RELEASE, 0)] == "4.0" else "rabbitmq-3.10"
+
+
+def installed_release(program: str | None = None) -> Release | None:
+    """The release of RabbitMQ that is installed on this machine, or to which a program belongs; None without one.
+
+    The program is a link into the folder of its release, as `node.sh` has it.
+    """
+    found = re.search(r"/rabbitmq_server-([^/]+)/", os.path.realpath(program or BINARY))
+    if found is None:
+        return None
+    value = next((at for at, name in enumerate(RELEASES) if found[1].startswith(f"{name}.")), None)
+    return Release(f"RabbitMQ {found[1]}", RELEASE, value)
 
 
 def name_of(node: NodeId) -> str:
@@ -106,13 +122,12 @@ def _tuple(host: str) -> str:
     return f"{{{host.replace('.', ',')}}}"
 
 
-def configuration(*, listen: Address, nodes: Sequence[NodeId], data: str, strategy: int, retries: int) -> str:
+def configuration(*, listen: Address, nodes: Sequence[NodeId], strategy: int, retries: int) -> str:
     """The contents of rabbitmq.conf.
 
     Args:
         listen: where the node serves clients.
         nodes: all nodes of the cluster, the same order on each.
-        data: the node's directory.
         strategy: number of the partition handling.
         retries: how often a new node tries to join others before it begins alone.
     """
@@ -124,7 +139,8 @@ def configuration(*, listen: Address, nodes: Sequence[NodeId], data: str, strate
         "cluster_formation.discovery_retry_limit": retries,
         "cluster_formation.discovery_retry_interval": 1000,
         "cluster_partition_handling": STRATEGIES[strategy],
-        "load_definitions": f"{data}/{DEFINITIONS}",
+        # From the directory in which a node runs: no way to write a path here allows for spaces, quotes and all else.
+        "load_definitions": DEFINITIONS,
         "loopback_users": "none",
         "queue_master_locator": "min-masters",
         "consumer_timeout": CONSUMER_TIMEOUT_MS,
@@ -172,13 +188,13 @@ def environment(*, node: NodeId, listen: Address, data: str, tick_s: int, khepri
         f'code:load_binary({PROBE},"probe",B),{PROBE}:start("{host}",{port + PROBE_BEHIND}).'
     )
     flags = {"RABBITMQ_FEATURE_FLAGS": ",".join(KHEPRI_FLAGS)} if khepri else {}
-    return {
+    of_brokers = {
         **flags,
-        "HOME": data,
         "RABBITMQ_NODENAME": name_of(node),
         "RABBITMQ_MNESIA_BASE": f"{data}/store",
         "RABBITMQ_CONFIG_FILE": f"{data}/{CONFIGURATION}",
         "RABBITMQ_CONF_ENV_FILE": f"{data}/none",
+        "RABBITMQ_CONFIG_FILES": f"{data}/none",
         "RABBITMQ_ADVANCED_CONFIG_FILE": f"{data}/none",
         "RABBITMQ_ENABLED_PLUGINS_FILE": f"{data}/{PLUGINS}",
         "RABBITMQ_GENERATED_CONFIG_DIR": f"{data}/generated",
@@ -199,3 +215,5 @@ def environment(*, node: NodeId, listen: Address, data: str, tick_s: int, khepri
             f"-kernel inet_dist_use_interface {_tuple(host)} -eval {load}"
         ),
     }
+    # A node is started with no other variables for brokers.
+    return {**of_brokers, "HOME": data, SETS: " ".join(of_brokers)}

@@ -32,8 +32,15 @@ start(Host, Port) ->
 
 listen(Address, Port) ->
     Options = [binary, {packet, line}, {active, false}, {reuseaddr, true}, {ip, Address}],
-    {ok, Listener} = gen_tcp:listen(Port, Options),
-    accept(Listener).
+    case gen_tcp:listen(Port, Options) of
+        {ok, Listener} ->
+            accept(Listener);
+        {error, Reason} ->
+            io:format(standard_error,
+                      "splitbrain: the node cannot be asked what it does, on port ~b of ~s: ~p. "
+                      "End what uses that port.~n", [Port, inet:ntoa(Address), Reason]),
+            halt(1)
+    end.
 
 accept(Listener) ->
     {ok, Socket} = gen_tcp:accept(Listener),

@@ -19,6 +19,7 @@ from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.rabbitmq import settings
 from splitbrain.harness.systems.rabbitmq.connection import Connection
+from splitbrain.harness.systems.rabbitmq.logs import last_words
 from splitbrain.harness.systems.rabbitmq.probe import (
     KHEPRI,
     Asked,
@@ -82,7 +83,9 @@ class Rabbitmq:
             image="rabbitmq",
             image_for=settings.image_of,
             programs={settings.BINARY: "rabbitmq-server"},
+            release=settings.installed_release,
             one_address=True,
+            last_words=last_words,
             start_s=START_S,
             settings=SETTINGS,
             observation=self,
@@ -115,7 +118,6 @@ class Rabbitmq:
         configuration = settings.configuration(
             listen=place.listen,
             nodes=test.nodes,
-            data=data,
             strategy=chosen[PARTITION_HANDLING],
             retries=settings.RETRIES[release],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from splitbrain.harness.backends.local import LocalBackend
+from splitbrain.harness.backends.local.support import require_release
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
@@ -22,6 +25,7 @@ from splitbrain.harness.systems.rabbitmq import Rabbitmq
 from splitbrain.harness.systems.rabbitmq.probe import Probe, RabbitmqObserver, Status, ask, view_of
 from splitbrain.harness.systems.rabbitmq.settings import BINARY, RELEASES
 from splitbrain.results.errors import BackendError, UsageError
+from tests.backends.support import missing
 from tests.systems.rabbitmq.conftest import OPTIONS
 from tests.systems.rabbitmq.loopback import probed_at
 
@@ -136,21 +140,37 @@ def test_arguments_of_the_vm_do_not_name_the_directory_which_may_have_spaces() -
     assert env["HOME"] == "/my tests/data"
 
 
+def test_files_of_configuration_of_the_machine_are_not_read() -> None:
+    """Without a name for them the broker reads /etc/rabbitmq/conf.d/*.conf after its own file."""
+    test = composed()
+    command = test.system.command(test, place())
+    for name in ("RABBITMQ_CONFIG_FILES", "RABBITMQ_ADVANCED_CONFIG_FILE", "RABBITMQ_CONF_ENV_FILE"):
+        found = command.env[name].removeprefix("/data/")
+        assert found != command.env[name]
+        assert found not in command.files
+
+
 def test_proxies_between_nodes_are_refused() -> None:
     test = composed()
     with pytest.raises(BackendError, match="by the same address"):
         test.system.command(test, place(home="here", network="127.0.0"))
 
 
-def wrapped(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def wrapped(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """What the program of a node says, with a broker's program and an epmd from the folder, if there are any."""
     test = composed()
     script = folder / "node.sh"
     script.write_bytes(test.system.command(test, place()).files["node.sh"])
     program = folder / "rabbitmq" / "bin" / "rabbitmq-server"
-    env = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
+    env = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder), "SPLITBRAIN_SETS": "", **env}
     return subprocess.run(
-        ("sh", str(script), str(program), *words), env=env, capture_output=True, text=True, check=False, timeout=60
+        ("sh", str(script), str(program), *words),
+        cwd="/",
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 
@@ -160,31 +180,126 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def broker(folder: Path, text: str, release: str = "4.0.5") -> None:
+    """Lay a broker's program into the folder as Debian's package does."""
+    executable(folder / "rabbitmq" / "lib" / f"rabbitmq_server-{release}" / "sbin" / "rabbitmq-server", text)
+    link = folder / "rabbitmq" / "bin" / "rabbitmq-server"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(f"../lib/rabbitmq_server-{release}/sbin/rabbitmq-server")
+
+
+ROW = '"$$ $PPID $#"'
+EPMD = f'[ "$*" = -names ] && exec test -s "$HOME/row"; echo {ROW} >"$HOME/row"; exec sleep 60'
+"""An epmd that answers once it runs, and says whose child it is."""
+READS_ROW = 'read -r pid parent arguments <"$HOME/row";'
+ENDS_EPMD = f'{READS_ROW} kill "$pid";'
+
+
 def test_epmd_is_a_child_of_the_broker_and_no_daemon(tmp_path: Path) -> None:
     """So what kills or pauses the processes of a node reaches it: it has the broker for its parent, and its session."""
-    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-4.0.5").mkdir(parents=True)
-    row = '"$$ $PPID $#"'
-    executable(
-        tmp_path / "epmd", f'[ "$*" = -names ] && exec test -s "$HOME/row"; echo {row} >"$HOME/row"; exec sleep 60'
-    )
-    broker = """
-    session() { cut -d" " -f6 "/proc/$1/stat"; }
-    read -r pid parent arguments <"$HOME/row"
-    echo "$((parent == $$)) $(($(session "$pid") == $(session $$))) $arguments"
-    kill "$pid"
-    """
-    executable(tmp_path / "rabbitmq" / "bin" / "rabbitmq-server", broker)
+    executable(tmp_path / "epmd", EPMD)
+    session = 'session() { cut -d" " -f6 "/proc/$1/stat"; };'
+    says = 'echo "$((parent == $$)) $(($(session "$pid") == $(session $$))) $arguments"'
+    broker(tmp_path, f'{session} {READS_ROW} {says}; kill "$pid"')
     assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "1 1 0\n"
+
+
+def test_an_epmd_that_is_there_already_is_refused(tmp_path: Path) -> None:
+    """The broker would take its word for the ports of nodes, and it would outlive the node."""
+    executable(tmp_path / "epmd", '[ "$*" = -names ] || echo started')
+    broker(tmp_path, "echo began")
+    done = wrapped(tmp_path, "4.0", "4.0", "3.10", ERL_EPMD_PORT="7002", SPLITBRAIN_SETS="ERL_EPMD_PORT")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "an epmd that is not this node's answers on port 7002" in done.stderr
+
+
+def test_an_epmd_of_a_life_before_may_take_a_moment_to_end(tmp_path: Path) -> None:
+    """Who kills a node need not wait for the end of what the node began."""
+    (tmp_path / "dying").touch()
+    executable(tmp_path / "epmd", f'[ "$*" = -names ] && [ -e "$HOME/dying" ] && exec rm "$HOME/dying"; {EPMD}')
+    broker(tmp_path, f"{ENDS_EPMD} echo began")
+    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "began\n"
+
+
+def test_a_port_of_epmd_on_which_nobody_answers_is_refused_too(tmp_path: Path) -> None:
+    """epmd waits for an answer for good. Here the limit of the wait is over at once."""
+    executable(tmp_path / "timeout", "exit 124")
+    executable(tmp_path / "epmd", "exec sleep 3600")
+    broker(tmp_path, "echo began")
+    done = wrapped(tmp_path, "4.0", "4.0", "3.10", ERL_EPMD_PORT="7002", SPLITBRAIN_SETS="ERL_EPMD_PORT")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "holds port 7002 and does not answer" in done.stderr
+
+
+def test_a_probe_that_cannot_have_its_port_ends_the_node_and_says_so(tmp_path: Path) -> None:
+    if shutil.which("erl") is None:
+        missing("there is no Erlang on this machine (apt install erlang-base)")
+    test = composed()
+    (tmp_path / "splitbrain_probe.erl").write_bytes(test.system.command(test, place()).files["splitbrain_probe.erl"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        starts = '{ok,_,B}=compile:file("splitbrain_probe",[binary]),code:load_binary(splitbrain_probe,"",B),'
+        words = ("erl", "-noshell", "-eval", f'{starts}splitbrain_probe:start("127.0.0.1",{port}),timer:sleep(60000).')
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == (
+        f"splitbrain: the node cannot be asked what it does, on port {port} of 127.0.0.1: eaddrinuse. "
+        "End what uses that port."
+    )
+
+
+def test_what_the_machine_has_set_for_brokers_does_not_reach_a_node(tmp_path: Path) -> None:
+    executable(tmp_path / "epmd", EPMD)
+    broker(tmp_path, f"{ENDS_EPMD} env | grep -E '^(RABBITMQ|ERL)_' | sort")
+    own = {
+        "RABBITMQ_NODENAME": "rabbit@n2",
+        "ERL_EPMD_PORT": "7002",
+        "SPLITBRAIN_SETS": "RABBITMQ_NODENAME ERL_EPMD_PORT",
+    }
+    of_machine = {"RABBITMQ_NODE_PORT": "5672", "RABBITMQ_USE_LONGNAME": "true", "ERL_FLAGS": "-nonsense"}
+    found = wrapped(tmp_path, "4.0", "4.0", "3.10", **own, **of_machine).stdout.split()
+    assert [each for each in found if not each.startswith("ERL_CRASH_DUMP=")] == [
+        "ERL_EPMD_PORT=7002",
+        "RABBITMQ_NODENAME=rabbit@n2",
+    ]
+
+
+def test_a_node_sets_all_of_its_variables_for_brokers_itself() -> None:
+    test = composed(settings="store=khepri")
+    env = test.system.command(test, place()).env
+    of_brokers = {name for name in env if name.startswith(("RABBITMQ_", "ERL_"))}
+    assert set(env["SPLITBRAIN_SETS"].split()) == of_brokers
+
+
+def test_a_node_runs_in_its_directory_and_files_of_its_configuration_are_named_from_there(tmp_path: Path) -> None:
+    """rabbitmq.conf has no way to write a path with a space, a quote or a `#`, which cut it short."""
+    test = composed()
+    for data in ("/data", "/my tests #1/data"):
+        configuration = test.system.command(test, place(data=data)).files["rabbitmq.conf"].decode()
+        assert "load_definitions = definitions.json\n" in configuration
+        assert "/data" not in configuration
+    folder = tmp_path / "my tests #1"
+    executable(folder / "epmd", EPMD)
+    broker(folder, f"{ENDS_EPMD} pwd; echo $ERL_CRASH_DUMP")
+    assert wrapped(folder, "4.0", "4.0", "3.10").stdout.splitlines() == [str(folder), "//erl_crash.dump"]
 
 
 def test_a_release_that_is_not_installed_is_refused_and_the_one_that_is_there_named(tmp_path: Path) -> None:
     assert "RabbitMQ of no release is installed here" in wrapped(tmp_path, "4.0", "4.0", "3.10").stderr
-    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8").mkdir(parents=True)
+    broker(tmp_path, "echo began", "3.10.8")
     done = wrapped(tmp_path, "4.0", "4.0", "3.10")
     assert done.returncode == 1
     assert "but RabbitMQ 3.10.8 is installed here" in done.stderr
     assert "--settings release=3.10" in done.stderr
     assert "--settings" not in wrapped(tmp_path, "4.0", "4.0", "3.1").stderr
+
+
+def test_the_release_is_that_of_the_program_and_not_of_what_another_release_left(tmp_path: Path) -> None:
+    """A package that is upgraded leaves folders that are not empty, such as those of plugins."""
+    (tmp_path / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8" / "plugins").mkdir(parents=True)
+    executable(tmp_path / "epmd", EPMD)
+    broker(tmp_path, f"{ENDS_EPMD} echo began")
+    assert wrapped(tmp_path, "4.0", "4.0", "3.10").stdout == "began\n"
 
 
 def status(connected: tuple[str, ...], queues: dict[str, str | None], **fields: Any) -> Status:
@@ -301,3 +416,31 @@ def test_a_node_that_was_never_started_or_does_not_listen_cannot_be_observed() -
     closed.close()
     with pytest.raises(DefiniteError, match="probe"):
         asyncio.run(Probe.open(deployment, "n1"))
+
+
+def linked(folder: Path, release: str) -> str:
+    """A program of a release, as Debian's package lays it."""
+    broker(folder, "exit 1", release)
+    return str(folder / "rabbitmq" / "bin" / "rabbitmq-server")
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "instead"),
+    [
+        ("3.10.8", "4.0", "Give --settings release=3.10, or --backend docker"),
+        ("4.0.5", "3.10", "Give --settings release=4.0, or --backend docker"),
+        ("3.12.1", "3.10", "Give --backend docker"),
+        ("3.100.1", "3.10", "Give --backend docker"),
+    ],
+)
+def test_a_test_of_another_release_than_the_one_here_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str, wanted: str, instead: str
+) -> None:
+    monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", linked(tmp_path, installed))
+    with pytest.raises(BackendError, match=f"RabbitMQ {installed} is installed on this machine. {instead}"):
+        LocalBackend("namespaces").check(composed(backend="local", settings=f"release={wanted}"))
+
+
+def test_a_test_of_the_release_here_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", linked(tmp_path, "3.10.8"))
+    require_release(composed(backend="local", settings="release=3.10"))
