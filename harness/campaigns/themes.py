@@ -223,11 +223,12 @@ CROWDS: Final = Theme(
 
 CLIENT_LINKS: Final = Theme(
     name="client-links",
-    workloads=("counter", "register", "set", "records", "declare"),
+    workloads=("list-append",),
     nemeses=(
         *("clients", "clients-repeat", "clients-late", "clients-flaky", "clients-loss", "partition-clients"),
         *("kill-leader", "transfer-often"),
     ),
+    core=("clients-repeat", "clients-repeat", "clients", "clients-late"),
     settings={"repeat-window": (64,), "snapshot-interval": (16, 64, 512)},
     worlds=("lan", "lan", WORLD),
     concurrency=("1n", "1n", "2n", "3n"),
@@ -236,7 +237,11 @@ CLIENT_LINKS: Final = Theme(
     intervals_s=(2.0, 4.0),
     op_timeouts_s=(1.0, 2.0),
 )
-"""Requests that come twice or late: so few clients, and so small a window, that each gets far beyond its window."""
+"""Requests that come twice or late: so few clients, and so small a window, that each gets far beyond its window.
+
+What is carried out twice shows in lists: a counter's commands have refs, and a register that is written twice at once
+is as it was.
+"""
 
 CHANGING_MEMBERS: Final = Theme(
     name="changing-members",

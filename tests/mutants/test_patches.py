@@ -135,6 +135,26 @@ def test_the_page_shows_all_labels_side_by_side_and_the_unseen_ones_apart() -> N
     assert f"| `{first}` | yes | 12.3 | 0.5 | 7 | set: lost |  | `splitbrain run --seed 7` |" in lines
 
 
+def test_the_page_says_why_no_hunt_found_a_mutant() -> None:
+    explained = next(name for name in NAMES if patches.read(name).missed)
+    other = next(name for name in NAMES if not patches.read(name).missed)
+    yes, no = hunts.hunt_of(answer(finding("violation", "set: lost")), "hunt"), hunts.hunt_of(answer(), "hunt")
+    known = {name: patches.read(name) for name in (explained, other)}
+    lines = mutants.page({"before": {explained: no, other: yes}, "after": {other: no}}, known, []).splitlines()
+    at = lines.index("## What no hunt found, and why")
+    assert lines[at + 2 : at + 4] == [f"- `{explained}`: {known[explained].missed}", ""]
+    assert f"- `{other}`: not explained yet" in mutants.page({"now": {other: no}}, known, []).splitlines()
+    assert "## What no hunt found, and why" not in mutants.page({"now": {other: yes}}, known, []).splitlines()
+
+
+def test_each_mutant_that_no_hunt_found_says_why_and_no_other_one() -> None:
+    unseen = patches.listed("unseen.txt")
+    missed = [name for name in mutants.never_found(mutants.read()) if name in NAMES]
+    assert [name for name in missed if not patches.read(name).missed] == []
+    found = {name for hunts in mutants.read().values() for name, hunt in hunts.items() if hunt.found}
+    assert [name for name in NAMES if name in found and name not in unseen and patches.read(name).missed] == []
+
+
 def test_the_unseen_ones_are_hunted_only_if_they_are_asked_for() -> None:
     unseen = patches.listed("unseen.txt")
     assert set(mutants.chosen("seen", [])) == set(NAMES) - set(unseen)
