@@ -152,10 +152,19 @@ def page(found: Results, known: Mapping[str, Mutant], unseen: Sequence[str]) -> 
         mark = " (unseen)" if name in unseen else ""
         what = known[name].what if name in known else "removed since"
         lines.append(row(f"`{name}`{mark}", what, *(_short(hunts.get(name)) for hunts in found.values())))
+    if missed := never_found(found):
+        lines += ["", "## What no hunt found, and why", ""]
+        lines += [f"- `{name}`: {(name in known and known[name].missed) or 'not explained yet'}" for name in missed]
     for label, hunts in found.items():
         lines += ["", f"## {label}", "", *head("mutant", *COLUMNS)]
         lines += [row(f"`{name}`", cells(hunt)) for name, hunt in hunts.items()]
     return "\n".join(lines) + "\n"
+
+
+def never_found(found: Results) -> list[str]:
+    """The names of those that were hunted, and found by no hunt, sorted."""
+    hunted = {name for hunts in found.values() for name in hunts}
+    return sorted(hunted - {name for hunts in found.values() for name, hunt in hunts.items() if hunt.found})
 
 
 def _sum(hunts: Mapping[str, Hunt]) -> str:

@@ -3,6 +3,7 @@
     # what: what is broken, in one line
     # source: a paper, an issue or a report; "own" where there is none
     # shows: what a client or an operator sees, and in brackets who can see it
+    # missed: why hunts with the default draw do not find it; only where no hunt did
     --- a/cluster/...
 
 A line of the header goes on in lines that begin with "#   ". Which mutants are not looked at before the end of a
@@ -57,6 +58,7 @@ ALLOWED: Final = ("cluster/", "harness/systems/metadata")
 """What a mutant may change: the cluster, its client, and the session with which workloads use that."""
 
 _FIELDS: Final = ("what", "source", "shows")
+_MISSED: Final = "missed"
 _FIELD: Final = re.compile(r"# ([a-z]+): (.+)")
 _MORE: Final = "#   "
 _CHANGED: Final = re.compile(r"^\+\+\+ b/(\S+)$", re.MULTILINE)
@@ -76,6 +78,7 @@ class Mutant:
         source: of the bug.
         shows: what it makes visible, and to whom.
         files: that it changes.
+        missed: why no hunt found it; empty where one did.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Mutant:
     source: str
     shows: str
     files: tuple[str, ...]
+    missed: str = ""
 
     @property
     def path(self) -> Path:
@@ -124,7 +128,7 @@ def parsed(name: str, text: str) -> Mutant:
             said[last] += f" {line.removeprefix(_MORE)}"
         else:
             break
-    if tuple(said) != _FIELDS:
+    if tuple(said) not in (_FIELDS, (*_FIELDS, _MISSED)):
         wanted = ", ".join(f"# {field}:" for field in _FIELDS)
         raise PatchError(f"{name}: a patch begins with the lines {wanted}, each with its text, and then the diff.")
     files = tuple(_CHANGED.findall(text))

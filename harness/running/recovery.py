@@ -8,7 +8,7 @@ left to be done then.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -42,6 +42,11 @@ class Ended(str):
     """What is said of a node whose process has ended."""
 
     __slots__ = ()
+
+
+def in_words(problems: Mapping[NodeId, str]) -> dict[NodeId, str]:
+    """What is wrong, by node, as a history can carry it."""
+    return {node: str(problem) for node, problem in problems.items()}
 
 
 _OWN_ERRORS = (AssertionError, AttributeError, KeyError, NameError, ProtocolError, TypeError)

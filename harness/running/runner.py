@@ -30,7 +30,7 @@ from splitbrain.harness.running.crashes import Watched, must_not_end, watch_node
 from splitbrain.harness.running.journal import Journal, Recorder
 from splitbrain.harness.running.processes import describe
 from splitbrain.harness.running.quiet import until_converged
-from splitbrain.harness.running.recovery import until_usable
+from splitbrain.harness.running.recovery import in_words, until_usable
 from splitbrain.harness.running.scheduler import Scheduler
 from splitbrain.harness.running.watch import tick_ns, watch
 from splitbrain.results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
@@ -160,7 +160,7 @@ def note_no_start(
     journal = Journal(runtime.clock, recorder, observe)
     if began is not None:
         began(journal.started_ns)
-    value = {"seconds": None, "waited_s": waited_s, "missing": list(problems), "problems": dict(problems)}
+    value = {"seconds": None, "waited_s": waited_s, "missing": list(problems), "problems": in_words(problems)}
     journal.note("started", value)
     journal.flush()
     return RunSummary(
@@ -280,7 +280,9 @@ class _Run:
         if usable.seconds is None:
             reached("no recovery")
             missing = [node for node in self._test.nodes if node in usable.problems]
-            self._journal.note("recovered", {"seconds": None, "missing": missing, "problems": usable.problems})
+            self._journal.note(
+                "recovered", {"seconds": None, "missing": missing, "problems": in_words(usable.problems)}
+            )
         else:
             if usable.seconds > self._test.system.election_timeout_s:
                 reached("recovery took an election")

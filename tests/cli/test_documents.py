@@ -17,6 +17,7 @@ from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.documents import keep_surroundings
 from splitbrain.harness.campaigns.record import record
 from splitbrain.harness.cli.progress import Progress
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment, ImageUsed
 from splitbrain.harness.contract.faults import FaultKind, Support
@@ -69,7 +70,8 @@ def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
 
 
 NOTHING: Any = None
-TEST: Any = SimpleNamespace(nodes=("n1",), seed=1, nemesis=SimpleNamespace(faults=()))
+SYSTEM = SimpleNamespace(capabilities=Capabilities())
+TEST: Any = SimpleNamespace(nodes=("n1",), seed=1, nemesis=SimpleNamespace(faults=()), system=SYSTEM)
 
 
 def deployments(folder: Path) -> dict[str, Deployment]:

@@ -28,7 +28,7 @@ from worlds import (
 from splitbrain import RunSummary, Stop, real_runtime, run_test
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.nodes import ClockOffset
+from splitbrain.harness.contract.nodes import ClockOffset, NodeId, NodeStatus
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import NemesisContext, OpShape, Test
@@ -48,6 +48,9 @@ from splitbrain.harness.generators import (
     sleep,
 )
 from splitbrain.harness.running import scheduler
+from splitbrain.harness.running.recovery import Ended, OwnProblem
+from splitbrain.harness.running.runner import note_no_start
+from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import (
     BackendError,
     HarnessError,
@@ -467,6 +470,24 @@ def test_a_system_that_does_not_recover_is_named_node_by_node() -> None:
     assert summary.recovered_s is None
     assert summary.failure is None
     assert recorder.notes("phase")[-1] == {"phase": "final"}
+
+
+def test_a_history_can_carry_what_is_said_of_a_node_that_ended() -> None:
+    class OneEnded(MemoryDeployment):
+        async def status(self, node: NodeId) -> NodeStatus:
+            return NodeStatus("stopped", 1) if node == "n2" else await super().status(node)
+
+    _, recorder = run(make_test(FakeClient(), recovery_s=0.2), deployment=OneEnded())
+    assert recorder.notes("recovered")[0]["missing"] == ["n2"]
+    assert to_table(recorder.ops).num_rows == len(recorder.ops)
+
+
+@pytest.mark.parametrize("kind", [Ended, OwnProblem])
+def test_a_history_can_carry_why_nodes_did_not_start(kind: Callable[[str], str]) -> None:
+    recorder = MemoryRecorder()
+    note_no_start({"n1": kind("is stopped")}, 1.0, real_runtime(1), recorder)
+    assert recorder.notes("started")[0]["problems"] == {"n1": "is stopped"}
+    assert to_table(recorder.ops).num_rows == len(recorder.ops)
 
 
 def test_two_leaders_are_no_recovery() -> None:
