@@ -12,7 +12,8 @@ nothing comes, is not judged here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -21,17 +22,20 @@ import pyarrow as pa
 from splitbrain.checkers.consensus.counts import counts_of, node_of
 from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.rows import Row, rows
+from splitbrain.checkers.consensus.troubles import stalls
 from splitbrain.checkers.coverage.outages import calm
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
-from splitbrain.results.notes import Stalled
 from splitbrain.results.quantities import counted
 
 LIMIT_S: Final = 5.0
 """How long two nodes may be without a connection. A cluster of ours needs 0.7 s after a heal, however long the cut was;
 the rest is for machines that are slow.
 """
+
+_NEVER: Final = 1 << 62
+"""The beginning of a life in which a node wrote nothing."""
 
 _ENDS: Final = ("delete", "stop", "new-member")
 """Events after which a node wants no links, or others."""
@@ -91,8 +95,7 @@ class _Life:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.begin_ns: int | None = None
-        self.end_ns = 0
+        self.begin_ns, self.end_ns = _NEVER, 0
         self.members: list[tuple[int, frozenset[str]]] = []
         self.said: list[Row] = []  # those rows from which it follows what is down
 
@@ -100,14 +103,15 @@ class _Life:
         """Take the life's next row."""
         if row.event == "end":
             return
-        self.begin_ns = row.time if self.begin_ns is None else self.begin_ns
+        self.begin_ns = min(self.begin_ns, row.time)
         self.end_ns = max(self.end_ns, row.time)
 
     def knew(self, begin_ns: int, end_ns: int, members: frozenset[str]) -> bool:
         """Whether all that it said of its members, until a time and since another, has these in it."""
-        before = [known for at_ns, known in self.members if at_ns <= begin_ns][-1:]
-        within = [known for at_ns, known in self.members if begin_ns < at_ns <= end_ns]
-        return bool(before or within) and all(members <= known for known in (*before, *within))
+        first = bisect_right(self.members, begin_ns, key=lambda said: said[0])
+        last = bisect_right(self.members, end_ns, key=lambda said: said[0])
+        said = self.members[max(0, first - 1) : last]
+        return bool(said) and all(members <= known for _, known in said)
 
 
 class _Stretch(NamedTuple):
@@ -119,6 +123,13 @@ class _Stretch(NamedTuple):
     begin_ns: int
     end_ns: int
     row: Row
+
+
+class _Span(NamedTuple):
+    """A time in which nothing kept nodes apart."""
+
+    begin_ns: int
+    end_ns: int
 
 
 class _Part(NamedTuple):
@@ -143,7 +154,7 @@ def _lives(telemetry: pa.Table) -> dict[str, list[_Life]]:
         life.step(row)
         if row.group in of_links:
             if row.members is not None:
-                life.members.append((row.time, frozenset(row.members.split())))
+                life.members.append((life.end_ns, frozenset(row.members.split())))
             if row.event in ("link", *_ENDS) or row.members is not None:
                 life.said.append(row)
     by_node: dict[str, list[_Life]] = {}
@@ -184,29 +195,32 @@ def _without(members: frozenset[str], mine: str | None, up: Mapping[str, int] | 
     return frozenset(member for member in members if member != mine and not up.get(node_of(member)))
 
 
-def _parts(stretch: _Stretch, lives: Mapping[str, list[_Life]], quiet: list[tuple[int, int]]) -> Iterator[_Part]:
+def _parts(stretch: _Stretch, lives: Mapping[str, list[_Life]], quiet: Sequence[_Span]) -> Iterator[_Part]:
     both = frozenset((stretch.mine, stretch.peer))
     for other in lives.get(node_of(stretch.peer), []):
-        if other.begin_ns is None:
+        begin_ns, end_ns = max(stretch.begin_ns, other.begin_ns), min(stretch.end_ns, other.end_ns)
+        if begin_ns >= end_ns:
             continue
-        for quiet_from, quiet_to in quiet:
-            begin_ns = max(stretch.begin_ns, other.begin_ns, quiet_from)
-            end_ns = min(stretch.end_ns, other.end_ns, quiet_to)
-            if begin_ns < end_ns and other.knew(begin_ns, end_ns, both):
-                yield _Part(stretch, begin_ns, end_ns)
+        # Spans follow each other: those that end before are skipped without a look at each.
+        for at in range(bisect_right(quiet, begin_ns, key=lambda span: span.end_ns), len(quiet)):
+            if quiet[at].begin_ns >= end_ns:
+                break
+            part = _Part(stretch, max(begin_ns, quiet[at].begin_ns), min(end_ns, quiet[at].end_ns))
+            if other.knew(part.begin_ns, part.end_ns, both):
+                yield part
 
 
-def _quiet(events: RunEvents) -> Iterator[tuple[int, int]]:
-    """The spans of a run without a fault in which the controller was not stalled."""
-    stalls = sorted((op.time - round(stall.gap_ms * 1e6), op.time) for op, stall in events.notes("stall", Stalled))
+def _quiet(events: RunEvents) -> Iterator[_Span]:
+    """The spans of a run without a fault in which the controller was not stalled, in the order of time."""
+    stalled = sorted(stalls(events))
     for begin_ns, end_ns, _ in calm(events, 0, events.end_ns + 1):
         at_ns = begin_ns
-        for stalled_from, stalled_to in stalls:
+        for stalled_from, stalled_to in stalled:
             if at_ns < stalled_from < end_ns:
-                yield at_ns, stalled_from
+                yield _Span(at_ns, stalled_from)
             at_ns = max(at_ns, min(stalled_to, end_ns))
         if at_ns < end_ns:
-            yield at_ns, end_ns
+            yield _Span(at_ns, end_ns)
 
 
 def _not_connected(part: _Part) -> dict[str, Any]:

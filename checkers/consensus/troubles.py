@@ -24,7 +24,7 @@ class Troubles:
     """
 
     def __init__(self, events: RunEvents) -> None:
-        troubles = [*_of_ops(events.fault_ops), *_of_stalls(events)]
+        troubles = [*_of_ops(events.fault_ops), *(_Trouble(*stall, None) for stall in stalls(events))]
         self._troubles = sorted(troubles, key=lambda trouble: trouble.begin_ns)
 
     def longest_without(self, node: str, begin_ns: int, end_ns: int) -> int:
@@ -59,7 +59,7 @@ def _in_trouble(op: FaultOp) -> frozenset[str] | None:
     return frozenset([*said.paused, *said.disks, *said.clocks, *said.cpus])
 
 
-def _of_stalls(events: RunEvents) -> Iterator[_Trouble]:
-    """Stretches in which the controller itself was stalled: the machine was busy, with real nodes on it too."""
+def stalls(events: RunEvents) -> Iterator[tuple[int, int]]:
+    """Stretches, from and to, in which the controller was stalled: the machine was busy, with real nodes on it too."""
     for op, stall in events.notes("stall", Stalled):
-        yield _Trouble(max(0, op.time - round(stall.gap_ms * 1e6)), op.time, None)
+        yield max(0, op.time - round(stall.gap_ms * 1e6)), op.time

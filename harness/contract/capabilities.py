@@ -71,7 +71,7 @@ class Capabilities:
         programs: programs that a machine must have to run a node, or files by their paths, and Debian's package for
             each.
         release: which release of it this machine has, where tests say by a setting which one they are about; it returns
-            None if there is none. None if nodes run whatever release there is.
+            None if there is none. None if the system has no such setting.
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         start_s: how long its nodes may take until they are usable when a run starts, in seconds.

@@ -73,7 +73,7 @@ async def until_usable(
 ) -> Usable:
     """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no.
 
-    Without `starts_again` nobody starts a node that has ended, so it is not waited for.
+    With `starts_again` a node that has ended may be started again meanwhile; without it, the wait ends with the node.
 
     With `lists_members` each must list every node of the test as a member, by the same ids, and no learner that is to
     vote.

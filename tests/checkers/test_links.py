@@ -109,6 +109,7 @@ def test_a_fault_that_is_never_healed_excuses_to_the_end() -> None:
 def test_a_stall_of_the_controller_excuses() -> None:
     assert judge(*DOWN, stalls=[(3.0, 14.0)]).valid == "true"
     assert judge(*DOWN, stalls=[(0.5, 10.6)]).valid == "false"
+    assert judge(*BOTH, link(10.0, "n2=0 n3=1"), stalls=[(24.0, 39.5)]).figures["longest_s"] == 5.5
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,16 @@ def test_a_node_that_says_nothing_more_is_not_accused() -> None:
 def test_rows_of_any_group_show_that_a_node_ran() -> None:
     others = (alive(END_S, "n1", group="q"), alive(END_S, "n2", group="q"))
     assert judge(start("n1"), start("n2"), *others, link(10.0, "n2=0 n3=1")).valid == "false"
+
+
+def test_members_of_another_group_are_of_no_interest() -> None:
+    assert judge(*DOWN, row(12.0, "n1", "start", group="q", members="n1 n3")).valid == "false"
+
+
+def test_a_node_that_is_another_member_now_is_judged_as_that() -> None:
+    back = [row(12.0, node, "members", members="n1#1 n2 n3") for node in ("n1", "n2")]
+    later = (*BOTH, link(10.0, "n2=0 n3=1"), link(18.0, "n2=1 n3=1"))
+    assert judge(*later, *back).figures["longest_s"] == 6.0
 
 
 def test_a_life_that_ended_says_nothing_of_the_next_one() -> None:
