@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -114,6 +114,9 @@ class _Life:
         return bool(said) and all(members <= known for _, known in said)
 
 
+_Times = TypeVar("_Times", "_Life", "_Span")
+
+
 class _Stretch(NamedTuple):
     """A time in which a member of a life had no connection to another one."""
 
@@ -159,8 +162,9 @@ def _lives(telemetry: pa.Table) -> dict[str, list[_Life]]:
                 life.said.append(row)
     by_node: dict[str, list[_Life]] = {}
     for life in lives.values():
-        by_node.setdefault(life.node, []).append(life)
-    return by_node
+        if life.begin_ns < _NEVER:
+            by_node.setdefault(life.node, []).append(life)
+    return {node: sorted(own, key=lambda life: life.end_ns) for node, own in by_node.items()}
 
 
 def _stretches(lives: Mapping[str, list[_Life]]) -> Iterator[_Stretch]:
@@ -197,17 +201,20 @@ def _without(members: frozenset[str], mine: str | None, up: Mapping[str, int] | 
 
 def _parts(stretch: _Stretch, lives: Mapping[str, list[_Life]], quiet: Sequence[_Span]) -> Iterator[_Part]:
     both = frozenset((stretch.mine, stretch.peer))
-    for other in lives.get(node_of(stretch.peer), []):
+    for other in _within(lives.get(node_of(stretch.peer), []), stretch.begin_ns, stretch.end_ns):
         begin_ns, end_ns = max(stretch.begin_ns, other.begin_ns), min(stretch.end_ns, other.end_ns)
-        if begin_ns >= end_ns:
-            continue
-        # Spans follow each other: those that end before are skipped without a look at each.
-        for at in range(bisect_right(quiet, begin_ns, key=lambda span: span.end_ns), len(quiet)):
-            if quiet[at].begin_ns >= end_ns:
-                break
-            part = _Part(stretch, max(begin_ns, quiet[at].begin_ns), min(end_ns, quiet[at].end_ns))
+        for span in _within(quiet, begin_ns, end_ns):
+            part = _Part(stretch, max(begin_ns, span.begin_ns), min(end_ns, span.end_ns))
             if other.knew(part.begin_ns, part.end_ns, both):
                 yield part
+
+
+def _within(times: Sequence[_Times], begin_ns: int, end_ns: int) -> Iterator[_Times]:
+    """Those of some times, which follow each other, of which a part lies between two moments."""
+    for at in range(bisect_right(times, begin_ns, key=lambda each: each.end_ns), len(times)):
+        if times[at].begin_ns >= end_ns:
+            return
+        yield times[at]
 
 
 def _quiet(events: RunEvents) -> Iterator[_Span]:
