@@ -108,7 +108,6 @@ DURABILITY: Final = Theme(
     nemeses=(
         *("power", "power-one", "power-minority", "power-majority", "power-all", "power-leader", "bounce"),
         *("kill-majority", "kill-all", "restart-at-once", "restart-any-order"),
-        *("disk-fails", "disk-sync", "disk-rot", "disk-full", "disk"),
     ),
     settings={"snapshot-interval": (4, 16, 64), "checkpoint-interval": (0, 4, 16), "wal-bytes": (500, 1_000, 20_000)},
     concurrency=("2n", "3n", "10n"),
@@ -116,6 +115,26 @@ DURABILITY: Final = Theme(
     time_limits_s=(20.0, 30.0, 60.0),
     intervals_s=(1.0, 2.0, 4.0),
 )
+
+FAILING_DISKS: Final = Theme(
+    name="failing-disks",
+    weight=2,
+    workloads=("set", "records", "register", "counter", "declare"),
+    nemeses=(
+        *("disk", "disk-full", "disk-sync", "disk-fails", "disk-rot"),
+        *("power-one", "power-minority", "power-leader", "kill-one", "kill-minority", "kill-leader", "bounce"),
+    ),
+    kinds_max=2,
+    core=("disk", "disk", "disk-full", "disk-sync"),
+    settings={"snapshot-interval": (4, 16, 64), "checkpoint-interval": (0, 4, 16), "wal-bytes": (1_000, 20_000)},
+    worlds=("lan", WORLD),
+    concurrency=("2n", "3n", "10n"),
+    rates_hz=(50.0, 100.0, 200.0),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(1.0, 2.0),
+    overlaps=OVERLAPS[:2],
+)
+"""Disks that are full or fail a sync, and nodes that restart on them: only a start shows what is not there."""
 
 MEMBERSHIP: Final = Theme(
     name="membership",
@@ -397,7 +416,7 @@ TWO_VIEWS_OF_MEMBERS: Final = Theme(
 """Two parts of a cluster that have changes of members in their logs of which the other part knows nothing."""
 
 THEMES: Final = (
-    *(ELECTIONS, DURABILITY, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
+    *(ELECTIONS, DURABILITY, FAILING_DISKS, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
     *(CROWDS, CLIENT_LINKS),
     *(CHANGING_MEMBERS, HANDING_OVER, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
     TWO_VIEWS_OF_MEMBERS,
