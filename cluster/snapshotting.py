@@ -45,7 +45,8 @@ class Snapshotting:
         submit: takes an event for consensus.
         snapshot_interval: entries that are applied between two snapshots.
         checkpoint_interval: the same of checkpoints; 0 for none.
-        written_down: takes index and term of each entry whose state was written down.
+        written_down: takes index and term of each entry whose state is about to be written down, the entry behind which
+            the log in memory begins, and whether the disk has the state there.
         chunk_bytes: of a snapshot in one message.
         bugs: what is broken on purpose.
     """
@@ -58,7 +59,7 @@ class Snapshotting:
         submit: Callable[[Event], None],
         snapshot_interval: int,
         checkpoint_interval: int,
-        written_down: Callable[[int, int], None],
+        written_down: Callable[[int, int, int, bool], None],
         chunk_bytes: int = CHUNK_BYTES,
         bugs: Bugs = NO_BUGS,
     ) -> None:
@@ -240,7 +241,7 @@ class Snapshotting:
         state = dump()
         self._size = len(state)
         self._state_is_at(last)
-        self._report(index, last_term)
+        self._report(index, last_term, self._storage.base_index, self._storage.has_base())
         return index, last_term, configurations, state, self._raft.version_at(index)
 
     # What a large state costs is spread over as many entries: nothing else runs while it is encoded.

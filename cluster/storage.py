@@ -114,6 +114,15 @@ class Storage:
         assert name is not None, "the log was compacted without a snapshot"
         return self._group.read_snapshot(name)
 
+    @property
+    def base_index(self) -> int:
+        """Index of the state at which the log in memory begins, 0 if it is there from the beginning."""
+        return 0 if self._group.base is None else self._group.base.index
+
+    def has_base(self) -> bool:
+        """Whether the disk has that state, if there is one."""
+        return self._group.has_base()
+
     def _meta(self, index: int, last_term: int, configurations: bytes, version: int) -> Meta:
         return Meta(uid=self._group.uid, index=index, term=last_term, configurations=configurations, machine=version)
 

@@ -36,6 +36,8 @@ voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is 
 In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
 needs, counted anew (`needed`; not where there are too many messages), how much of the log is gone already (`base`), and
 how many messages those have whose nodes the state takes for down (`withheld`).
+In lines of event "checkpoint" it is the entry behind which the log in memory begins (`base`), and 1 if the disk has the
+state there, which a follower is sent that lacks what is before (`there`).
 In lines of event "busy" it is how many entries are not committed (`pending`), how many may be (`most`), and how many ms
 ago this member asked another one to take over, if it did in its term (`handing_over_ms`).
 In lines of event "link" it is, for each node to which this one wants a link, 1 if there is one.
@@ -372,9 +374,10 @@ class Telemetry:
             )
         )
 
-    def written_down(self, index: int, term: int) -> None:
-        """The state was written down, as that of an entry."""
-        self._write(_About("checkpoint", last=self.durable, point=self._applied_as(index, term)))
+    def written_down(self, index: int, term: int, base: int, has_base: bool) -> None:
+        """The state was written down, as that of an entry; the log begins behind `base`, and has that state or not."""
+        counted = {"base": base, "there": int(has_base)}
+        self._write(_About("checkpoint", last=self.durable, point=self._applied_as(index, term), counted=counted))
 
     def installed(self, index: int, term: int) -> None:
         """A snapshot of an entry was taken over; the log may go on behind it."""

@@ -6,6 +6,7 @@
     strange-entries  a node recovered a log that ends in a later term than the term that it recovered
     needed, let-go   a log was let go up to an entry that was needed (`splitbrain.checkers.consensus.letgo`)
     kept             a queue leaves messages to consumers that it suspects (there)
+    base-gone        a log begins behind an entry, and the state there is gone (there)
     unrecoverable    a node would not have started after a loss of power, with what was on its disk at that moment
 
 A node makes a term durable before it appends an entry of it. Entries of a later term are not its own: they are what a
@@ -30,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.consensus.findings import verdict_of
-from splitbrain.checkers.consensus.letgo import released, too_much
+from splitbrain.checkers.consensus.letgo import bases, bases_gone, released, too_much
 from splitbrain.checkers.consensus.rows import (
     WOULD_NOT_START,
     WOULD_START,
@@ -69,9 +70,10 @@ class Durability(OfOneRun):
     its term and `leader`, which is the vote that the node recovered, with the node's newest row of event "vote". A
     node whose disk lost data by a nemesis op, begun before it started, is left out from then on, and so is one that
     left and came back as another member. Rows of "recoverable" are compared likewise, as long as the member has started
-    and not ended. Rows of event "released" are judged each by itself. The figures: `restarts` judged, `images` (rows of
-    what would have been recovered) judged, `excused`, rows of event `released`, `highest` index that was said to be
-    durable, `votes` compared, and findings (`broken`).
+    and not ended. Rows of event "released" are judged each by itself, and so are those of "checkpoint" that say where
+    the log begins. The figures: `restarts` judged, `images` (rows of what would have been recovered) judged, `excused`,
+    rows of event `released`, those about `bases`, `highest` index that was said to be durable, `votes` compared, and
+    findings (`broken`).
     """
 
     name = "durability"
@@ -92,6 +94,8 @@ class Durability(OfOneRun):
         found += [_unrecoverable(row) for row in recovered if row.event == WOULD_NOT_START]
         let_go = released(every_row(telemetry))
         found += too_much(let_go)
+        looked_at = bases(every_row(telemetry))
+        found += bases_gone(looked_at)
         return verdict_of(
             self.name,
             algorithm="start by start",
@@ -103,6 +107,7 @@ class Durability(OfOneRun):
                 "excused": excused,
                 "highest": max((_last(each.said) for each in judged), default=0),
                 "released": len(let_go),
+                "bases": len(looked_at),
                 "votes": sum(each.vote is not None for each in judged),
                 "broken": len(found),
             },

@@ -108,6 +108,10 @@ class GroupLog:
         """The snapshot or checkpoint with which the node went on; None if that is the beginning."""
         return self._snapshots.base
 
+    def has_base(self) -> bool:
+        """Whether the disk has the base, if there is one."""
+        return self._snapshots.has_base()
+
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry], done: Written) -> None:

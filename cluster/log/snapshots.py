@@ -88,6 +88,10 @@ class Snapshots:
             if self.base in self.checkpoints[1:-1]:
                 reached("checkpoint kept for followers")
 
+    def has_base(self) -> bool:
+        """Whether the disk has what a follower is sent that lacks what is before the log in memory."""
+        return self.base is None or str(self.base) in self._disk.names()
+
     def promotable(self, upto: int) -> SnapshotName | None:
         """The newest checkpoint of an index of at most `upto` that may become the snapshot, None if there is none.
 

@@ -49,6 +49,7 @@ def test_a_log_that_ends_before_what_was_said_is_durable_is_named_with_both_rows
         "excused": 0,
         "highest": 47,
         "released": 0,
+        "bases": 0,
         "votes": 0,
         "broken": 1,
     }
@@ -97,6 +98,27 @@ def test_a_log_that_is_gone_further_than_any_node_said_is_named() -> None:
     assert (verdict.valid, verdict.anomalies) == ("false", ("let-go",))
     assert verdict.sentence.startswith("Let go: the log of n1 of group 'g' is gone up to entry 21 (at 3.000 s in life")
     assert judge(released(1, 16, 17, 0), released(3, 20, 25, 21, group="h")).anomalies == ("let-go",)
+
+
+def checkpoint(time_s: float, base: int, there: int, node: str = "n1", group: str = "g") -> dict[str, Any]:
+    return row(time_s, node, "checkpoint", group=group, last_index=99, counted=f"base={base} there={there}")
+
+
+def test_a_log_that_begins_behind_a_state_which_is_gone_is_named_once_for_each_member() -> None:
+    rows = [checkpoint(1, 8, 1), checkpoint(2, 8, 0), checkpoint(3, 8, 0), checkpoint(4, 8, 1, "n2")]
+    verdict = judge(*rows)
+    assert (verdict.valid, verdict.anomalies) == ("false", ("base-gone",))
+    assert verdict.sentence == (
+        "Base gone: the log of n1 of group 'g' begins behind entry 8, and the state there is not on its disk "
+        "(at 2.000 s in life 1): a follower that lacks what is before cannot get it."
+    )
+    assert (verdict.figures["bases"], verdict.figures["broken"]) == (4, 1)
+    assert judge(*rows, checkpoint(5, 4, 0, "n2"), checkpoint(5, 4, 0, group="h")).figures["broken"] == 3
+
+
+def test_a_log_that_begins_behind_a_state_which_is_there_passes_and_a_row_without_that_counts_for_nothing() -> None:
+    verdict = judge(checkpoint(1, 0, 1), checkpoint(2, 8, 1), row(3, "n1", "checkpoint", last_index=99))
+    assert (verdict.valid, verdict.figures["bases"]) == ("true", 2)
 
 
 def test_what_an_entry_needed_that_is_applied_again_may_be_gone_as_another_node_said_too() -> None:
@@ -277,6 +299,7 @@ def test_nodes_that_are_left_out_count_in_no_figure() -> None:
         "excused": 1,
         "highest": 7,
         "released": 0,
+        "bases": 0,
         "votes": 0,
         "broken": 0,
     }

@@ -211,7 +211,7 @@ def test_a_state_is_said_with_the_entry_for_which_it_stands_and_the_chain_that_i
         node.log.replace(8, 3)
         node.telemetry.installed(8, 3)
     else:
-        node.telemetry.written_down(8, 3)
+        node.telemetry.written_down(8, 3, 4, True)
     assert node.said(event, "log_index", "log_term", "log", "applied") == [(8, 3, "c", 9)]
 
 

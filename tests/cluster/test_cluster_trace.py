@@ -129,6 +129,7 @@ def test_a_state_that_is_written_down_says_for_which_entry_it_stands() -> None:
         [line] = lines(world, leader, "checkpoint")
         assert (line["log_index"], line["applied"], line["log"]) == (10, 10, line["chain"])
         assert written.index == 10
+        assert line["counted"] == {"base": 0, "there": 1}
         verdict = ReplicaAgreement().check(telemetry(world), {})
         assert (verdict.valid, verdict.figures["snapshots"]) == ("true", 1)
 

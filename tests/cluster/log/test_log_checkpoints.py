@@ -151,6 +151,7 @@ def thinned_out(seed: int) -> set[int]:
             assert len(left) == min(len(before) + 1, MAX_CHECKPOINTS)
             assert (left[0], left[-1]) == (1, index)
             assert again.base.index in left
+            assert again.has_base()
             removed.update(set(before) - set(left))
 
     with_log(check)
