@@ -126,7 +126,7 @@ FAILING_DISKS: Final = Theme(
     ),
     kinds_max=2,
     core=("disk", "disk", "disk-full", "disk-sync"),
-    settings={"snapshot-interval": (4, 16, 64), "checkpoint-interval": (0, 4, 16), "wal-bytes": (1_000, 20_000)},
+    settings={"snapshot-interval": (64, 512, 16_384)},
     worlds=("lan", WORLD),
     concurrency=("2n", "3n", "10n"),
     rates_hz=(50.0, 100.0, 200.0),

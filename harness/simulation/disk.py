@@ -45,6 +45,9 @@ _LOST: Final = "bytes_lost"
 _TORN: Final = "sectors_torn"
 _NAMES_LOST: Final = "names_lost"
 
+FAILURE: Final = "failure"
+"""The kind of a change, or of a sync, that failed."""
+
 _BY_FAULTS: Final = (_REFUSED, _FAILED, _DROPPED, _SLOWED, _ROTTEN, _FAILED_READS, _FAILED_WRITES)
 _BY_POWER_LOSSES: Final = (_LOST, _TORN, _NAMES_LOST)
 
@@ -70,7 +73,8 @@ class SimDisk:
         counters: what happened to it since it was made: refused_writes (on a full or read-only disk), failed_syncs,
             dropped_bytes (by failed syncs), slowed_syncs, rotten_reads (sectors), failed_reads, failed_writes,
             bytes_lost, sectors_torn and names_lost (by losses of power).
-        watch: is called behind each change, and each sync, with its kind: what it was, and of which sort of file.
+        watch: is called behind each change, and each sync, with its kind: what it was, and of which sort of file; and
+            with `FAILURE` behind each that failed.
     """
 
     def __init__(self, rng: Rng, latency: DiskLatency, *, sector: int = 512) -> None:
@@ -271,8 +275,10 @@ class SimDisk:
             self.counters[_REFUSED] += 1
             fits = self._rng.below(len(data)) if self._rng.random() < 0.5 else 0
             inode.append(data[:fits])
+            self.watch(FAILURE)
             raise OSError(errno.ENOSPC, "No space left on device", name)
         inode.append(data)
+        self.watch(_kind("append", name))
 
     def truncate(self, name: str, inode: Inode, size: int) -> None:
         """Cut to `size` bytes."""
@@ -344,9 +350,11 @@ class SimDisk:
     def _require_writable(self, name: str) -> None:
         if self._fails():
             self.counters[_FAILED_WRITES] += 1
+            self.watch(FAILURE)
             raise _io_error(name)
         if self._fault is not None and self._fault.read_only:
             self.counters[_REFUSED] += 1
+            self.watch(FAILURE)
             raise OSError(errno.EROFS, "Read-only file system", name)
 
     def _fail_sync(self, name: str, inode: Inode) -> None:
@@ -355,6 +363,7 @@ class SimDisk:
         self._sync_fails = False
         self.counters[_FAILED] += 1
         self.counters[_DROPPED] += inode.drop_dirty()
+        self.watch(FAILURE)
         raise _io_error(name)
 
     async def _busy(self, mounted: MountedDisk) -> None:

@@ -7,7 +7,8 @@ in the order of what the node said itself. The idea is that of ALICE (Pillai et 
 (Mohan et al., OSDI 2018): each state that a crash may leave is a test.
 
 Copies are taken behind changes of the disk and behind lines of telemetry, of each kind ever more seldom the more often
-it happens in a node's life: what is rare is looked at always, what is common now and then.
+it happens in a node's life: what is rare is looked at always, what is common now and then. A change that failed begins
+this anew: what a node makes of it shows in what it writes and says next, if it goes on at all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation.disk import Left, SimDisk, is_scratch
+from splitbrain.harness.simulation.disk import FAILURE, Left, SimDisk, is_scratch
 
 AT_ONCE: Final = 8
 EVERY_NS: Final = 1_500_000_000
@@ -64,6 +65,7 @@ class CrashImages:
         self._recover: Recover | None = None
         self._times: dict[str, int] = {}
         self._began_ns = 0
+        self._anew_ns = 0
         self._looks = 0
         self._spoke = False
 
@@ -89,10 +91,21 @@ class CrashImages:
         recover = self._recover
         if recover is None or not self._spoke:
             return
+        if what == FAILURE:
+            self._begin_anew()
+            return
         times = self._times[what] = self._times.get(what, 0) + 1
         if self._rng.random() * times < as_often and self._looks < self._allowed():
             self._looks += 1
             self._look(recover)
+
+    def _begin_anew(self) -> None:
+        """Look as often as at the beginning; where one failure follows the other, not for each."""
+        now_ns = self._now_ns()
+        if now_ns >= self._anew_ns:
+            self._anew_ns = now_ns + EVERY_NS
+            self._times = {}
+            self._looks = min(self._looks, self._allowed() - AT_ONCE)
 
     def _allowed(self) -> int:
         return AT_ONCE + (self._now_ns() - self._began_ns) // EVERY_NS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from splitbrain.cluster.marks import counted, heard, reached, unnoticed
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.recoverable import recoverable
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.simulation import images
@@ -233,6 +235,60 @@ def test_what_is_rare_is_looked_at_and_what_is_common_more_seldom_and_not_before
     found.ends()
     found.line()
     assert looks == images.AT_ONCE + 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (DiskFault(sync_fails=True), errno.EIO),
+        (DiskFault(full=True), errno.ENOSPC),
+        (DiskFault(read_only=True), errno.EROFS),
+        (DiskFault(fails=True), errno.EIO),
+    ],
+)
+def test_a_change_that_failed_is_a_reason_to_look_as_often_as_at_the_beginning_once_in_a_while(
+    fault: DiskFault, error: int
+) -> None:
+    now_ns, looks = 0, 0
+
+    def recover(_: ImageDisk, __: Rng) -> list[dict[str, Any]]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    disk = SimDisk(Rng(1), LATENCY)
+    found = images.CrashImages(disk, Rng(1), lambda: now_ns, lambda: 7, print, print)
+    disk.watch = found.passed
+    found.begins(recover)
+    found.line()
+
+    async def write() -> None:
+        with mounted(disk).open("wal-1") as file:
+            file.append(b"abc")
+            await file.sync()
+
+    def fails() -> None:
+        disk.give(fault)
+        with pytest.raises(OSError, match=r".") as raised:
+            asyncio.run(write())
+        assert raised.value.errno == error
+        disk.give(None)
+
+    for number in range(1000):
+        found.passed(f"rename {number}")
+    assert looks == images.AT_ONCE
+    asyncio.run(write())
+    assert looks == images.AT_ONCE, "the time does not allow more"
+    for _ in range(2):
+        fails()
+        for number in range(1000):
+            found.passed(f"rename {number}")
+        assert looks == 2 * images.AT_ONCE, "once for both failures"
+    now_ns += images.EVERY_NS
+    fails()
+    for number in range(1000):
+        found.passed(f"rename {number}")
+    assert looks == 3 * images.AT_ONCE
 
 
 def test_lines_are_looked_at_more_often_than_changes_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
