@@ -174,6 +174,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "splitbrain.checkers.consensus:MemberChanges",
             "a leader changes members one at a time, in its own term, so that any two majorities share a voter",
         ),
+        "versions": (
+            "splitbrain.checkers.consensus:Versions",
+            "a later version of the state machine comes into force once all members understand it",
+        ),
         "links": (
             "splitbrain.checkers.links:Links",
             "nodes that run, and that no fault keeps apart, connect to each other in time",

@@ -36,7 +36,7 @@ from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
 from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
 from splitbrain.cluster.raft.membership import Configuration
-from splitbrain.cluster.raft.messages import AppendReply, Message, NodeId
+from splitbrain.cluster.raft.messages import Message, NodeId
 from splitbrain.cluster.readfacts import ANSWERS, ReadFacts
 from splitbrain.cluster.requests import Requests
 from splitbrain.cluster.snapshotting import Snapshotting
@@ -123,6 +123,7 @@ class Group:
                 status=self.status,
                 projections=self.projections,
                 log=LogChain(self._raft.log, lambda: self._store.chain),
+                version=lambda index: self._raft.version_at(index),
             ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)
@@ -265,8 +266,8 @@ class Group:
                 answer: Any = event.message
                 if type(answer) in ANSWERS:
                     self._read_facts.answered(event.sender, answer)
-                    if type(answer) is AppendReply and answer.term == raft.term:
-                        self._telemetry.answered(event.sender, answer.durable)
+                    if answer.term == raft.term:
+                        self._telemetry.answered(event.sender, answer)
             elif type(event) is Read:
                 event.ref.arrival = self._read_facts.arrived(event)
             elif type(event) is ElectionTimeout and raft.role != "leader":

@@ -15,9 +15,9 @@ the node's projections hold, `projected` that of what they should hold by its tr
 
 `log_index`, `log_term` and `log` say what the log holds, applied or not: an entry, its term, and the hash chain up to
 it (`splitbrain.cluster.chain`). They are in lines of events "start", "role", "first", "log", "checkpoint",
-"snapshot", "members", "cut", "stop", "delete" and "end", as far as they are known at no great cost; where nothing
-else is said, of the last entry. In a line of event "commit" with a count the entry is the one that was committed,
-without `log`. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
+"snapshot", "members", "version", "cut", "stop", "delete" and "end", as far as they are known at no great cost; where
+nothing else is said, of the last entry. In a line of event "commit" with a count the entry is the one that was
+committed, without `log`. `members` are the ids of the members in force (`splitbrain.cluster.members`), voters
 and learners, in lines of events "start", "role" and "members". `counted` is what a leader counted when it last
 committed, in lines of event "commit": the last entry that each voter had acknowledged as durable, and the leader itself
 has on its disk, for the commit of `counted_index`. In the line of event "acked" before it `counted` is what messages of
@@ -40,6 +40,9 @@ In lines of event "checkpoint" it is the entry behind which the log in memory be
 state there, which a follower is sent that lacks what is before (`there`).
 In lines of event "busy" it is how many entries are not committed (`pending`), how many may be (`most`), and how many ms
 ago this member asked another one to take over, if it did in its term (`handing_over_ms`).
+In lines of event "version" `counted_index` is that version of the state machine, which the leader is about to put into
+force by the entry at `log_index`, and `counted` the version that each other member said it understands, in its newest
+answer of this term; 0 for one that gave none. It is read where messages come in, as for "acked".
 In lines of event "link" it is, for each node to which this one wants a link, 1 if there is one.
 In lines of event "read" it is what speaks for a read, and `counted_index` the round that the read needed
 (`splitbrain.cluster.readfacts`).
@@ -68,6 +71,7 @@ Events:
     snapshot      a snapshot of the leader was just taken over; `log_index` is the entry for which it stands
     members       another configuration of members is in force on the node: it was appended to its log, or what had
                   replaced it was cut off; committed or not
+    version       the leader has just appended the entry that puts a later version of the state machine into force
     cut           entries are to be removed from the log: another leader's take their place; `log_index` and `log_term`
                   are those of the last one of them, and `last` is what stays durable
     released      the state, which keeps what it needs in the log, has said up to where it needs that no more
@@ -94,7 +98,7 @@ from splitbrain.cluster.chain import LogChain, Point
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.membership import Step
-from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, NodeId, SnapshotReply
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
 
@@ -154,6 +158,7 @@ class Sources:
         status: of the node.
         projections: hashes of what they hold, and of what they should.
         log: the chain of the node's log.
+        version: of the state machine, in force after the entry of the log at an index.
     """
 
     voters: Callable[[], tuple[str, ...]]
@@ -162,6 +167,7 @@ class Sources:
     status: Callable[[], Status]
     projections: Callable[[], tuple[str, str]]
     log: LogChain
+    version: Callable[[int], int]
 
 
 @dataclass(frozen=True)
@@ -206,12 +212,14 @@ class Telemetry:
         durable: the index up to which the node has said that its log is durable.
         asked: the members that were asked for a vote since the last line of event "role", with the term of the request.
         acked: for each member the highest index that it acknowledged as durable, in an answer of this node's term.
+        understood: for each member the version of the state machine in its newest answer of this node's term.
     """
 
     def __init__(self, runtime: Runtime, group: str, sources: Sources) -> None:
         self.durable = 0
         self.asked: dict[NodeId, int] = {}
         self.acked: dict[NodeId, int] = {}
+        self.understood: dict[NodeId, int] = {}
         self._counted: _Count | None = None  # until a line reports it
         self._runtime = runtime
         self._group = group
@@ -279,7 +287,12 @@ class Telemetry:
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
-        self._counted, self.acked, self._handed_over_ns = None, {}, None  # of the term that is over
+        self._counted, self.acked, self.understood, self._handed_over_ns = (
+            None,
+            {},
+            {},
+            None,
+        )  # of the term that is over
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
         counted = self.asked if status.role in _STANDING else votes
@@ -327,6 +340,9 @@ class Telemetry:
     def appended(self, entries: Sequence[Entry]) -> None:
         """Entries were put at the end of the log."""
         last = entries[-1]
+        for entry in entries:
+            if entry.kind == "noop":
+                self._report_version(entry)
         if last.term != self._end_term:
             self._report_first_of_terms(entries)
             self._end_term = last.term
@@ -336,6 +352,14 @@ class Telemetry:
                 self._close_from_ns = self._runtime.clock.monotonic_ns() + CLOSE_DISTANCE_NS
                 self._log("log", index)
         self._end_index = last.index
+
+    def _report_version(self, noop: Entry) -> None:
+        version = self._sources.version(noop.index)
+        if version > self._sources.version(noop.index - 1) and self._sources.status().role == "leader":
+            others = (member for member in self._sources.members() if member != self._sources.member)
+            said = {member: self.understood.get(member, 0) for member in others}
+            point = Point(noop.index, noop.term, None)
+            self._write(_About("version", last=self.durable, point=point, counted_index=version, counted=said))
 
     def _report_first_of_terms(self, entries: Sequence[Entry]) -> None:
         term = self._end_term
@@ -425,10 +449,11 @@ class Telemetry:
         if index % HASH_INTERVAL == 0:
             self.event("hash")
 
-    def answered(self, sender: NodeId, durable: int) -> None:
-        """A message of this term says how much of this node's log is durable at a follower."""
-        if durable > self.acked.get(sender, -1):
-            self.acked[sender] = durable
+    def answered(self, sender: NodeId, answer: AppendReply | AppendRefusal | SnapshotReply) -> None:
+        """A message of this term says what a follower understands, and how much of this node's log is durable there."""
+        self.understood[sender] = answer.version
+        if type(answer) is AppendReply and answer.durable > self.acked.get(sender, -1):
+            self.acked[sender] = answer.durable
 
     def counts(self, commit: CommitAdvanced) -> None:
         """This node committed as a leader; a line about it follows with `commit_advanced`."""

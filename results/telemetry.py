@@ -27,8 +27,10 @@ In an event "busy" it is `pending=3 most=4096 handing_over_ms=17`: why a leader 
 In an event "released" it is `let_go=17 needed=18 base=9 withheld=0`: up to which entry
 a state that keeps things in the log lets that go, the first entry that it needs, how much is gone already, and how many
 messages those have whose nodes it takes for down.
-In an event "checkpoint" it is `base=9 there=1`: the entry behind which the log in memory begins, and whether the node has
-the state there, which a follower is sent that lacks what is before.
+In an event "checkpoint" it is `base=9 there=1`: the entry behind which the log in memory begins, and whether the node
+has the state there, which a follower is sent that lacks what is before.
+In an event "version" `counted_index` is a version of the state machine that a leader puts into force, and `counted` the
+one that each other member said it understands: `n2=2 n3=0`.
 In an event "link" it says of each node to which this one wants a link whether there is one: `n2=1 n3=0`.
 In an event "read" `counted_index` is the round of messages that a read
 needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
@@ -79,6 +81,7 @@ CONSENSUS_CHECKERS: Final = (
     "votes",
     "candidacy",
     "member-changes",
+    "versions",
     "links",
 )
 """The checkers that judge it by the rules of consensus: of every system that names no others."""

@@ -18,6 +18,7 @@ from splitbrain.checkers.consensus.memberchanges import MemberChanges
 from splitbrain.checkers.consensus.progress import CommitMonotonic
 from splitbrain.checkers.consensus.reads import ReadMajority
 from splitbrain.checkers.consensus.removed import RemovedMembers
+from splitbrain.checkers.consensus.versions import Versions
 from splitbrain.checkers.consensus.votes import Votes
 
 __all__ = [
@@ -33,5 +34,6 @@ __all__ = [
     "ReadMajority",
     "RemovedMembers",
     "ReplicaAgreement",
+    "Versions",
     "Votes",
 ]

@@ -109,7 +109,7 @@ DURABILITY: Final = Theme(
         *("power", "power-one", "power-minority", "power-majority", "power-all", "power-leader", "bounce"),
         *("kill-majority", "kill-all", "restart-at-once", "restart-any-order"),
     ),
-    settings={"snapshot-interval": (4, 16, 64), "checkpoint-interval": (0, 4, 16), "wal-bytes": (500, 1_000, 20_000)},
+    settings={"snapshot-interval": (4, 64, 512), "checkpoint-interval": (0, 4, 4), "wal-bytes": (500, 1_000, 20_000)},
     concurrency=("2n", "3n", "10n"),
     rates_hz=(50.0, 100.0, 200.0),
     time_limits_s=(20.0, 30.0, 60.0),

@@ -35,6 +35,7 @@ def test_behind_a_snapshot_that_took_the_place_of_as_many_entries_of_an_earlier_
         status=lambda: status,
         projections=lambda: ("", ""),
         log=LogChain(log, lambda: (log.base_index, EMPTY)),
+        version=lambda _: 1,
     )
     telemetry = Telemetry(cast(Runtime, runtime), "g", sources)
 

@@ -13,6 +13,7 @@ from splitbrain.cluster.chain import EMPTY, LogChain, chained
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.log import Log
+from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotReply
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.wire import Status
@@ -27,6 +28,7 @@ class Node:
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.log = Log([])
         self.role, self.term, self.leader, self.applied = "follower", 2, "n2", 0
+        self.versions = [(0, 1)]
         self.now_ns = 7
         clock = SimpleNamespace(wall_ns=lambda: 5, monotonic_ns=lambda: self.now_ns, call_later=self._call_later)
         runtime = SimpleNamespace(clock=clock, telemetry=self._write, last_words=self._keep)
@@ -37,6 +39,7 @@ class Node:
             status=lambda: Status("n1", self.role, self.term, self.leader, 0, self.applied, "c", "s"),
             projections=lambda: ("p", "q"),
             log=LogChain(self.log, lambda: (self.log.base_index, EMPTY)),
+            version=lambda index: max(version for begins, version in self.versions if begins <= index),
         )
         self.telemetry = Telemetry(cast(Runtime, runtime), "g", sources)
 
@@ -55,6 +58,12 @@ class Node:
         entries = [Entry(first + place, term, "command", bytes([term])) for place, term in enumerate(terms)]
         self.log.append(entries)
         self.telemetry.appended(entries)
+
+    def noop(self, version: int) -> None:
+        entry = Entry(self.log.last_index + 1, self.term, "noop", b"")
+        self.versions.append((entry.index, version))
+        self.log.append([entry])
+        self.telemetry.appended([entry])
 
     def chain(self, index: int) -> str:
         found = EMPTY
@@ -203,6 +212,35 @@ def test_members_are_in_lines_of_starts_roles_and_changes_alone() -> None:
     assert node.said("members", "log_index", "log_term") == [(1, 1)]
 
 
+def test_a_leader_that_raises_the_version_says_what_each_other_member_understands_by_its_newest_answer() -> None:
+    node = Node()
+    node.role = "leader"
+    node.telemetry.answered("n2#1", AppendReply(2, 0, 0, 0, 3))
+    node.telemetry.answered("n2#1", AppendRefusal(2, 0, 0, 0, 0, 2))
+    node.telemetry.answered("n9", SnapshotReply(2, 0, 0, 0, 2))
+    node.noop(1)
+    assert node.said("version", "counted") == []
+    node.append(2)
+    node.noop(2)
+    node.append(2)
+    node.noop(2)
+    said = node.said("version", "counted_index", "counted", "log_index", "log_term")
+    assert said == [(2, {"n2#1": 2, "n3": 0}, 3, 2)]
+
+
+def test_what_members_said_in_a_former_term_counts_for_nothing_and_a_follower_says_nothing_of_versions() -> None:
+    node = Node()
+    node.telemetry.start(0, None, 1200)
+    node.telemetry.answered("n2#1", AppendReply(2, 0, 0, 0, 2))
+    node.role, node.term = "leader", 3
+    node.telemetry.role(0, None)
+    node.noop(2)
+    assert node.said("version", "counted") == [{"n2#1": 0, "n3": 0}]
+    node.role = "follower"
+    node.noop(3)
+    assert len(node.said("version", "counted")) == 1
+
+
 @pytest.mark.parametrize("event", ["checkpoint", "snapshot"])
 def test_a_state_is_said_with_the_entry_for_which_it_stands_and_the_chain_that_is_in_it(event: str) -> None:
     node = Node()
@@ -253,10 +291,10 @@ def test_what_a_leader_counted_is_said_once_with_the_commit_and_not_in_a_later_t
 
 def test_what_followers_had_acknowledged_is_said_before_what_the_leader_counted() -> None:
     node = Node()
-    node.telemetry.answered("n2#1", 3)
-    node.telemetry.answered("n2#1", 2)
+    node.telemetry.answered("n2#1", AppendReply(2, 0, 0, 3))
+    node.telemetry.answered("n2#1", AppendReply(2, 0, 0, 2))
     node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3), ("n3", 0))))
-    node.telemetry.answered("n3", 3)
+    node.telemetry.answered("n3", AppendReply(2, 0, 0, 3))
     node.telemetry.commit_advanced()
     assert [line["event"] for line in node.lines] == ["acked", "commit"]
     assert node.said("acked", "counted_index", "counted") == [(3, {"n2#1": 3})]
@@ -266,9 +304,9 @@ def test_what_followers_had_acknowledged_is_said_before_what_the_leader_counted(
 
 def test_a_count_beyond_what_a_follower_acknowledged_is_said_rather_than_a_newer_one() -> None:
     node = Node()
-    node.telemetry.answered("n2#1", 1)
+    node.telemetry.answered("n2#1", AppendReply(2, 0, 0, 1))
     node.telemetry.counts(CommitAdvanced(3, (("n1", 3), ("n2#1", 3))))
-    node.telemetry.answered("n2#1", 4)
+    node.telemetry.answered("n2#1", AppendReply(2, 0, 0, 4))
     node.telemetry.counts(CommitAdvanced(4, (("n1", 4), ("n2#1", 4))))
     node.telemetry.commit_advanced()
     assert node.said("acked", "counted_index", "counted") == [(3, {"n2#1": 1})]

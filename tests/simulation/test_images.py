@@ -288,7 +288,7 @@ def test_a_change_that_failed_is_a_reason_to_look_as_often_as_at_the_beginning_o
     fails()
     for number in range(1000):
         found.passed(f"rename {number}")
-    assert looks == 3 * images.AT_ONCE
+    assert looks - 3 * images.AT_ONCE in (0, 1), "one by the time that passed, unless the failure came first"
 
 
 def test_lines_are_looked_at_more_often_than_changes_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.consensus import Versions
+from splitbrain.cluster.raft.leader import Leadership
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.results.history import NEMESIS
@@ -35,6 +39,20 @@ def test_ra43_a_rolling_upgrade_under_faults_passes_all_checkers(nemesis: str, s
     assert [op.error for op in upgrades if op.type == "info"] == []
     verdicts = engine.judge(left.history, test.workload.checkers, left.telemetry)
     assert [verdict.checker for verdict in verdicts if verdict.valid == "false"] == []
+    assert Versions().check(left.telemetry, {}).figures["raised"] > 0
+
+
+def test_ra43_a_leader_that_does_not_wait_for_members_which_said_nothing_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_those_that_said_one(leader: Any) -> int:
+        said = [follower.version for follower in leader._followers.values() if follower.version]
+        return min([leader._state.versions.supported, *said])
+
+    monkeypatch.setattr(Leadership, "_supported_by_all", of_those_that_said_one)
+    verdict = Versions().check(simulate(compose(options("upgrade", 1))).telemetry, {})
+    assert verdict.anomalies == ("not-understood",)
+    assert "had said nothing" in verdict.sentence
 
 
 @pytest.mark.parametrize(("bugs", "broken"), [("", False), ("M30", True)])
