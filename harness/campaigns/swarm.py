@@ -63,8 +63,9 @@ OF_THE_LATEST: Final = MORE_OPERATIONS | {
 ASKED_FOR: Final = frozenset(
     {"conversion", "dead-letter", "single-active", "flags", "migration", "replicas", "stream", "short-stream"}
 )
-"""Workloads that are drawn only if they are asked for: most draws leave them no calm in which they could show a change
-of the consumer; no flag is enabled while a node is down; and streams are not known to bear members that come and go.
+"""Workloads that are drawn only if they are asked for, or by a theme that brings them: most draws leave them no calm in
+which they could show a change of the consumer; no flag is enabled while a node is down; and streams are not known to
+bear members that come and go.
 """
 
 MORE_SHARE: Final = 1 / 3
@@ -132,6 +133,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workloads: one of them.
+        more: drawn only by themes that bring them.
         nemeses: some of them; no faults if there is only "none".
         nodes: one of these numbers.
         world: as for `splitbrain run`; "swarm" is drawn itself.
@@ -142,6 +144,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     workloads: tuple[str, ...]
+    more: tuple[str, ...] = ()
     nemeses: tuple[str, ...]
     system: str = "metadata"
     bug: str = ""
@@ -174,7 +177,9 @@ def asked_for(
     Raises:
         UsageError: there is no such thing, or nothing can be drawn from what is asked for.
     """
-    every = tuple(name for name in able(systems.operations(system)) if name not in ASKED_FOR)
+    there = able(systems.operations(system))
+    every = tuple(name for name in there if name not in ASKED_FOR)
+    more = () if workload is not None or consistency_model else tuple(name for name in there if name in ASKED_FOR)
     asked = msgspec.convert(
         {
             "workloads": names("--workload", workload)
@@ -182,6 +187,7 @@ def asked_for(
             else by_models(every)
             if consistency_model
             else every,
+            "more": more,
             "consistency_model": consistency_model,
             "nemeses": _fair(system) if nemesis is None else names("--nemesis", nemesis),
             "nodes": NODES if nodes is None else _counts(nodes),
@@ -275,7 +281,7 @@ def _compose_all(asked: Asked) -> None:
     first = draw(0, asked)
     counts = _node_counts(asked.nemeses, asked.nodes)
     compose(first)
-    for workload in asked.workloads:
+    for workload in (*asked.workloads, *asked.more):
         compose(msgspec.structs.replace(first, workload=workload))
     for nemesis in asked.nemeses:
         if nemesis == "none" or entry(nemesis).fewest_nodes <= max(counts):
@@ -433,22 +439,28 @@ def _place(seed: int, asked: Asked) -> spread.Place | None:
     """What a seed has in its round; None if there is one workload only, and each seed draws its theme by itself."""
     if _asks_for_one(asked):
         return None
-    return spread.place(seed, *_spread(asked.workloads, asked.nemeses, asked.nodes))
+    return spread.place(seed, *_spread(asked.workloads, asked.more, asked.nemeses, asked.nodes))
 
 
 @lru_cache(maxsize=64)
 def _spread(
-    workloads: tuple[str, ...], nemeses: tuple[str, ...], nodes: tuple[int, ...]
+    workloads: tuple[str, ...], more: tuple[str, ...], nemeses: tuple[str, ...], nodes: tuple[int, ...]
 ) -> tuple[tuple[spread.Part, ...], spread.Part, tuple[str, ...]]:
     """What is spread over the seeds of a request: its themes, the open draw, and the workloads that fill a round."""
-    asked = Asked(workloads=workloads, nemeses=nemeses, nodes=nodes)
+    asked = Asked(workloads=workloads, more=more, nemeses=nemeses, nodes=nodes)
     parts = tuple(
-        spread.Part(theme.name, theme.weight, tuple(_favoured(theme.workloads, workloads)))
+        spread.Part(theme.name, theme.weight, _workloads_of(theme, asked))
         for theme in THEMES
         if _concerns(theme, asked)
     )
     single = tuple(name for name in workloads if not needs(name) & MORE_OPERATIONS)
     return parts, spread.Part(OPEN.name, 1, workloads), single
+
+
+def _workloads_of(theme: Theme, asked: Asked) -> tuple[str, ...]:
+    if theme.brings:
+        return tuple(name for name in asked.more if name in theme.brings)
+    return tuple(_favoured(theme.workloads, asked.workloads))
 
 
 def _concerns(theme: Theme, asked: Asked) -> bool:
@@ -458,6 +470,7 @@ def _concerns(theme: Theme, asked: Asked) -> bool:
     return bool(
         any(entry(name).fewest_nodes <= max(asked.nodes) for name in nemeses)
         and (not theme.workloads or set(theme.workloads) & set(asked.workloads))
+        and (not theme.brings or set(theme.brings) & set(asked.more))
     )
 
 

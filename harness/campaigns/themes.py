@@ -46,6 +46,8 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
         name: what it is called.
         weight: how many times as often it is drawn as one of weight 1.
         workloads: drawn from those of them that were asked for; all that were if none are listed here.
+        brings: drawn in place of these where no workload was asked for, and in no other theme: most draws are not for
+            them. Such a theme has its turn only there.
         nemeses: likewise.
         core: those of the nemeses of which each test has one; none if it does not matter.
         kinds_max: how many kinds of fault a test has at most: of few, each meets each other more often.
@@ -65,6 +67,7 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     weight: int = 1
     workloads: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
     nemeses: tuple[str, ...] = ()
     core: tuple[str, ...] = ()
     kinds_max: int = KINDS_MAX
@@ -415,9 +418,28 @@ TWO_VIEWS_OF_MEMBERS: Final = Theme(
 )
 """Two parts of a cluster that have changes of members in their logs of which the other part knows nothing."""
 
+QUEUES_AND_STREAMS: Final = Theme(
+    name="queues-and-streams",
+    weight=2,
+    brings=("dead-letter", "short-stream", "stream"),
+    nemeses=(
+        *("kill-one", "kill-minority", "kill-all", "pause-one", "pause-minority", "power-one", "power-all"),
+        *("partition-one", "partition-halves", "partition-one-way", "restart-rolling"),
+    ),
+    kinds_max=2,
+    settings={"snapshot-interval": (16, 64, 512)},
+    worlds=("lan",),
+    concurrency=("2n", "3n"),
+    rates_hz=(50.0, 100.0),
+    time_limits_s=(30.0, 60.0),
+    intervals_s=(4.0, 8.0),
+    op_timeouts_s=(2.0, 5.0),
+)
+"""Messages that come back, expire or are dropped: workloads that need members that stay, some calm, and quick syncs."""
+
 THEMES: Final = (
     *(ELECTIONS, DURABILITY, FAILING_DISKS, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
     *(CROWDS, CLIENT_LINKS),
     *(CHANGING_MEMBERS, HANDING_OVER, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
-    TWO_VIEWS_OF_MEMBERS,
+    *(TWO_VIEWS_OF_MEMBERS, QUEUES_AND_STREAMS),
 )

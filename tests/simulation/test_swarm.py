@@ -248,7 +248,8 @@ def test_a_theme_favours_what_exists(theme: Theme) -> None:
 
 
 def test_two_of_three_seeds_draw_from_themes_and_each_has_its_share() -> None:
-    counts = Counter(theme_of(seed, EVERYTHING).name for seed in range(2000))
+    asked = msgspec.structs.replace(EVERYTHING, more=("stream",))
+    counts = Counter(theme_of(seed, asked).name for seed in range(2000))
     assert 600 < counts.pop("open") < 734
     assert set(counts) == {theme.name for theme in THEMES}
     shares = [counts[theme.name] / theme.weight for theme in THEMES]
@@ -548,6 +549,7 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == tuple(name for name in SIMULATED if name not in ASKED_FOR)
+    assert asked.more == tuple(name for name in SIMULATED if name in ASKED_FOR)
     fair = [name for name in swarm.possible("metadata") if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
     assert asked.nemeses == tuple(name for name in fair if not name.endswith(swarm.ROLES))
     assert {"kill-leader", "partition-leader"} <= set(asked.nemeses)
