@@ -37,7 +37,7 @@ def test_ra42_entries_applied_while_a_later_snapshot_is_taken_over_are_not_writt
             lambda _: None,
             snapshot_interval,
             checkpoint_interval,
-            lambda _, __: None,
+            lambda _, __, ___, ____: None,
         )
         snapshots.applied(entry(7, data=b"x"), lambda: b"state of 7")
         snapshots.checkpoint(entry(8, data=b"x"), lambda: b"state of 8")

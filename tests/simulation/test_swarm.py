@@ -238,6 +238,8 @@ def test_a_theme_favours_what_exists(theme: Theme) -> None:
     assert set(theme.nemeses) <= set(NEMESES) - set(UNFAIR)
     assert set(theme.workloads) <= set(SIMULATED)
     assert set(theme.worlds) <= set(WORLDS)
+    assert set(theme.brings) <= ASKED_FOR
+    assert not (theme.brings and theme.workloads)
     assert set(theme.rates_hz) <= set(RATES_HZ)
     assert set(theme.time_limits_s) <= set(TIME_LIMITS_S)
     assert set(theme.intervals_s) <= set(INTERVALS_S)
