@@ -215,6 +215,11 @@ def test_only_missing_runs_are_made_and_a_shorter_schedule_is_tried_once(tmp_pat
     assert words(tmp_path) == [], "but not for ever"
 
 
+def test_a_fault_that_the_end_of_its_phase_healed_has_no_end_in_a_shorter_schedule(tmp_path: Path) -> None:
+    stored(tmp_path, 1, "violation", faults=[*KILL, fault(60.14, "start", "stop")])
+    assert runs.shorter_schedule(runs.judged(tmp_path)[0]) == [[5.0, "kill", {"spec": "leader"}]]
+
+
 def test_every_cell_of_the_matrix_is_another_test() -> None:
     assert len({tuple(cell.words(cell.nemesis)) for cell in matrix.CELLS}) == len(matrix.CELLS)
 
