@@ -421,7 +421,7 @@ TWO_VIEWS_OF_MEMBERS: Final = Theme(
 QUEUES_AND_STREAMS: Final = Theme(
     name="queues-and-streams",
     weight=2,
-    brings=("dead-letter", "short-stream", "stream"),
+    brings=("dead-letter", "stream"),
     nemeses=(
         *("kill-one", "kill-minority", "kill-all", "pause-one", "pause-minority", "power-one", "power-all"),
         *("partition-one", "partition-halves", "partition-one-way", "restart-rolling"),

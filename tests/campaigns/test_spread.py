@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from splitbrain.harness.campaigns.spread import BLOCK, Part, Place, place, round_of
-from splitbrain.harness.campaigns.swarm import Asked, asked_for, draw, theme_of
+from splitbrain.harness.campaigns.swarm import VARIANTS, Asked, asked_for, draw, theme_of
 from splitbrain.harness.campaigns.themes import OPEN, THEMES
 
 EVERY = tuple(f"w{number}" for number in range(20))
@@ -58,7 +58,12 @@ def test_the_seeds_of_a_round_meet_every_theme_and_every_workload_and_more_meet_
 
 
 def test_workloads_that_a_theme_brings_are_drawn_by_it_alone_and_only_where_none_was_asked_for() -> None:
-    bringing = {theme.name: set(theme.brings) for theme in THEMES if theme.brings}
+    variants = {workload: {workload, variant} for workload, variant in VARIANTS.items()}
+    bringing = {
+        theme.name: set[str]().union(*(variants.get(name, {name}) for name in theme.brings))
+        for theme in THEMES
+        if theme.brings
+    }
     assert bringing
     asked = default()
     assert not set(asked.workloads) & set(asked.more)
