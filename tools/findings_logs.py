@@ -36,14 +36,24 @@ _NOTABLE: Final[Mapping[str, re.Pattern[str]]] = {
 }
 _STRONG: Final[Mapping[str, re.Pattern[str]]] = {
     "rabbitmq": re.compile(
-        r"partition|autoheal|minority|inconsistent_database|rabbit on node .* (?:up|down)|node .* (?:up|down):",
+        r"partition|autoheal|minority|inconsistent_database|rabbit on node .* (?:up|down)|node .* (?:up|down):"
+        r"|already_started|Cannot declare quorum queue",
         re.IGNORECASE,
     ),
     "redis": re.compile(r"\+(?:odown|switch-master|promoted-slave|convert-to-slave)|MASTER MODE|Full resync from"),
     "zookeeper": re.compile(r"LEADING|FOLLOWING|LOOKING"),
     "etcd": re.compile(r"elected|became leader|lost leader", re.IGNORECASE),
 }
-"""Notable lines that name a node that was lost, or a new leader. If a log has such lines, only they are shown."""
+"""Notable lines that name a node that was lost, a new leader, or a queue that could not be made: if a log has such
+lines, only they are shown.
+"""
+
+_EXPECTED: Final[Mapping[str, re.Pattern[str]]] = {
+    "rabbitmq": re.compile(
+        r"Channel error on connection|resource_locked|precondition_failed|channel exception not_found", re.IGNORECASE
+    ),
+}
+"""Lines that look notable, and say only that a client was refused as it may be."""
 
 _VERSION: Final[Mapping[str, re.Pattern[str]]] = {
     "rabbitmq": re.compile(r"Starting RabbitMQ ([0-9][0-9.]*)"),
@@ -132,14 +142,14 @@ def beside(
         from_s, until_s: of the run's clock; nothing later is shown.
         addresses: names of nodes by their addresses.
     """
-    pattern = _NOTABLE.get(system)
+    pattern, expected = _NOTABLE.get(system), _EXPECTED.get(system)
     found: list[Line] = []
     for node, lines in logs.items():
         for line in lines:
             moment = moment_of(line)
             if moment is None or not (from_s <= moment[0] - began_s <= until_s):
                 continue
-            if pattern is None or pattern.search(line):
+            if (pattern is None or pattern.search(line)) and not (expected is not None and expected.search(line)):
                 text = plain(moment[1], addresses)
                 if not any(each.node == node and each.text == text for each in found[-3:]):
                     found.append(Line(node, round(moment[0] - began_s, 3), text))

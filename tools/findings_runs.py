@@ -32,7 +32,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     """What a vendor's document or source explains about a finding. A field that is empty fits all.
 
     Attributes:
-        system, workload, read_mode, store, strategy, checker: which findings it is about.
+        system, workloads, read_mode, store, strategy, checker: which findings it is about.
         after: functions of faults: one of them must have begun before the violation; empty if none has to.
         says: in our words.
         source: which document, or which source file.
@@ -41,7 +41,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     says: str
     source: str
-    workload: str = ""
+    workloads: tuple[str, ...] = ()
     read_mode: str = ""
     store: str = ""
     strategy: str = ""
@@ -50,10 +50,11 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
 
     def fits(self, row: Row, found: Found) -> bool:
         """Whether it is about what was found there."""
-        asked = {"system": row.system, "workload": row.workload, "read_mode": row.read_mode, "checker": found.checker}
+        asked = {"system": row.system, "read_mode": row.read_mode, "checker": found.checker}
         asked |= {"store": row.store, "strategy": row.strategy}
         begun = {line[1] for line in found.schedule}
         of_it = all(getattr(self, name) in ("", value) for name, value in asked.items())
+        of_it = of_it and (not self.workloads or row.workload in self.workloads)
         return of_it and (not self.after or not begun.isdisjoint(self.after))
 
 
@@ -231,21 +232,22 @@ def row_of(cell: Cell, stored: Sequence[Stored], documents: Sequence[Documented]
         control=[each.judgement.outcome for each in control],
         faultless=sorted({verdict["checker"] for each in control for verdict in each.violations}),
     )
-    row.found = list(_found(row, counted, shorter, documents))
+    row.found = list(_found(row, counted, [*shorter, *control], documents))
     row.state, row.why = _state(row, counted, control)
     return row
 
 
 def _found(
-    row: Row, counted: Sequence[Stored], shorter: Sequence[Stored], documents: Sequence[Documented]
+    row: Row, counted: Sequence[Stored], fewer: Sequence[Stored], documents: Sequence[Documented]
 ) -> Iterator[Found]:
+    """What checkers found in runs with faults; of each the run is shown that needed the fewest, or none at all."""
     names = dict.fromkeys(verdict["checker"] for each in counted for verdict in each.violations)
     for checker in names:
         own = [each for each in counted if any(verdict["checker"] == checker for verdict in each.violations)]
         shown = [_shown(row.system, each, checker, shrunk=False) for each in own]
         shown += [
             _shown(row.system, each, checker, shrunk=True)
-            for each in shorter
+            for each in fewer
             if any(verdict["checker"] == checker for verdict in each.violations)
         ]
         best = min(shown, key=lambda found: (len(found.schedule), found.at_s))
@@ -334,10 +336,12 @@ def line_of(op: FaultOp) -> list[Any]:
 def _log(
     system: str, stored: Stored, before: Sequence[FaultOp], shown_ns: int, until_ns: int
 ) -> list[findings_logs.Line]:
-    """From the last fault that began before the first op that shows the violation, or else before its last one."""
+    """From the last fault that began before the first op that shows the violation, or else before its last one; from
+    shortly before that op where there was no fault.
+    """
     starts = [op.invoke.time for op in before if op.said.action == "start"]
     earlier = [start for start in starts if start <= shown_ns] or starts[:1]
-    from_s = (earlier[-1] / 1e9 if earlier else 0.0) - _BEFORE_S
+    from_s = (earlier[-1] if earlier else shown_ns) / 1e9 - _BEFORE_S
     nodes: list[str] = stored.document.get("nodes") or []
     logs = {node: list(findings_logs.lines_of(stored.run.node_dir(node) / findings_logs.LOG)) for node in nodes}
     return findings_logs.beside(

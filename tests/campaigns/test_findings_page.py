@@ -120,6 +120,35 @@ def test_a_finding_has_three_runs_and_one_without_faults(tmp_path: Path) -> None
     assert (row(tmp_path).runs, row(tmp_path).control, row(tmp_path).version) == (3, ["pass"], "7.0.15")
 
 
+def test_what_happens_without_faults_as_well_is_shown_from_there_as_no_schedule_is_smaller(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        stored(tmp_path, seed, "violation", faults=KILL)
+    stored(tmp_path, 4, "violation", nemesis="none")
+    found = row(tmp_path)
+    assert (found.state, found.faultless) == ("finding", ["set"])
+    assert [(each.runs, each.seed, each.schedule) for each in found.found] == [(3, 4, [])]
+    assert "no fault is needed" in pages.page([found])
+    assert "No fault had begun by then." in pages.page([found])
+
+
+def test_what_a_broker_logs_of_clients_that_it_may_refuse_is_not_shown_and_a_queue_that_cannot_be_made_is() -> None:
+    said = """\
+2026-11-28 00:43:38.000000+00:00 [error] <0.1.0> Channel error on connection <0.1.0>, channel 1:
+2026-11-28 00:43:38.000000+00:00 [error] <0.1.0> operation queue.declare caused a channel exception resource_locked: x
+2026-11-28 00:43:39.000000+00:00 [error] <0.1.0> operation queue.bind caused a channel exception not_found: no queue 'q'
+2026-11-28 00:43:39.500000+00:00 [warning] <0.2.0> some other thing
+"""
+    more = "2026-11-28 00:43:40.000000+00:00 [error] <0.3.0>     reason: {already_started,<0.5018.0>}\n"
+
+    def shown(text: str) -> list[str]:
+        times = {"began_s": BEGAN_NS / 1e9, "from_s": 0.0, "until_s": 9.0}
+        found = logs.beside("rabbitmq", {"n1": text.splitlines()}, addresses={}, **times)
+        return [line.text for line in found]
+
+    assert shown(said) == ["[warning] some other thing"]
+    assert shown(said + more) == ["[error] reason: {already_started,}"]
+
+
 def test_a_run_under_another_load_or_on_another_backend_is_no_run_of_the_cell(tmp_path: Path) -> None:
     stored(tmp_path, 1, "violation")
     changes: list[dict[str, Any]] = [{"backend": "local"}, {"rate": 50.0}, {"recovery": 90.0}, {"nodes": "5"}]
