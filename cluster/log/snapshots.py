@@ -124,6 +124,8 @@ class Snapshots:
             return None
         self.checkpoints.remove(chosen)
         self._disk.rename(str(chosen), str(name))
+        if self.base == chosen:
+            self.base = name  # a follower may be sent it while the new name is synced
         await self._disk.sync_names()
         reached("checkpoint promoted")
         return name if self._became(name) else None
