@@ -90,7 +90,7 @@ class Snapshots:
 
     def has_base(self) -> bool:
         """Whether the disk has what a follower is sent that lacks what is before the log in memory."""
-        return self.base is None or str(self.base) in self._disk.names()
+        return self.base is None or self._disk.has(str(self.base))
 
     def promotable(self, upto: int) -> SnapshotName | None:
         """The newest checkpoint of an index of at most `upto` that may become the snapshot, None if there is none.
