@@ -336,6 +336,7 @@ class SimDisk:
     def _require_sound(self) -> None:
         if self._fails():
             self.counters[_FAILED] += 1
+            self.watch(FAILURE)
             raise _io_error(".")
 
     async def sync_names(self, mounted: MountedDisk) -> None:
