@@ -249,6 +249,14 @@ def test_a_fault_that_the_end_of_its_phase_healed_has_no_end_in_a_shorter_schedu
     assert runs.shorter_schedule(runs.judged(tmp_path)[0]) == [[5.0, "kill", {"spec": "leader"}]]
 
 
+def test_a_fault_at_the_very_end_of_its_phase_makes_no_shorter_schedule(tmp_path: Path) -> None:
+    """A file without a fault would be no schedule, and the whole run would be made again each time."""
+    read = [Op(process=2, type="invoke", f="read", node="n1", time=60_000_000_000)]
+    read.append(Op(process=2, type="ok", f="read", value=[], node="n1", time=60_100_000_000))
+    stored(tmp_path, 1, "violation", faults=[*KILL, fault(59.998, "kill", "start", spec="one"), *read])
+    assert runs.shorter_schedule(runs.judged(tmp_path)[0]) is None
+
+
 def test_every_cell_of_the_matrix_is_another_test() -> None:
     assert len({tuple(cell.words(cell.nemesis)) for cell in matrix.CELLS}) == len(matrix.CELLS)
 
