@@ -129,6 +129,9 @@ def test_what_happens_without_faults_as_well_is_shown_from_there_as_no_schedule_
     assert [(each.runs, each.seed, each.schedule) for each in found.found] == [(3, 4, [])]
     assert "no fault is needed" in pages.page([found])
     assert "No fault had begun by then." in pages.page([found])
+    assert [line.at_s for line in found.found[0].log] == [7.5]
+    assert "What nodes logged before the violation, up to its proof at 10.0 s:" in pages.page([found])
+    assert "after the last fault" not in pages.page([found])
 
 
 def test_what_a_broker_logs_of_clients_that_it_may_refuse_is_not_shown_and_a_queue_that_cannot_be_made_is() -> None:
