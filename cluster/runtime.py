@@ -128,7 +128,7 @@ class Disk(Protocol):
         ...
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name: of many files, quicker than `names`."""
+        """Whether there is a file of that name. Quicker than `names` where there are many."""
         ...
 
     def read(self, name: str) -> bytes | None:

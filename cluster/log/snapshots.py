@@ -89,7 +89,11 @@ class Snapshots:
                 reached("checkpoint kept for followers")
 
     def has_base(self) -> bool:
-        """Whether the disk has what a follower is sent that lacks what is before the log in memory."""
+        """Whether the disk has what a follower is sent that lacks what is before the log in memory.
+
+        Raises:
+            OSError: the disk failed.
+        """
         return self.base is None or self._disk.has(str(self.base))
 
     def promotable(self, upto: int) -> SnapshotName | None:
