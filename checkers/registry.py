@@ -239,14 +239,15 @@ def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) 
         fs: the functions that it will have to judge.
 
     Raises:
-        UsageError: there is no such checker or model, it cannot be imported, or the model does not know a function.
+        UsageError: there is no such checker or model, it cannot be imported, the model does not know a function, or
+            transactions cannot be judged by it.
     """
     if name not in CHECKERS:
         checker(name)
     if "consistency_models" in options:
-        from splitbrain.checkers.transactions.models import proscribed_by
+        from splitbrain.checkers.transactions.models import refuse_untestable
 
-        proscribed_by(tuple(options["consistency_models"]), ())
+        refuse_untestable(tuple(options["consistency_models"]), tuple(options.get("anomalies", ())))
     if name == "linearizable" and isinstance(options.get("model"), str):
         from splitbrain.checkers.models import model
 

@@ -207,6 +207,18 @@ class Folder:
             names = [entry.name for entry in found if entry.is_file()]
         return sorted(name for name in names if not name.endswith(_SCRATCH_SUFFIX))
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name.
+
+        Raises:
+            OSError: the disk failed, which says nothing of the file.
+        """
+        try:
+            os.stat(self._directory / name)
+        except FileNotFoundError:
+            return False
+        return True
+
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if there is none."""
         try:

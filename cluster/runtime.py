@@ -127,6 +127,10 @@ class Disk(Protocol):
         """Names of all files, sorted."""
         ...
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name. Quicker than `names` where there are many."""
+        ...
+
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if there is none."""
         ...

@@ -287,12 +287,9 @@ class Telemetry:
         # One that stands for election raises its term itself, also if a message made it stand.
         raised = status.term > self._term and status.role == "follower"
         self._term = status.term
-        self._counted, self.acked, self.understood, self._handed_over_ns = (
-            None,
-            {},
-            {},
-            None,
-        )  # of the term that is over
+        # Of the term that is over:
+        self._counted, self._handed_over_ns = None, None
+        self.acked, self.understood = {}, {}
         point = log.end() if inherited is None else log.at(inherited)
         raised_by = sender if raised else None
         counted = self.asked if status.role in _STANDING else votes

@@ -121,8 +121,9 @@ def _one(each: Row, found: Found) -> Iterator[str]:
     if found.log:
         cut = f" (the first {KEPT} lines)" if len(found.log) == KEPT else ""
         until = f"up to its proof at {found.at_s:.1f} s{cut}"
+        since = "after the last fault " if found.schedule else ""
         yield ""
-        yield f"What nodes logged after the last fault before the violation, {until}:"
+        yield f"What nodes logged {since}before the violation, {until}:"
         yield ""
         yield from (f"    {line.at_s:8.3f} s  {line.node}  {line.text}" for line in found.log)
     yield ""

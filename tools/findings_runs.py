@@ -358,8 +358,9 @@ def shorter_schedule(stored: Stored) -> list[list[Any]] | None:
     """The last fault that began before the first violation of a run, and its end: what else may be left out.
 
     Returns:
-        Lines for `--schedule`; None if the run has no violation, or no more faults than that before it. What only the
-        end of the faults phase healed has no end in here: the next run heals it then as well.
+        Lines for `--schedule`; None if the run has no violation, or no more faults than that before it, or if that
+        fault began as the faults phase ended. What only that end healed has no end in here: the next run heals it then
+        as well.
     """
     if not stored.violations:
         return None
@@ -379,4 +380,4 @@ def shorter_schedule(stored: Stored) -> list[list[Any]] | None:
         None,
     )
     lines = [line_of(op) for op in (start, stop) if op is not None]
-    return [line for line in lines if line[0] < TIME_LIMIT_S]
+    return [line for line in lines if line[0] < TIME_LIMIT_S] or None

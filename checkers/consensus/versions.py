@@ -74,6 +74,6 @@ def _praise(raised: int) -> str:
     if not raised:
         return "No leader put a later version of the state machine into force."
     return (
-        f"{counted(raised, 'later version')} of the state machine came into force, each once all members had said that "
-        "they understand it."
+        f"Leaders put a later version of the state machine into force {counted(raised, 'time')}, each time after all "
+        "members had said that they understand it."
     )

@@ -22,6 +22,10 @@ class Part:
         begins = len(self._prefix)
         return [name[begins:] for name in self._disk.names() if name.startswith(self._prefix)]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return self._disk.has(self._prefix + name)
+
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if there is none."""
         return self._disk.read(self._prefix + name)

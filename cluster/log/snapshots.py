@@ -89,8 +89,12 @@ class Snapshots:
                 reached("checkpoint kept for followers")
 
     def has_base(self) -> bool:
-        """Whether the disk has what a follower is sent that lacks what is before the log in memory."""
-        return self.base is None or str(self.base) in self._disk.names()
+        """Whether the disk has what a follower is sent that lacks what is before the log in memory.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return self.base is None or self._disk.has(str(self.base))
 
     def promotable(self, upto: int) -> SnapshotName | None:
         """The newest checkpoint of an index of at most `upto` that may become the snapshot, None if there is none.
@@ -124,6 +128,8 @@ class Snapshots:
             return None
         self.checkpoints.remove(chosen)
         self._disk.rename(str(chosen), str(name))
+        if self.base == chosen:
+            self.base = name  # a follower may be sent it while the new name is synced
         await self._disk.sync_names()
         reached("checkpoint promoted")
         return name if self._became(name) else None

@@ -464,11 +464,12 @@ def _workloads_of(theme: Theme, asked: Asked) -> tuple[str, ...]:
 
 
 def _concerns(theme: Theme, asked: Asked) -> bool:
-    nemeses = [name for name in theme.nemeses if name in asked.nemeses]
+    wanted = [name for name in theme.nemeses if name in asked.nemeses]
+    nemeses = [name for name in wanted if entry(name).fewest_nodes <= max(asked.nodes)]
     if theme.core and not set(theme.core) & set(nemeses):
         return False
     return bool(
-        any(entry(name).fewest_nodes <= max(asked.nodes) for name in nemeses)
+        nemeses
         and (not theme.workloads or set(theme.workloads) & set(asked.workloads))
         and (not theme.brings or set(theme.brings) & set(asked.more))
     )

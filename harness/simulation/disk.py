@@ -224,6 +224,10 @@ class SimDisk:
         """See `MountedDisk.names`."""
         return sorted(name for name in self._directory.names if not is_scratch(name))
 
+    def has(self, name: str) -> bool:
+        """See `MountedDisk.has`."""
+        return name in self._directory.names
+
     def read(self, name: str) -> bytes | None:
         """See `MountedDisk.read`."""
         inode = self._directory.names.get(name)
@@ -332,6 +336,7 @@ class SimDisk:
     def _require_sound(self) -> None:
         if self._fails():
             self.counters[_FAILED] += 1
+            self.watch(FAILURE)
             raise _io_error(".")
 
     async def sync_names(self, mounted: MountedDisk) -> None:
@@ -406,6 +411,10 @@ class MountedDisk:
     def every_name(self) -> list[str]:
         """Names of all files, sorted."""
         return self._disk.every_name()
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return self._disk.has(name)
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if there is none."""

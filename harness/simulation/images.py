@@ -134,6 +134,10 @@ class ImageDisk:
         """Names of all files, sorted; without those of replacements that a crash interrupted."""
         return sorted(name for name in self._files if not is_scratch(name))
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return name in self._files
+
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if there is none."""
         content = self._files.get(name)

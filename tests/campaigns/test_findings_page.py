@@ -129,6 +129,9 @@ def test_what_happens_without_faults_as_well_is_shown_from_there_as_no_schedule_
     assert [(each.runs, each.seed, each.schedule) for each in found.found] == [(3, 4, [])]
     assert "no fault is needed" in pages.page([found])
     assert "No fault had begun by then." in pages.page([found])
+    assert [line.at_s for line in found.found[0].log] == [7.5]
+    assert "What nodes logged before the violation, up to its proof at 10.0 s:" in pages.page([found])
+    assert "after the last fault" not in pages.page([found])
 
 
 def test_what_a_broker_logs_of_clients_that_it_may_refuse_is_not_shown_and_a_queue_that_cannot_be_made_is() -> None:
@@ -247,6 +250,14 @@ def test_only_missing_runs_are_made_and_a_shorter_schedule_is_tried_once(tmp_pat
 def test_a_fault_that_the_end_of_its_phase_healed_has_no_end_in_a_shorter_schedule(tmp_path: Path) -> None:
     stored(tmp_path, 1, "violation", faults=[*KILL, fault(60.14, "start", "stop")])
     assert runs.shorter_schedule(runs.judged(tmp_path)[0]) == [[5.0, "kill", {"spec": "leader"}]]
+
+
+def test_a_fault_at_the_very_end_of_its_phase_makes_no_shorter_schedule(tmp_path: Path) -> None:
+    """A file without a fault would be no schedule, and the whole run would be made again each time."""
+    read = [Op(process=2, type="invoke", f="read", node="n1", time=60_000_000_000)]
+    read.append(Op(process=2, type="ok", f="read", value=[], node="n1", time=60_100_000_000))
+    stored(tmp_path, 1, "violation", faults=[*KILL, fault(59.998, "kill", "start", spec="one"), *read])
+    assert runs.shorter_schedule(runs.judged(tmp_path)[0]) is None
 
 
 def test_every_cell_of_the_matrix_is_another_test() -> None:

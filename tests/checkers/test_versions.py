@@ -25,7 +25,8 @@ def test_a_version_that_all_others_understand_is_right_and_so_is_one_of_a_single
     verdict = judge(raised(2, "n2=2 n3#1=3"), raised(3, "", 4))
     assert (verdict.valid, verdict.figures) == ("true", {"raised": 2, "broken": 0})
     assert verdict.sentence == (
-        "2 later versions of the state machine came into force, each once all members had said that they understand it."
+        "Leaders put a later version of the state machine into force 2 times, each time after all members had said "
+        "that they understand it."
     )
 
 

@@ -255,6 +255,8 @@ def test_transactions_are_judged_by_what_the_system_promises_or_by_what_is_asked
     ("workload", "model", "told"),
     [
         ("list-append", "serialisable", "there is no consistency model 'serialisable'"),
+        ("list-append", "linearizable", "transactions cannot be judged by it"),
+        ("predicates", "serializable,sequential", "transactions cannot be judged by it"),
         ("bank", "serializable", "is judged by a property of its own"),
         ("causal", "serializable", "is judged by a property of its own"),
     ],

@@ -108,6 +108,9 @@ class FakeDisk:
     def names(self) -> list[str]:
         return sorted(self._files)
 
+    def has(self, name: str) -> bool:
+        return name in self._files
+
     def read(self, name: str) -> bytes | None:
         content = self._files.get(name)
         return None if content is None else bytes(content.cached)

@@ -120,3 +120,17 @@ def test_a_new_data_directory_is_durable_with_those_above_it(tmp_path: Path, mon
             assert synced == list(map(str, expected))
     finally:
         loop.close()
+
+
+def test_whether_there_is_a_file_is_asked_by_its_name_and_a_disk_that_fails_says_nothing(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        disk = RealDisk(tmp_path / "n1", InWorker(loop))
+        assert not disk.has("log")
+        disk.open("log").close()
+        assert disk.has("log")
+        (tmp_path / "n1" / "round").symlink_to("round")
+        with pytest.raises(OSError, match="symbolic links"):
+            disk.has("round")
+    finally:
+        loop.close()

@@ -327,6 +327,8 @@ class Script:
         assert self.disk.names() == sorted(self.model.now)
         for name, file in self.model.now.items():
             assert self.disk.read(name) == file.cached
+            assert self.disk.has(name)
+        assert not self.disk.has("of no such name")
 
 
 class TestAgainstASlowModel:

@@ -23,7 +23,7 @@ from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.simulation import images
-from splitbrain.harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
+from splitbrain.harness.simulation.disk import FAILURE, DiskLatency, MountedDisk, SimDisk
 from splitbrain.harness.simulation.images import ImageDisk
 
 LATENCY = DiskLatency(1_000, 9_000)
@@ -289,6 +289,41 @@ def test_a_change_that_failed_is_a_reason_to_look_as_often_as_at_the_beginning_o
     for number in range(1000):
         found.passed(f"rename {number}")
     assert looks - 3 * images.AT_ONCE in (0, 1), "one by the time that passed, unless the failure came first"
+
+
+def test_each_change_and_each_sync_that_fails_is_a_failure_to_who_watches_the_disk() -> None:
+    async def heard_of(does: Callable[[MountedDisk], Any]) -> list[str]:
+        heard: list[str] = []
+        disk = SimDisk(Rng(1), LATENCY)
+        node = mounted(disk)
+        node.open("log").append(b"abc")
+        disk.give(DiskFault(fails=True))
+        disk.watch = heard.append
+        with pytest.raises(OSError, match="Input/output"):
+            await carried_out(does, node)
+        return heard
+
+    async def carried_out(does: Callable[[MountedDisk], Any], node: MountedDisk) -> None:
+        waits = does(node)
+        if asyncio.iscoroutine(waits):
+            await waits
+
+    async def check() -> None:
+        ways: list[Callable[[MountedDisk], Any]] = [
+            lambda node: node.open("log").append(b"d"),
+            lambda node: node.open("other"),
+            lambda node: node.open("log").truncate(0),
+            lambda node: node.rename("log", "old"),
+            lambda node: node.remove("log"),
+            lambda node: node.open("log").sync(),
+            lambda node: node.open("log").sync_at_once(),
+            lambda node: node.sync_names(),
+            lambda node: node.sync_names_at_once(),
+        ]
+        for number, way in enumerate(ways):
+            assert FAILURE in await heard_of(way), number
+
+    asyncio.run(check())
 
 
 def test_lines_are_looked_at_more_often_than_changes_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,6 +280,14 @@ def test_a_theme_whose_core_was_not_asked_for_is_not_drawn() -> None:
     assert not found & {"changing-members", "bare-majorities", "former-groups", "short-lives"}
 
 
+def test_a_theme_whose_core_needs_more_nodes_than_any_test_has_is_not_drawn() -> None:
+    asked = msgspec.structs.replace(EVERYTHING, nodes=(1,))
+    fit = {name for name in EVERYTHING.nemeses if NEMESES[name].fewest_nodes == 1}
+    for seed in range(200):
+        theme = theme_of(seed, asked)
+        assert not theme.core or fit & set(theme.core), theme.name
+
+
 @given(SEEDS)
 def test_a_themed_seed_draws_what_its_theme_favours(seed: int) -> None:
     theme, drawn = theme_of(seed, EVERYTHING), draw(seed, EVERYTHING)

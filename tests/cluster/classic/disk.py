@@ -84,6 +84,9 @@ class MemoryDisk:
     def names(self) -> list[str]:
         return sorted(name for name in self._files if not name.endswith(".new"))
 
+    def has(self, name: str) -> bool:
+        return name in self._files
+
     def read(self, name: str) -> bytes | None:
         inode = self._files.get(name)
         return None if inode is None else bytes(inode.cached)

@@ -112,6 +112,43 @@ def test_ra38_a_promotion_that_goes_on_when_its_group_is_deleted_comes_to_nothin
     asyncio.run(main())
 
 
+def test_ra38_the_state_where_the_log_in_memory_begins_is_there_at_each_moment_of_its_promotion() -> None:
+    """A follower may ask for it while the new name is synced, too."""
+
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        checkpoint(group, 10)
+        again = (await opened(disk)).groups[GROUP]
+        assert again.base == SnapshotName("checkpoint", again.uid, 10, 1)
+        promoting = asyncio.ensure_future(again.promote(10))
+        while not promoting.done():
+            assert again.has_base()
+            assert again.base is not None
+            assert again.read_snapshot(again.base)[1] == b"state 10"
+            await asyncio.sleep(0)
+        assert await promoting
+        assert again.base == SnapshotName("snapshot", again.uid, 10, 1)
+
+    with_log(check)
+
+
+def test_whether_the_disk_has_where_the_log_begins_is_asked_without_a_list_of_all_its_files() -> None:
+    """A node with thousands of queues asks it at each of their checkpoints."""
+
+    async def check(disk: FakeDisk, group: GroupLog) -> None:
+        assert group.has_base(), "it begins with nothing"
+        checkpoint(group, 10)
+        assert await group.promote(10)
+        names, disk.names = disk.names(), listed_not
+        assert group.has_base()
+        disk.remove(next(name for name in names if name.startswith("snapshot-")))
+        assert not group.has_base()
+
+    def listed_not() -> list[str]:
+        raise AssertionError("all files were listed")
+
+    with_log(check)
+
+
 class SlowCheckpoints(FakeDisk):
     """Syncs no checkpoint before it may."""
 
