@@ -179,7 +179,8 @@ def asked_for(
     """
     there = able(systems.operations(system))
     every = tuple(name for name in there if name not in ASKED_FOR)
-    more = () if workload is not None or consistency_model else tuple(name for name in there if name in ASKED_FOR)
+    brought = {name for theme in THEMES for name in theme.brings}
+    more = () if workload is not None or consistency_model else tuple(name for name in there if name in brought)
     asked = msgspec.convert(
         {
             "workloads": names("--workload", workload)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from splitbrain.harness.campaigns.spread import BLOCK, Part, Place, place, round_of
-from splitbrain.harness.campaigns.swarm import VARIANTS, Asked, asked_for, draw, theme_of
+from splitbrain.harness.campaigns.swarm import ASKED_FOR, VARIANTS, Asked, asked_for, draw, theme_of
 from splitbrain.harness.campaigns.themes import OPEN, THEMES
 
 EVERY = tuple(f"w{number}" for number in range(20))
@@ -70,7 +70,7 @@ def test_workloads_that_a_theme_brings_are_drawn_by_it_alone_and_only_where_none
     met: set[str] = set()
     for seed in range(1, 5 * ROUND + 1):
         workload, theme = draw(seed, asked).workload, theme_of(seed, asked).name
-        assert (workload in asked.more) == (theme in bringing)
+        assert (workload in ASKED_FOR) == (theme in bringing)
         assert workload in bringing.get(theme, set(asked.workloads))
         met.add(workload)
     assert met >= set().union(*bringing.values())

@@ -559,7 +559,7 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == tuple(name for name in SIMULATED if name not in ASKED_FOR)
-    assert asked.more == tuple(name for name in SIMULATED if name in ASKED_FOR)
+    assert set(asked.more) == {name for theme in THEMES for name in theme.brings}, "and no more, as all are composed"
     fair = [name for name in swarm.possible("metadata") if name not in UNFAIR and NEMESES[name].kind.name != SELDOM]
     assert asked.nemeses == tuple(name for name in fair if not name.endswith(swarm.ROLES))
     assert {"kill-leader", "partition-leader"} <= set(asked.nemeses)
