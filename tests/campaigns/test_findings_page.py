@@ -152,6 +152,18 @@ def test_what_a_broker_logs_of_clients_that_it_may_refuse_is_not_shown_and_a_que
     assert shown(said + more) == ["[error] reason: {already_started,}"]
 
 
+def test_what_a_vendor_says_is_about_the_workloads_that_it_names_and_about_all_if_it_names_none(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        stored(tmp_path, seed, "violation", faults=KILL)
+
+    def said(*workloads: str) -> str:
+        documents = [runs.Documented(system="redis", says="writes go.", source="its page", workloads=workloads)]
+        [found] = runs.rows(tmp_path, [CELL], documents)
+        return found.found[0].says
+
+    assert [said(), said("declare", "set"), said("declare")] == ["writes go.", "writes go.", ""]
+
+
 def test_a_run_under_another_load_or_on_another_backend_is_no_run_of_the_cell(tmp_path: Path) -> None:
     stored(tmp_path, 1, "violation")
     changes: list[dict[str, Any]] = [{"backend": "local"}, {"rate": 50.0}, {"recovery": 90.0}, {"nodes": "5"}]

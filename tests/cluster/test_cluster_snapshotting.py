@@ -45,3 +45,30 @@ def test_ra42_entries_applied_while_a_later_snapshot_is_taken_over_are_not_writt
         assert [name for name in disk.names() if name.startswith(("snapshot-", "checkpoint-"))] == []
 
     asyncio.run(main())
+
+
+def test_at_each_checkpoint_a_node_says_behind_which_entry_its_log_begins_and_whether_the_state_there_is_left() -> None:
+    said: list[tuple[int, int, int, bool]] = []
+
+    async def main() -> None:
+        disk = FakeDisk()
+        storage = (await open_storage(disk, "n1", Draws(0), lambda _: None)).storage
+        entries = [entry(index, data=b"x") for index in range(1, 9)]
+        snapshots = Snapshotting(
+            storage,
+            Raft("n1", THREE, Recovered(1, None, entries)),
+            lambda _, __: None,
+            lambda _: None,
+            100,
+            1,
+            lambda index, term, base, has_base: said.append((index, term, base, has_base)),
+        )
+        snapshots.checkpoint(entries[3], lambda: b"state of 4")
+        await storage.promote(4)
+        snapshots.checkpoint(entries[5], lambda: b"state of 6")
+        [base] = [name for name in disk.names() if name.startswith("snapshot-")]
+        disk.remove(base)
+        snapshots.checkpoint(entries[7], lambda: b"state of 8")
+
+    asyncio.run(main())
+    assert said == [(4, 1, 0, True), (6, 1, 4, True), (8, 1, 4, False)]

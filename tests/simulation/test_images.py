@@ -202,6 +202,15 @@ def test_each_change_of_a_disk_and_each_sync_is_a_reason_to_look() -> None:
     ]
 
 
+def test_a_disk_with_a_fault_that_lets_a_write_pass_is_looked_at_as_well() -> None:
+    disk = SimDisk(Rng(1), LATENCY, sector=16)
+    disk.give(DiskFault(sync_fails=True))
+    seen: list[str] = []
+    disk.watch = seen.append
+    asyncio.run(change(mounted(disk), "append", "wal-1", b"abc"))
+    assert seen == ["create wal", "append wal"]
+
+
 def test_what_is_rare_is_looked_at_and_what_is_common_more_seldom_and_not_before_the_first_line() -> None:
     now_ns, looks = 0, 0
     lines: list[str | bytes] = []
