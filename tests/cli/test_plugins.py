@@ -216,6 +216,7 @@ def test_a_part_that_cannot_be_imported_is_listed_with_its_error(folder: Path) -
     assert "metadata:M23" in listed["bugs"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -222,6 +222,7 @@ def test_the_failing_op_is_in_sight_without_scrolling(
     assert browser.complaints == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("clients", [3, 20])
 def test_in_a_narrow_window_the_picture_is_moved_to_the_failing_op(
     browser: Browser, tmp_path: Path, clients: int

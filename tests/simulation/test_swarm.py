@@ -140,6 +140,7 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     assert _parsed(words[2:]) == drawn
 
 
+@pytest.mark.slow
 def test_in_one_test_of_streams_in_two_their_beginnings_are_dropped_and_nothing_else_is_drawn_anew() -> None:
     asked = Asked(workloads=("stream",), nemeses=tuple(NEMESES))
     drawn = [draw(seed, asked) for seed in range(200)]
@@ -362,6 +363,7 @@ def test_a_test_in_which_members_are_missing_has_an_even_number_of_nodes(
     assert nodes_of(drawn, overlap, nemeses, possible) == count
 
 
+@pytest.mark.slow
 def test_drawn_faults_that_wait_for_a_quorum_seldom_meet_those_that_take_it() -> None:
     seen = Counter[str]()
     for seed in range(900):
@@ -508,6 +510,7 @@ def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     assert max(drawn.values()) < 3 * min(drawn.values())
 
 
+@pytest.mark.slow
 def test_a_third_of_the_seeds_without_a_theme_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:
     every = [draw(seed, EVERYTHING) for seed in range(900) if theme_of(seed, EVERYTHING) is OPEN]
     drawn = [each for each in every if each.time_limit == PATIENT_LIMIT_S]

@@ -206,6 +206,7 @@ TRAVERSALS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", TRAVERSALS)
 def test_no_address_leads_out_of_the_store(tmp_path: Path, path: str) -> None:
     store, run = outside(tmp_path)

@@ -91,6 +91,7 @@ def test_assumptions_of_registers_hold_by_key() -> None:
     assert not by_key_here.differs(table, "rw-register", "serializable", 24, **assumed)
 
 
+@pytest.mark.slow
 def test_published_histories_are_judged_by_key_as_a_whole() -> None:
     judged = 0
     for case in PUBLISHED:
