@@ -635,6 +635,7 @@ def test_a_page_that_cannot_be_written_is_an_error_each_time_and_no_reason_to_ju
     assert (run.path / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_siblings_are_read_once_for_all_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     runs = [lay(store, "t", seed, FINE, SET) for seed in range(1, 13)]
@@ -651,6 +652,7 @@ def test_siblings_are_read_once_for_all_pages(tmp_path: Path, monkeypatch: pytes
     assert sorted(read) == sorted(run.path for run in runs)
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_run_is_the_same_by_itself_and_among_all(tmp_path: Path) -> None:
     store = Store(tmp_path)
     runs = [lay(store, "t", seed, LOST if seed % 2 else FINE, SET) for seed in range(1, 7)]

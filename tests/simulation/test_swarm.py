@@ -259,6 +259,7 @@ def test_two_of_three_seeds_draw_from_themes_and_each_has_its_share() -> None:
     assert max(shares) < 2 * min(shares)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("theme", [theme for theme in THEMES if theme.core], ids=lambda theme: theme.name)
 def test_a_theme_with_a_core_has_one_of_it_beside_something_else(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
     def this(_seed: int, _asked: Asked) -> Theme:
@@ -439,6 +440,7 @@ def test_a_workload_of_many_functions_has_more_ops(nemesis: str) -> None:
         assert load.possible(drawn.time_limit) >= OPS_FACTOR["topology"] * OPS_MIN - 1e-6
 
 
+@pytest.mark.slow
 def test_most_tests_are_of_single_values_and_no_upgrade_is_beside_the_others() -> None:
     drawn = [draw(seed, EVERYTHING) for seed in range(1200)]
     others = [each for each in drawn if needs(each.workload) & MORE_OPERATIONS]

@@ -112,6 +112,7 @@ def test_m95_what_a_new_leader_takes_for_done_is_lost() -> None:
     assert (outcome, found.anomalies) == (Outcome.VIOLATION, ("lost",))
 
 
+@pytest.mark.slow
 def test_m96_procedures_in_the_wrong_order_of_priorities_are_found() -> None:
     outcome, found = outcome_of(bug="M96")
     assert outcome is Outcome.VIOLATION

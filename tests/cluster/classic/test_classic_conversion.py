@@ -33,6 +33,7 @@ def test_cq_8_crashes_in_the_conversion_of_many_segments(way: Way) -> None:
     assert {version for _, version in found.versions} >= {1, 2}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["at once", "by counts"])
 def test_m79_a_conversion_in_place_is_found_to_be_torn(way: Way) -> None:
     with pytest.raises((CorruptStorageError, AssertionError)):
