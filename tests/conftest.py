@@ -44,7 +44,7 @@ _WAITING: Final = ("tests/backends/", "tests/systems/")
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is slow in families of tests. Leave out slow tests that another part has, if SPLITBRAIN_SLOW_PART (`0/3`) names one; order the others.
+    """Mark the slow cases of families. Leave out slow tests of another part than SPLITBRAIN_SLOW_PART (`0/3`). Order.
 
     Tests that wait come first: one worker has them while the others compute, and none is left alone with them.
     """
