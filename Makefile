@@ -9,6 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Pytest compiles what it collects: once, and not in every process anew, also where the environment forbids bytecode.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-all test-together test-alone lint bench lock clean
 
 demo: $(READY)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import witnesses
-from tests.slow_parts import is_in
+from tests.slow_parts import is_in, mark_rest_of_samples
 
 # Hypothesis gives an example 200 ms, and a second to draw ten of them: a busy machine takes longer. The suite draws the
 # same examples each time, so a change is judged by what it changed; --hypothesis-profile search looks for new ones.
@@ -42,12 +42,14 @@ _WAITING: Final = ("tests/backends/", "tests/systems/")
 """Where tests wait for nodes of a real run more than they compute."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests that another part has, if SPLITBRAIN_SLOW_PART (`0/3`) names one; order the others.
+    """Mark the slow cases of families. Leave out slow tests of another part than SPLITBRAIN_SLOW_PART (`0/3`). Order.
 
     Tests that wait come first: one worker has them while the others compute, and none is left alone with them.
     """
     part = os.environ.get("SPLITBRAIN_SLOW_PART", "0/1")
+    mark_rest_of_samples(items)
     left_out = [each for each in items if each.get_closest_marker("slow") and not is_in(part, each.nodeid)]
     config.hook.pytest_deselected(items=left_out)
     others = set(left_out)

@@ -1,11 +1,33 @@
-"""Slow tests in parts of about the same size: one commit runs one part, `make test-all` runs them all."""
+"""Which tests are slow, of families of them, and slow tests in parts of about the same size.
+
+One commit runs one part, `make test-all` runs them all.
+"""
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
+from collections.abc import Iterable
 
 import pytest
+
+
+def mark_rest_of_samples(items: Iterable[pytest.Item]) -> None:
+    """Of a test with many cases and the mark `sampled(n)`, mark all cases but each n-th as slow.
+
+    Args:
+        items: what was collected, in this order. The first case of each test stays as it is.
+    """
+    seen = Counter[str]()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        if seen[test] % sampled.args[0]:
+            item.add_marker(pytest.mark.slow)
+        seen[test] += 1
 
 
 def is_in(part: str, nodeid: str) -> bool:

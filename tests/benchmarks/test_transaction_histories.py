@@ -8,6 +8,7 @@ from benchmarks.transaction_histories import Shape, history
 from splitbrain.checkers.transactions import ListAppend, RwRegister
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("level", "registers", "valid", "anomalies"),
     [

@@ -101,6 +101,7 @@ def test_a_nemesis_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "ValueError: nodes are counted from one" in str(found.harness_error)
 
 
+@pytest.mark.slow
 def test_a_client_that_looks_at_the_clock_inside_a_simulation(tmp_path: Path) -> None:
     workload: Workload = made().workload
     client = cast("Client", _Wrapped(workload.client, looks_at_the_clock_and_hides_it))
@@ -108,6 +109,7 @@ def test_a_client_that_looks_at_the_clock_inside_a_simulation(tmp_path: Path) ->
     assert "time.time was called inside a simulation" in str(found.harness_error)
 
 
+@pytest.mark.slow
 def test_a_model_that_raises(tmp_path: Path) -> None:
     spec = CheckerSpec("linearizable", {"model": f"{__name__}:Broken"})
     found = judged(made(workload=dataclasses.replace(made().workload, checkers=(spec,))), tmp_path)

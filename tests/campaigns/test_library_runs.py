@@ -81,6 +81,7 @@ def test_a_violation_is_found_and_drawn(tmp_path: Path) -> None:
     assert (found.run.path / COUNTEREXAMPLE).exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("named", [(), (CheckerSpec("stats"),)])
 def test_a_workload_without_a_checker_of_its_ops_is_no_pass(tmp_path: Path, named: tuple[CheckerSpec, ...]) -> None:
     workload = dataclasses.replace(made().workload, checkers=named)

@@ -349,6 +349,7 @@ def test_a_model_of_ones_own_is_found_in_the_folder_where_the_command_is_given(t
     assert json.loads(done.stdout)[0]["valid"] is False
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", ["analyze", "report", "prune --keep 1", "clean", "replay latest", "shrink latest"])
 def test_a_store_of_an_impossible_name_is_one_line(command: str, tmp_path: Path) -> None:
     done = splitbrain(*command.split(), "--store", "x" * 300, cwd=tmp_path)
@@ -357,6 +358,7 @@ def test_a_store_of_an_impossible_name_is_one_line(command: str, tmp_path: Path)
     assert "File name too long" in line
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", ["check", "report", "export", "replay", "shrink"])
 def test_a_file_or_run_of_an_impossible_name_is_one_line(command: str, tmp_path: Path) -> None:
     done = splitbrain(command, "x" * 300, cwd=tmp_path)

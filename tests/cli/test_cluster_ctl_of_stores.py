@@ -31,6 +31,7 @@ def serving(call: Call) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_an_operator_moves_entities_back_and_forth_until_the_tree_has_changed(call: Call) -> None:
     chosen = ("--store", "tables", "--partition-strategy", "pause-minority")
     call("up", *chosen, "--base-port", str(five_free_ports()), "--spares", "0")
@@ -50,6 +51,7 @@ def test_an_operator_moves_entities_back_and_forth_until_the_tree_has_changed(ca
     assert (after["store"], after["written"], after["feature_flags"]["khepri_db"]) == ("tree", True, "enabled")
 
 
+@pytest.mark.slow
 def test_up_waits_for_the_tables_also_where_it_knows_a_leader_sooner(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +64,7 @@ def test_up_waits_for_the_tables_also_where_it_knows_a_leader_sooner(
     serving(call)
 
 
+@pytest.mark.slow
 def test_up_says_which_tables_do_not_serve_and_stops_a_new_cluster(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_: Sequence[ClusterNode]) -> list[str]:
         return ["n2"]
@@ -82,6 +85,7 @@ def test_up_says_which_tables_do_not_serve_and_stops_a_new_cluster(call: Call, m
     assert len(said.stdout.splitlines()) == 3, "an operator can look into a cluster that was up before"
 
 
+@pytest.mark.slow
 def test_a_cluster_with_the_tree_alone_says_so_and_has_nothing_to_move(call: Call) -> None:
     call("up", "--base-port", str(five_free_ports()), "--spares", "0")
     assert call("ctl", "cluster_status").stdout == (

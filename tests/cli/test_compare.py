@@ -43,6 +43,7 @@ def test_a_run_a_test_a_pattern_and_a_folder_can_be_meant(store: Path) -> None:
     assert found["sentences_a"][0].startswith("Lost: element")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("filters", "runs"),
     [
@@ -68,6 +69,7 @@ def test_filters_that_nothing_fits_are_one_line(store: Path, filters: str, words
     assert words in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reference", ["nothing", "no-*", ".", "metadata-set/"])
 def test_nothing_that_is_meant_is_one_line(store: Path, reference: str) -> None:
     done = splitbrain("compare", reference, "latest", "--store", str(store), cwd=store.parent)

@@ -181,6 +181,7 @@ def test_options_that_no_verdict_hangs_on_keep_no_run_from_its_verdict(tmp_path:
     assert (answer["outcome"], answer["harness_error"]) == ("pass", None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("file", ["test.json", "verdict.json", "figures.json", "marks.json", "history.parquet"])
 def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, file: str) -> None:
     store = Store(tmp_path)
@@ -197,6 +198,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, file
     assert judged or str(other.path / file) in found[str(other.path)]["harness_error"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at", [0, 3, 6, 8, 20], ids=["length", "high length", "checksum", "array", "op"])
 def test_damage_in_the_middle_of_a_write_ahead_file_is_named_and_what_is_before_it_judged(
     tmp_path: Path, at: int

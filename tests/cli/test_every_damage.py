@@ -57,6 +57,7 @@ pipeline.judge_apart = without_room
 """
 
 
+@pytest.mark.slow
 def test_what_stands_beside_a_run_does_not_change_its_verdict(tmp_path: Path) -> None:
     laid = lay(tmp_path / "store", 10, ["a checker that raises", "history cut off", "test.json that is gone"])
     for each in laid[1::2]:

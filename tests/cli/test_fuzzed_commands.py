@@ -63,6 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     remove(made.store)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_a_damaged_run_ends_no_command_with_a_traceback(
     place: Place, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

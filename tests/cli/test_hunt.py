@@ -150,6 +150,7 @@ def test_a_repetition_that_differs_names_the_first_difference(
     assert (same.outcome, same.kind, same.record, same.difference) == (TOO_LITTLE, "", (), None)
 
 
+@pytest.mark.slow
 def test_a_repeated_test_is_the_same_in_processes_with_two_hash_seeds() -> None:
     options = draw(7, Asked(workloads=("register",), nemeses=("kill",), nodes=(3,), time_limit=8.0))
     trials: list[Trial] = []
@@ -490,6 +491,7 @@ def test_people_are_told_the_seed_the_commands_and_less_that_still_fails(tmp_pat
     assert smaller[1] in lines(again.stdout)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -587,6 +589,7 @@ def test_a_hunt_gives_no_search_more_time_than_its_own_limit() -> None:
     assert model.options == {"model": "counter"}, "what a run is judged by stays as it is"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("given", "budget_s"), [((), 120.0), (("--shrink-budget", "7"), 7.0)])
 def test_the_shrink_of_a_hunt_gets_its_budget(
     given: Sequence[str], budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -107,6 +107,7 @@ CHANGES: list[Callable[[RunDir], object]] = [
 NAMES = ["test.json", "test.json, size and time kept", "option", "history", "write-ahead file", "marks", "telemetry"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", CHANGES, ids=NAMES)
 def test_a_run_is_judged_again_once_when_a_file_of_it_is_another(
     run: RunDir, tmp_path: Path, change: Callable[[RunDir], object]
@@ -272,6 +273,7 @@ def other_checkers(document: dict[str, Any]) -> None:
     document["made_from"]["checkers"] = []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -415,6 +417,7 @@ class Frail:
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["killed", "full", "memory"])
 def test_a_checker_that_breaks_is_tried_again_each_time_until_it_is_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled_code: None, how: str
@@ -518,6 +521,7 @@ def test_a_run_that_another_process_finishes_meanwhile_is_recorded_as_it_is_then
     assert stored.is_basis(run, run.read_test(), basis, DEFAULT)
 
 
+@pytest.mark.slow
 def test_two_at_once_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in range(1, 9):
@@ -631,6 +635,7 @@ def test_a_page_that_cannot_be_written_is_an_error_each_time_and_no_reason_to_ju
     assert (run.path / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_siblings_are_read_once_for_all_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     runs = [lay(store, "t", seed, FINE, SET) for seed in range(1, 13)]
@@ -647,6 +652,7 @@ def test_siblings_are_read_once_for_all_pages(tmp_path: Path, monkeypatch: pytes
     assert sorted(read) == sorted(run.path for run in runs)
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_run_is_the_same_by_itself_and_among_all(tmp_path: Path) -> None:
     store = Store(tmp_path)
     runs = [lay(store, "t", seed, LOST if seed % 2 else FINE, SET) for seed in range(1, 7)]

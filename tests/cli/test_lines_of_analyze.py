@@ -79,6 +79,7 @@ def test_a_line_is_there_before_the_next_run_is_judged(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "engine",
     [

@@ -89,6 +89,7 @@ def test_a_package_is_typed(tmp_path: Path) -> None:
     assert (made(tmp_path, "model") / "my_part" / "py.typed").read_text() == ""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -216,6 +216,7 @@ def test_a_part_that_cannot_be_imported_is_listed_with_its_error(folder: Path) -
     assert "metadata:M23" in listed["bugs"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -253,6 +254,7 @@ def test_what_cannot_be_had_is_one_clear_line(folder: Path, arguments: list[str]
     assert len(lines(done.stderr)) == 1
 
 
+@pytest.mark.slow
 def test_a_model_and_a_checker_are_found_by_their_installed_names(folder: Path) -> None:
     (folder / "history.jsonl").write_text(
         '{"process":0,"type":"invoke","f":"write","value":1}\n{"process":0,"type":"ok","f":"write","value":1}\n'

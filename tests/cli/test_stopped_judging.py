@@ -37,6 +37,7 @@ STOPS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("stop", "said"), STOPS)
 def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
     stop: Callable[[], None],

@@ -86,6 +86,7 @@ def restored(run: RunDir, files: dict[str, bytes]) -> None:
         (run.path / name).write_bytes(content)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_run_is_no_pass_for_any_command_until_it_is_restored(

@@ -93,6 +93,7 @@ def test_a_task_that_waits_for_ever_is_given_up() -> None:
     assert "used no processor for 0.5 s" in (report.problem or "")
 
 
+@pytest.mark.slow
 def test_a_task_that_the_machine_lets_wait_is_not_given_up() -> None:
     """A process that is stopped, or gets no processor, has nothing wrong with it."""
     with Workers(tasks.stops_itself, 1, limit_s=60, stuck_s=1) as workers:

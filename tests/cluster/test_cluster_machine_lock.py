@@ -203,6 +203,7 @@ def test_ra24_a_client_that_left_before_it_is_monitored_is_reported_at_once() ->
     in_virtual_time(with_lock(check))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_ra24_under_kills_and_partitions_the_lock_is_freed_once_for_each_holder_that_went(seed: int) -> None:
     async def check(world: World) -> None:

@@ -110,6 +110,7 @@ def test_ra24_a_timer_that_is_set_again_runs_out_at_its_later_time_only() -> Non
     leasing(check)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_ra24_kills_and_partitions_do_not_put_off_the_time_nor_bring_it_forward(seed: int) -> None:
     async def check(world: World) -> None:

@@ -106,6 +106,7 @@ def test_a_dump_in_slices_is_a_list_of_all_nodes_in_the_order_of_a_walk(shape: s
     assert Tree.load(data, version=NEWEST_VERSION).state_hash == tree.state_hash
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "query",
     [

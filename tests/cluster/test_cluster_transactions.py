@@ -270,6 +270,7 @@ def test_d13_functions_that_cannot_be_had_are_refused_when_a_node_or_a_test_begi
         Metadata(functions=places)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", ["own_functions:FUNCTIONS", "packaged_functions.deeper:FUNCTIONS"])
 @pytest.mark.parametrize("home", ["here", "image", "host"])
 def test_d13_nodes_find_functions_of_other_packages_in_files_that_are_laid_beside_their_data(

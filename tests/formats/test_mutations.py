@@ -24,6 +24,7 @@ def refuses_or_reads(name: str, count: int, seed: int) -> Counter[str]:
     return Counter(outcome(read, mutated(rng, name))[0] for _ in range(count))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SOUND)
 def test_a_damaged_text_is_read_or_refused(name: str) -> None:
     found = refuses_or_reads(name, 500, seed=1)

@@ -275,6 +275,7 @@ def test_a_third_request_while_the_nodes_are_being_stopped_lets_them_be_stopped(
     assert stopped == ["all"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("call", ["view", "read"])
 @pytest.mark.parametrize(
     ("error", "is_ours"),

@@ -21,6 +21,7 @@ def as_late_as_can_be(op: Op, number: int) -> tuple[int, OpType]:
     return round(takes_s * 1000) * MS + 50 * MS, "ok"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", [at_once, as_late_as_can_be])
 @pytest.mark.parametrize("first", range(0, 300, 100))
 def test_each_kind_of_fault_has_its_turn(first: int, ending: Ending) -> None:

@@ -48,6 +48,7 @@ def test_without_ideas_a_seed_draws_no_theme_no_moment_and_few_clients() -> None
     assert not any(search.is_repeated(seed) for seed in SEEDS)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("draw_that_changes")
 @pytest.mark.parametrize("idea", ideas.IDEAS)
 def test_each_idea_alone_changes_what_a_hunt_does(idea: str) -> None:

@@ -35,6 +35,7 @@ def options(nemesis: str, seed: int) -> RunOptions:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 @pytest.mark.parametrize("nemesis", [STARTER, EXILE])
 @pytest.mark.parametrize("others", ["kill", "pause,power"])

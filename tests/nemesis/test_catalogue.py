@@ -476,6 +476,7 @@ def test_heal_undoes_all_kinds_links_first_and_goes_on_when_one_fails() -> None:
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", range(1, 10))
 def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> None:
     """The same op strikes a fresh deployment in the same way, whatever became of the nemesis that it was made for."""

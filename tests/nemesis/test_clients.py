@@ -82,6 +82,7 @@ def test_requests_that_arrive_twice_are_ignored_the_second_time() -> None:
     assert simulated("register", "partition").marks["repeated request ignored"] == 0
 
 
+@pytest.mark.slow
 def test_a_client_sends_a_command_again_with_the_same_ref_and_gets_the_first_result() -> None:
     left = simulated("counter", "clients-loss,clients-late", op_timeout=5.0)
     assert left.marks["protected command came again"] > 0

@@ -37,6 +37,7 @@ def test_a_sound_plan_of_every_workload_is_followed(workload: str, tmp_path: Pat
     assert followed(plan(workload), tmp_path) in (0, 2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pair", range(len(FAULTS)))
 def test_a_sound_plan_with_every_fault_is_followed(pair: int, tmp_path: Path) -> None:
     faults = [{"at_ns": 10**8 * (2 + i), **each} for i, each in enumerate(FAULTS[pair])]

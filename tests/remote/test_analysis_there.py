@@ -60,6 +60,7 @@ def test_a_line_on_a_pushed_run_is_there_before_the_next_one_is_judged(
     assert ([each["kind"] for each in rest], sums["runs"]) == (["run"], 3)
 
 
+@pytest.mark.slow
 def test_runs_that_pass_have_figures_and_pages_only_if_asked_for(tmp_path: Path, there: str) -> None:
     stored(Store(tmp_path), "set", 1, set_history(20), SET)
     push(tmp_path, there)
@@ -77,6 +78,7 @@ def test_runs_that_pass_have_figures_and_pages_only_if_asked_for(tmp_path: Path,
     assert "report.html" in files(there, only), "its run was named"
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_has_no_page_with_pages_none(tmp_path: Path, there: str) -> None:
     stored(Store(tmp_path), "set", 1, set_history(20, lost=[3]), SET)
     push(tmp_path, there)

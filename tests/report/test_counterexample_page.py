@@ -222,6 +222,7 @@ def test_the_failing_op_is_in_sight_without_scrolling(
     assert browser.complaints == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("clients", [3, 20])
 def test_in_a_narrow_window_the_picture_is_moved_to_the_failing_op(
     browser: Browser, tmp_path: Path, clients: int
@@ -253,6 +254,7 @@ OVERLAPS = """(() => {
 })()"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", [7, 123_456_789_012, 10**40])
 @pytest.mark.parametrize("clients", [2, 7])
 def test_the_failing_op_is_named_whole_in_the_first_view_and_labels_keep_apart(
@@ -344,6 +346,7 @@ def test_a_link_leads_to_an_op(browser: Browser, tmp_path: Path) -> None:
     assert in_window(browser, "#picture .pinned", 1280, 800)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("hostile", HOSTILE, ids=["script", "attribute", "frame", "template", "control"])
 def test_hostile_values_do_nothing_in_a_browser(browser: Browser, tmp_path: Path, hostile: str) -> None:
     browser.open(write(tmp_path / "page.html", sample(300, hostile=hostile)))

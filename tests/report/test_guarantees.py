@@ -71,6 +71,7 @@ def test_the_banner_tells_them_where_something_broke(tmp_path: Path, state: Stat
     assert ("<b>Held:</b> quorum-progress." in banner) == told
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("models", "words"),
     [

@@ -49,6 +49,7 @@ def pictures(shape: Shape) -> Iterator[tuple[str, str]]:
         yield name, str(picture)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_texts_of_a_report_never_meet(shape: Shape) -> None:
     wrong = {name: found for name, picture in pictures(shape) if (found := clashes(picture))}
@@ -82,6 +83,7 @@ def test_texts_of_a_counterexample_never_meet(options: dict[str, Any], seed: int
     assert clashes(str(draw(drawn, first_view(drawn)))) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("runs", [(1, 1), (3, 1), (20, 20), (0, 1)], ids=str)
 @pytest.mark.parametrize("shape", [Shape(nodes=3, seconds=5.0), Shape(seconds=3600.0, large=True, faults=200)], ids=str)
 def test_texts_of_a_comparison_never_meet(shape: Shape, runs: tuple[int, int]) -> None:

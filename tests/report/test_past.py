@@ -40,6 +40,7 @@ def made(
     return run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("earlier", "word", "seen"),
     [([], NOTHING_EARLIER, 0), ([FINE, FINE], "new", 0), ([LOST, LOST], "known", 2), ([FINE, LOST, FINE], "flaky", 1)],
@@ -140,6 +141,7 @@ def test_known_bugs_that_were_switched_on_are_named(tmp_path: Path) -> None:
     assert "Known bugs were switched on: M23, M01." in write_report(run.path).read_text()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("earlier", "told"),
     [
@@ -165,6 +167,7 @@ def test_a_bug_that_was_switched_on_is_told_as_expected_and_a_pass_has_nothing_t
     assert novelty_of(past_of(load(lost.path)), ["M23"]).endswith("Expected: M23 was switched on.")
 
 
+@pytest.mark.slow
 def test_a_store_of_many_runs_is_read_once_for_all_pages_and_again_where_it_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

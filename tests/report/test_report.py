@@ -154,6 +154,7 @@ def test_every_table_has_a_caption_and_every_picture_a_description(tmp_path: Pat
     assert all(section["aria-labelledby"] in ids for section in page.all("section"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "hostile",
     [

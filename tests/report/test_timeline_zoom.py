@@ -72,6 +72,7 @@ def test_a_click_on_the_zoomed_timeline_takes_an_op_of_that_time(browser: Browse
     assert min(seconds) - 0.2 <= float(at) <= max(seconds) + 0.2
 
 
+@pytest.mark.slow
 def test_without_a_script_there_is_no_control_that_does_nothing(browser: Browser, page: Path) -> None:
     browser.open(page, scripts=False)
     assert browser.run("document.getElementById('zoom').getBoundingClientRect().height") == 0

@@ -85,6 +85,7 @@ def test_a_night_of_few_runs_says_that_they_are_too_few() -> None:
     assert any(each.startswith("after kill: a majority answers (s)") for each in trends.too_few)
 
 
+@pytest.mark.slow
 def test_one_slow_night_of_the_machine_is_no_change_and_two_are() -> None:
     def nights(slow: Sequence[int]) -> list[list[Change]]:
         return _changes(_nights(12, 5, lambda n: {"speed": 5.0 if n in slow else 10.0 + 0.1 * (n % 3)}))

@@ -108,6 +108,7 @@ JSON = st.recursive(
 VALUES = JSON | st.fixed_dictionaries({}, optional=dict.fromkeys(NemesisReport.__struct_fields__, JSON))
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_whatever_a_stored_value_is_reading_it_does_no_harm(invoked: Any, completed: Any) -> None:
     read = said(invoked, completed)

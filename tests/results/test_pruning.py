@@ -129,6 +129,7 @@ def test_what_keeps_a_store_larger_than_asked_for_is_told(tmp_path: Path) -> Non
     assert "more than --max-size: they have another outcome than pass" in stays
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("options", "told"),
     [

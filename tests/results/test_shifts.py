@@ -89,6 +89,7 @@ def test_the_ratio_is_that_of_the_medians_and_does_not_depend_on_how_cells_diffe
     assert twice.greater == pytest.approx(once.greater)
 
 
+@pytest.mark.slow
 @given(st.floats(1.35, 2.0), st.integers(0, 2**31))
 @settings(max_examples=40, deadline=None)
 def test_a_shift_of_the_median_is_found_in_either_direction(factor: float, seed: int) -> None:

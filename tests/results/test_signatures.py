@@ -178,6 +178,7 @@ def test_of_a_stored_history_only_the_rows_that_matter_are_read_and_they_say_the
         assert [each.faults for each in stored] == [faults]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=12), min_size=2, max_size=2), st.text(max_size=200))
 def test_what_a_run_can_hold_is_written_and_read_back(names: list[str], message: str) -> None:
     verdict = {"checker": names[0], "valid": False, "anomalies": [names[1]], "evidence": {"failing_op": {"f": message}}}

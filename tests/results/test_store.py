@@ -363,6 +363,7 @@ def test_damaged_documents_are_named(tmp_path: Path) -> None:
         run.read_verdicts()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -445,6 +446,7 @@ def test_a_damaged_run_is_listed_like_any_other(tmp_path: Path) -> None:
     assert [found.path for found in _store(tmp_path).runs()] == [run.path]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("column", [name for name in HISTORY_SCHEMA.names if name != "due"])
 def test_a_history_without_a_column_that_every_run_has_is_damaged(tmp_path: Path, column: str) -> None:
     """Without its keys, or its nodes, it would be judged as another history."""
@@ -471,6 +473,7 @@ LATER = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("column", [name for name in TELEMETRY_SCHEMA.names if name not in LATER])
 def test_telemetry_without_a_column_that_every_run_has_is_damaged(tmp_path: Path, column: str) -> None:
     run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))

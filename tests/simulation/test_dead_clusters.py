@@ -253,6 +253,7 @@ def test_the_table_has_a_row_for_every_workload() -> None:
     assert set(CALLS) == set(WORKLOADS) - {"formation"}, "which has a system of its own"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("workload", "nemesis", "name"), QUICK)
 def test_a_dead_cluster_does_not_pass(workload: str, nemesis: str, name: str) -> None:
     never_passes(workload, nemesis, cells(workload)[name])

@@ -37,6 +37,7 @@ def melted() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("melted")
 def test_where_nothing_was_frozen_all_is_given_back() -> None:
     before = Circle()
@@ -71,6 +72,7 @@ def test_garbage_between_runs_goes_before_the_next_one() -> None:
         assert gone() is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frozen")
 def test_what_became_garbage_while_it_was_frozen_goes_once_much_was_added() -> None:
     with collected_by_hand():
@@ -90,6 +92,7 @@ def test_what_became_garbage_while_it_was_frozen_goes_once_much_was_added() -> N
     pytest.fail("garbage that was frozen stays for ever")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frozen")
 def test_a_process_that_gives_back_by_itself_is_as_it_was() -> None:
     with collected_by_hand():

@@ -453,6 +453,7 @@ def test_looking_changes_nothing_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
     assert [row for row in rows if "recoverable" not in row["event"]] == plain
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("bug", "anomaly"), [("M15", "log-forgotten"), ("M01", "vote-forgotten")])
 def test_a_promise_before_the_sync_is_seen_without_any_fault(bug: str, anomaly: str) -> None:
     _, verdict, _ = run(bug, time_limit=20.0)

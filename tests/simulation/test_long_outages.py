@@ -57,6 +57,7 @@ def never_passes(tmp_path: Path, workload: str, outage: str, op_timeout: float) 
     assert {"mostly-silent", "too-few-ops", "never-ok"} & set(codes), codes
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("workload", "outage", "op_timeout"), QUICK)
 def test_an_outage_of_most_of_the_run_does_not_pass(
     tmp_path: Path, workload: str, outage: str, op_timeout: float

@@ -241,6 +241,7 @@ def test_a_mark_that_the_system_does_not_have_is_refused_before_the_run() -> Non
         played(awaits(1.0, moments=[{"mark": "vote grated"}]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("nemesis", ["moment,kill", "bounce-at-moments"])  # few moments come in a cluster at rest
 def test_drawn_moments_come_and_the_cluster_survives_them(nemesis: str) -> None:
     left = played(nemesis=nemesis, time_limit=30.0, interval=1.0)

@@ -65,6 +65,7 @@ def recorded(workload: str) -> tuple[Test, Simulated]:
     return test, simulate(test)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("workload", sorted(set(WORKLOADS) - ELSEWHERE))
 def test_no_checker_breaks_and_no_verdict_is_a_pass_where_nothing_took_effect(workload: str, way: str) -> None:

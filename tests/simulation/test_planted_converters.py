@@ -161,6 +161,7 @@ def check_convicted(planted: str, patched: pytest.MonkeyPatch) -> None:
     assert {"lost", "changed"} & set(found.anomalies), found.sentence
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("planted", ["blank permissions", "no states of nodes", "queues for everybody"])
 def test_a_converter_that_loses_values_or_a_kind_is_convicted(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_convicted(planted, monkeypatch)
@@ -172,6 +173,7 @@ def test_every_planted_converter_is_convicted(planted: str, monkeypatch: pytest.
     check_convicted(planted, monkeypatch)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_true_converters_pass(seed: int) -> None:
     found = judged(seed)

@@ -86,6 +86,7 @@ def after_a_write(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(rollback, "_wanted", blind)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("plant", "anomalies"),
     [(begins_again, {"unasked"}), (stays, {"unasked"}), (after_a_write, {"went-back", "lost"})],
@@ -103,6 +104,7 @@ def test_a_broken_rollback_is_convicted(
     pytest.fail(f"{SEEDS} runs without a violation")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_true_rollback_is_carried_out_and_passes(seed: int) -> None:
     found = judged(seed)

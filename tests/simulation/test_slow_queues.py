@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import simulate
 from tests.cli.test_arguments import OPTIONS
 
 
+@pytest.mark.slow
 def test_ops_on_queues_are_answered_where_messages_take_a_quarter_of_a_second() -> None:
     given = {"backend": "sim", "workload": "queue", "nemesis": "none", "seed": 1, "nodes": "5", "world": "globe"}
     more = {"time_limit": 12.0, "rate": 50.0, "concurrency": "10n", "op_timeout": 5.0}

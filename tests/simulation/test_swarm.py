@@ -140,6 +140,7 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
     assert _parsed(words[2:]) == drawn
 
 
+@pytest.mark.slow
 def test_in_one_test_of_streams_in_two_their_beginnings_are_dropped_and_nothing_else_is_drawn_anew() -> None:
     asked = Asked(workloads=("stream",), nemeses=tuple(NEMESES))
     drawn = [draw(seed, asked) for seed in range(200)]
@@ -258,6 +259,7 @@ def test_two_of_three_seeds_draw_from_themes_and_each_has_its_share() -> None:
     assert max(shares) < 2 * min(shares)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("theme", [theme for theme in THEMES if theme.core], ids=lambda theme: theme.name)
 def test_a_theme_with_a_core_has_one_of_it_beside_something_else(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
     def this(_seed: int, _asked: Asked) -> Theme:
@@ -362,6 +364,7 @@ def test_a_test_in_which_members_are_missing_has_an_even_number_of_nodes(
     assert nodes_of(drawn, overlap, nemeses, possible) == count
 
 
+@pytest.mark.slow
 def test_drawn_faults_that_wait_for_a_quorum_seldom_meet_those_that_take_it() -> None:
     seen = Counter[str]()
     for seed in range(900):
@@ -437,6 +440,7 @@ def test_a_workload_of_many_functions_has_more_ops(nemesis: str) -> None:
         assert load.possible(drawn.time_limit) >= OPS_FACTOR["topology"] * OPS_MIN - 1e-6
 
 
+@pytest.mark.slow
 def test_most_tests_are_of_single_values_and_no_upgrade_is_beside_the_others() -> None:
     drawn = [draw(seed, EVERYTHING) for seed in range(1200)]
     others = [each for each in drawn if needs(each.workload) & MORE_OPERATIONS]
@@ -508,6 +512,7 @@ def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     assert max(drawn.values()) < 3 * min(drawn.values())
 
 
+@pytest.mark.slow
 def test_a_third_of_the_seeds_without_a_theme_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:
     every = [draw(seed, EVERYTHING) for seed in range(900) if theme_of(seed, EVERYTHING) is OPEN]
     drawn = [each for each in every if each.time_limit == PATIENT_LIMIT_S]

@@ -76,6 +76,7 @@ CUT_OFF: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("thin", "mended", "code"),
     [

@@ -91,6 +91,7 @@ async def runs_in_an_executor() -> None:
     await asyncio.get_running_loop().run_in_executor(None, print)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("call", "named"),
     [

@@ -56,6 +56,7 @@ def test_ra43_a_leader_that_does_not_wait_for_members_which_said_nothing_is_foun
     assert "had said nothing" in verdict.sentence
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("bugs", "broken"), [("", False), ("M30", True)])
 def test_ra43_m30_a_rolled_back_node_is_seen_by_sessions_if_it_answers_reads(bugs: str, broken: bool) -> None:
     test = compose(options("rollback", 2, bug=bugs))

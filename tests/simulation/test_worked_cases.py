@@ -132,6 +132,7 @@ def test_1_an_answer_on_the_wrong_side_violates_q2(bug: str) -> None:
 # --- 2: two, two and one ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_2_without_a_majority_anywhere_nobody_answers(seed: int) -> None:
     good = run(THIRDS, seed)
@@ -140,6 +141,7 @@ def test_2_without_a_majority_anywhere_nobody_answers(seed: int) -> None:
     assert answered(good) == set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bug", ["M81", "M23"])
 def test_2_an_answer_of_anybody_violates_q1(bug: str) -> None:
     assert run(THIRDS, 1, bug).verdict.anomalies[0] == "Q1"

@@ -51,6 +51,7 @@ def test_runs_show_up_and_end_while_somebody_looks_whose_choice_stays(tmp_path: 
         assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_filters_sort_and_comparison_work_by_hand(tmp_path: Path, browser: Browser) -> None:
     small_run(tmp_path, "pass", seed=1)
     small_run(tmp_path, "violation", seed=2)

@@ -114,6 +114,7 @@ def test_an_old_client_gets_an_archive_without_chunks(tmp_path: Path) -> None:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("query", "status"),
     [
@@ -276,6 +277,7 @@ def test_folders_within_folders_without_end_cost_neither_the_page_nor_the_proces
     assert "too deep" in archive.read(f"{run.test_name}-{run.name}/LEFT-OUT.txt").decode()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["test.json", "verdict.json", "figures.json"])
 def test_a_document_too_large_to_read_costs_one_row(tmp_path: Path, name: str) -> None:
     run, other = small_run(tmp_path, seed=1), small_run(tmp_path, seed=2)

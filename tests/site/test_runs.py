@@ -106,6 +106,7 @@ def test_a_run_with_a_damaged_history_has_a_page_with_its_files(tmp_path: Path) 
     assert "history.parquet" in page
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "content", "kind", "shown"),
     [
@@ -206,6 +207,7 @@ TRAVERSALS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", TRAVERSALS)
 def test_no_address_leads_out_of_the_store(tmp_path: Path, path: str) -> None:
     store, run = outside(tmp_path)
@@ -227,6 +229,7 @@ def test_runs_behind_links_are_shown_as_refused_and_tell_nothing(tmp_path: Path)
     assert "history.parquet" not in page
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["test.json", "verdict.json", "figures.json", "telemetry.parquet", "controller.lock"])
 def test_a_run_whose_own_file_is_a_link_or_a_pipe_is_damaged(tmp_path: Path, name: str) -> None:
     run = small_run(tmp_path)

@@ -41,6 +41,7 @@ def _inline(run: RunDir) -> list[dict[str, object]]:
     return timeless(engine.judge(run.history(), specs_for(run)))
 
 
+@pytest.mark.sampled(2)
 @IN_GROUPS
 def test_spark_says_of_every_run_what_this_process_says(
     spark: Spark, sizes: Sizes, tmp_path: Path, misbehaving: None

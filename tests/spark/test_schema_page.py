@@ -90,6 +90,7 @@ def kills(folder: Path) -> dict[str, float]:
     return {night: statistics.median(seconds) for night, seconds in found.items()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["pandas", "DuckDB", "Polars"])
 def test_figures_of_nights_are_one_table_for(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUERIES, name, OF_NIGHTS[name])

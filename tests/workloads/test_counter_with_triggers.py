@@ -97,6 +97,7 @@ def test_a_session_that_cannot_learn_whether_there_are_triggers_says_that_nothin
     in_cluster(world, check)
 
 
+@pytest.mark.slow
 def test_kh_13_with_faults_and_without_a_bug_it_passes_and_something_was_triggered() -> None:
     outcome, found = outcome_of(nemesis="kill-leader,partition-leader", interval=1.0, time_limit=12.0)
     assert (outcome, found.valid) == (Outcome.PASS, "true")
@@ -111,6 +112,7 @@ def test_m95_what_a_new_leader_takes_for_done_is_lost() -> None:
     assert (outcome, found.anomalies) == (Outcome.VIOLATION, ("lost",))
 
 
+@pytest.mark.slow
 def test_m96_procedures_in_the_wrong_order_of_priorities_are_found() -> None:
     outcome, found = outcome_of(bug="M96")
     assert outcome is Outcome.VIOLATION

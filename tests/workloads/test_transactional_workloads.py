@@ -63,6 +63,7 @@ FLAWS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "flaw", "anomaly"), FLAWS)
 def test_a_flaw_of_isolation_is_found_and_named(name: str, flaw: str, anomaly: str) -> None:
     verdict = judged(name, Store(flaw=flaw))

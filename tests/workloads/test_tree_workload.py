@@ -60,6 +60,7 @@ def mismatches(bugs: Bugs, seed: int, count: int = STEPS) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_kh1_to_kh8_a_node_answers_every_op_as_the_model_says(seed: int) -> None:
     assert mismatches(NO_BUGS, seed) == []

@@ -113,6 +113,7 @@ def test_links_are_measured_without_any_node_and_the_measurements_are_not_counte
     row.measure(measure)
 
 
+@pytest.mark.sampled(2)
 def test_two_measurements_at_the_same_time_both_report_the_truth(row: Row) -> None:
     async def measure(nodes: Nodes) -> None:
         await nodes.deployment.cut(frozenset({LINK}))

@@ -133,6 +133,7 @@ def _is_open(name: str) -> bool:
     return Path(f"/proc/self/fd/{name}").exists()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("task", "why"),
     [

@@ -82,6 +82,7 @@ def replayed(model: Model, ops: Ops, stepper: Stepper, told: Paths, failing: int
     return ends
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("crashes", [0.0, 0.3])
 @pytest.mark.parametrize("name", sorted(INVOCATIONS))
 def test_paths_are_possible_orders_and_end_in_every_possible_state(name: str, crashes: float) -> None:

@@ -69,12 +69,14 @@ def judged(name: str, seed: str, count: int, *, tabulated: bool = False) -> int:
     return legal
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_verdict_prefix_states_and_order_are_those_of_the_definition(name: str) -> None:
     legal = judged(name, "definition", 120)
     assert 6 < legal < 114, "too few of one verdict to prove anything"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_stopping_and_growing_at_every_opportunity_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depth_first, "BUDGET", 1)

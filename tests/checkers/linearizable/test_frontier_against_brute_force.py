@@ -61,6 +61,7 @@ def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) 
     return legal
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_verdict_prefix_and_states_are_those_of_the_definition(name: str) -> None:
     rng = random.Random(name)
@@ -78,6 +79,7 @@ def assert_tabulated_alike(name: str, mode: str) -> None:
         assert search(Table(models.model(name)), history)[3].mode == mode
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_that_is_asked_lazily_is_judged_like_the_model_itself(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -86,6 +88,7 @@ def test_a_model_that_is_asked_lazily_is_judged_like_the_model_itself(
     assert_tabulated_alike(name, "lazy table")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted({*MODELS} - UNBOUNDED))
 def test_a_model_with_few_states_is_tabulated_and_judged_like_the_model_itself(name: str) -> None:
     assert_tabulated_alike(name, "closed table")
@@ -213,6 +216,7 @@ def test_a_crashed_op_stays_available_to_those_that_have_not_used_it() -> None:
     assert search(models.model("counter"), numbered(history))[0].answer == "linearizable"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_witness_is_impossible_whatever_the_others_did_and_smaller_ones_are_not(name: str) -> None:
     rng = random.Random(name)

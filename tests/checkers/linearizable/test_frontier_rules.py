@@ -75,6 +75,7 @@ def judged(*steps: str, model: str = "register") -> str:
 # --- against the definition -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cap", [1, EVERY_WAY])
 @pytest.mark.parametrize("name", ["cas-register", "register", "create-once"])
 def test_optional_ops_and_crowds_on_few_values_are_judged_by_the_definition(

@@ -318,6 +318,7 @@ def asked(model: Model, f: str, value: Any) -> Iterator[Any]:
         yield frozen(result)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", models.names())
 def test_what_a_model_says_of_itself_is_true_in_every_state(name: str) -> None:
     observed = 0
@@ -336,6 +337,7 @@ def test_what_a_model_says_of_itself_is_true_in_every_state(name: str) -> None:
     assert observed or name in ("mutex", "owner-mutex", "reentrant-mutex", "fenced-mutex", "semaphore")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted({*models.names()} - GUESSES))
 def test_an_op_that_crashed_does_what_it_would_have_done_with_the_result_that_fits(name: str) -> None:
     compared = 0
@@ -389,6 +391,7 @@ def as_history(run: list[tuple[str, Any, Any]]) -> list[Op]:
     return ops
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", models.names())
 def test_runs_of_a_model_are_accepted_and_changed_ones_are_judged_by_replaying_them(name: str) -> None:
     rng, rejected = random.Random(name), list[bool]()

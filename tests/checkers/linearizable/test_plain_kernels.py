@@ -62,6 +62,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, history: Sequence[Op], model: str, *
     return told, list(results(history, models.model(model)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_plain_and_compiled_kernels_find_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary = VOCABULARIES[name]

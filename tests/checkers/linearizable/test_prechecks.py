@@ -41,6 +41,7 @@ def proof(history: list[Op], model: str) -> Decision | None:
     return None if found is None else found[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(VOCABULARIES))
 def test_what_is_refuted_is_illegal_by_definition(name: str) -> None:
     vocabulary = VOCABULARIES[name]

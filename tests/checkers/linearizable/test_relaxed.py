@@ -62,6 +62,7 @@ def compared(model: Model, name: str, rng: random.Random, histories: int) -> lis
     return answers
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INVOCATIONS)
 def test_it_answers_as_the_search_does(name: str) -> None:
     model = models.model(name)

@@ -66,6 +66,7 @@ def history_of(seed: int, initial: int) -> list[Op]:
     return history
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.integers(0, 10**9), st.sampled_from([0, 7, -4]))
 def test_sums_in_the_kernel_give_the_answers_of_a_model_that_is_asked(seed: int, initial: int) -> None:

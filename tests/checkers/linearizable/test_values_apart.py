@@ -56,6 +56,7 @@ def one_after_the_other(steps: list[Step]) -> list[Op]:
     return history
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seen", VALUES, ids=repr)
 @pytest.mark.parametrize("stored", VALUES, ids=repr)
 def test_a_value_is_seen_as_it_was_stored(stored: Any, seen: Any) -> None:

@@ -52,6 +52,7 @@ def test_small_histories_by_key_are_judged_as_a_whole() -> None:
         assert not by_key_here.differs(table, workload, model, 4), (name, workload, model)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("workload", ["list-append", "rw-register"])
 @pytest.mark.parametrize("model", ["strict-serializable", "strong-session-serializable", "snapshot-isolation"])
 def test_histories_with_all_anomalies_are_judged_by_key_as_a_whole(workload: Workload, model: str) -> None:
@@ -78,6 +79,7 @@ def test_no_order_of_a_process_begins_by_key_at_what_may_come_later(lists: list[
     assert not by_key_here.differs(to_table(ops_of(as_registers(lists))), "rw-register", model, 4)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workload", ["list-append", "rw-register"])
 @pytest.mark.parametrize("model", sorted(IN_PART))
 def test_what_is_not_looked_for_is_not_said_to_hold_by_key(workload: Workload, model: str) -> None:
@@ -91,6 +93,7 @@ def test_assumptions_of_registers_hold_by_key() -> None:
     assert not by_key_here.differs(table, "rw-register", "serializable", 24, **assumed)
 
 
+@pytest.mark.slow
 def test_published_histories_are_judged_by_key_as_a_whole() -> None:
     judged = 0
     for case in PUBLISHED:

@@ -21,6 +21,7 @@ def judged(shape: str, model: str) -> Verdict:
     return verdict
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shape", "model"),
     [("long cycle", "serializable"), ("long cycle of lists", "serializable"), ("long cycle", "causal")],

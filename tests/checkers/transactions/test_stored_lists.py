@@ -121,6 +121,7 @@ def run_of(
     return RunDir(run.path)
 
 
+@pytest.mark.slow
 def test_a_file_of_the_version_before_is_read_as_a_table_and_comes_out_the_same(tmp_path: Path) -> None:
     for seed in range(30):
         new = run_of(Store(tmp_path / "new"), random_table(seed), seed)

@@ -25,6 +25,7 @@ from tests.checkers.transactions.brute_force import (
 from tests.checkers.transactions.definitions import DEFINITIONS, Txn, satisfied
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workload", ["list-append", "rw-register"])
 def test_random_histories_are_judged_as_the_definitions_say(workload: Workload) -> None:
     figures = Figures()

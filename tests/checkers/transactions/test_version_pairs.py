@@ -114,6 +114,7 @@ def test_clocks_that_would_take_too_much_memory_are_not_made(monkeypatch: pytest
     assert not made(40, edges, list(range(40)), [[]] * 40)[0].complete
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["hot key", "hot key, read"])
 def test_a_key_with_thousands_of_blind_writes_is_judged_to_the_end(name: str) -> None:
     """With sets of versions this took the square of the writes in time and memory."""

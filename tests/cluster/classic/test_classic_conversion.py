@@ -8,6 +8,7 @@ from splitbrain.cluster.errors import CorruptStorageError
 from tests.cluster.classic.conversion import Way, crashed, share_of
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["at once", "by counts"])
 def test_cq_8_a_crash_at_every_write_and_sync_leaves_each_file_whole_and_each_message_once(way: Way) -> None:
     found = crashed(12, way)
@@ -32,6 +33,7 @@ def test_cq_8_crashes_in_the_conversion_of_many_segments(way: Way) -> None:
     assert {version for _, version in found.versions} >= {1, 2}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["at once", "by counts"])
 def test_m79_a_conversion_in_place_is_found_to_be_torn(way: Way) -> None:
     with pytest.raises((CorruptStorageError, AssertionError)):

@@ -136,6 +136,7 @@ def judged(kind: Kind, seeds: range) -> tuple[dict[int, list[str]], Counter[int]
     return wrong, sizes
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_five_nodes_that_start_at_once_form_one_cluster(kind: Kind) -> None:
     for seed in range(1, 6):
@@ -144,6 +145,7 @@ def test_five_nodes_that_start_at_once_form_one_cluster(kind: Kind) -> None:
         assert {town.members(name) for name in town.names} == {town.names}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_there_are_never_two_clusters(kind: Kind) -> None:
     wrong, sizes = judged(kind, range(1, FEW + 1))
@@ -167,16 +169,19 @@ def find(kind: Kind, bugs: tuple[str, ...], problem: str) -> None:
     pytest.fail(f"{SEEDS} seeds without it")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nodes_that_found_a_cluster_after_their_last_attempt_make_two(kind: Kind) -> None:
     find(kind, ("M68",), "each founded a cluster")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_node_that_joins_one_that_is_in_no_cluster_yet_is_left_out(kind: Kind) -> None:
     find(kind, ("M69",), "is in no cluster")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["classic", "dns", "k8s-api", "consul", "etcd"])
 def test_without_votes_nodes_that_see_different_lists_found_two_clusters(
     kind: Kind, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,7 @@ def effects_of(seed: int) -> int:
     return world.processes[0].effects
 
 
+@pytest.mark.slow
 def test_m2k_4_random_schedules_end_whole_on_one_store_with_all_that_was_acknowledged() -> None:
     counts, died_at = run(50)
     ends = ("migration finished", "migration undone", "migration superseded", "rollback finished", "rollback refused")
@@ -36,6 +37,7 @@ def test_m2k_4_more_of_them() -> None:
     run(400, first=50)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_m2k_4_a_migration_that_is_interrupted_at_each_of_its_effects(seed: int, how: str) -> None:
@@ -54,6 +56,7 @@ def test_m2k_4_a_migration_that_is_interrupted_at_each_of_its_effects(seed: int,
         assert "migration undone" in ends
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", HOWS)
 def test_m2k_5_a_rollback_that_is_interrupted_at_each_of_its_effects(how: str) -> None:
     """Nobody changes the tree: it ends whole on the tables, or on the tree again."""

@@ -76,6 +76,7 @@ def check(cluster: Cluster, strategy: str) -> None:
         assert cluster.members[name].listens
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 @pytest.mark.parametrize("seed", [1, 2, 5001, 5030, 5052, 10_025, 10_057, 10_075, 220_643])
 def test_after_any_faults_all_serve_and_agree_on_who_shares_tables(seed: int, strategy: str) -> None:

@@ -123,6 +123,7 @@ def run(seed: int, *, kills: float) -> Cluster:
     return cluster
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_db_7_operations_of_several_nodes_are_as_one_after_the_other(seed: int) -> None:
     cluster = run(seed, kills=0.0)

@@ -278,6 +278,7 @@ def test_mn_7_the_partition_with_most_clients_then_nodes_then_the_last_one_wins(
     assert restarted == losers
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**9))
 def test_mn_7_after_any_partitions_and_kills_one_partition_is_left_in_the_end(seed: int) -> None:

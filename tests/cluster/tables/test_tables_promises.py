@@ -138,6 +138,7 @@ BREAKS: dict[str, tuple[Callable[[Bugs], Verdict], str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bug", BREAKS)
 def test_each_switch_breaks_what_a_strategy_promises_and_nothing_breaks_without_it(bug: str) -> None:
     scenario, anomaly = BREAKS[bug]
@@ -227,6 +228,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_no_strategy_breaks_its_promise(strategy: str, seed: int) -> None:
