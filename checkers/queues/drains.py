@@ -3,7 +3,8 @@
 A queue is drained if every node said that it is empty, asked after the last thing that happened to the queue: after the
 end of every op that put something in, took something out, or whose outcome is unknown. A message that a client took
 without acknowledging it comes back to the queue once the system has noticed that the client is gone. So the nodes must
-also be asked `settle_s` after the last take of unknown outcome.
+also be asked `settle_s` after the last take of unknown outcome. A take that has not ended may be given something at any
+later time, and keep it: no question comes after that, so its queue is not drained.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from splitbrain.checkers.queues.reading import Reading, last_row
-from splitbrain.results.calls import Bools, Ints, ints, seconds
+from splitbrain.results.calls import OPEN, Bools, Ints, ints, seconds
 from splitbrain.results.columns import codes
 from splitbrain.results.reasons import Code, Reason
 
@@ -25,7 +26,7 @@ def undrained(reading: Reading, settle_s: float) -> dict[int, Reason]:
     calls = reading.calls
     time = ints(calls.table, "time")
     everything = np.arange(len(calls.invoke))
-    end = last_row(calls, everything)
+    end = np.where((calls.complete == OPEN) & ~reading.puts, calls.table.num_rows - 1, last_row(calls, everything))
     of_row, names = codes(calls.table["node"])
     node = of_row[calls.invoke]
     nodes = np.unique(node)
