@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import itertools
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -95,19 +96,22 @@ class Given(msgspec.Struct, frozen=True):
     flagged: bool
 
 
-def _ends(calls: Calls, leave: str) -> dict[int, list[tuple[int, str | None]]]:
-    """By process: indexes of ops with which subscriptions end, and to which queue; None for all of the process."""
-    found: dict[int, list[tuple[int, str | None]]] = {}
+_Ends: TypeAlias = dict[tuple[int, str | None], list[int]]
+"""By process and queue the indexes of ops with which its subscription ends; None for all queues of the process."""
+
+
+def _ends(calls: Calls, leave: str) -> _Ends:
+    found: _Ends = {}
     table = calls.table
     left, broken = calls.are(leave), ~calls.ended("ok")
     for call in np.flatnonzero(left | broken).tolist():
         row = int(calls.invoke[call])
         key = None if broken[call] else table["key"][row].as_py()
-        found.setdefault(table["process"][row].as_py(), []).append((table["index"][row].as_py(), key))
+        found.setdefault((table["process"][row].as_py(), key), []).append(table["index"][row].as_py())
     return found
 
 
-def _given(reading: Reading, ends: Mapping[int, Sequence[tuple[int, str | None]]], index: Any) -> list[Given]:
+def _given(reading: Reading, ends: _Ends, index: Any) -> list[Given]:
     """All deliveries, in the order in which clients reported them."""
     found: list[Given] = []
     before: dict[tuple[int, int], int] = {}
@@ -116,8 +120,8 @@ def _given(reading: Reading, ends: Mapping[int, Sequence[tuple[int, str | None]]
     for at in np.argsort(deliveries.end, kind="stable").tolist():
         item, row = int(deliveries.item[at]), int(deliveries.end[at])
         queue, by = int(items.queue[item]), int(process[row])
-        name = reading.queues[queue]
-        ended = sum(1 for end, of in ends.get(by, ()) if end < index[row] and of in (None, name))
+        names = dict.fromkeys((None, reading.queues[queue]))
+        ended = sum(bisect_left(ends.get((by, name), ()), index[row]) for name in names)
         after = max(before.get((by, queue), -1), int(items.begun[item]) if items.begun[item] < row else -1)
         found.append(Given(item, (by, ended), after, row, bool(deliveries.flagged[at])))
         before[by, queue] = row

@@ -404,3 +404,16 @@ def test_options_are_checked_and_functions_may_have_other_names() -> None:
     names = {"enqueue": "send", "consume": "receive", "leave": "cancel"}
     assert judge(script, **names).anomalies == ("shared",)
     assert checker("single-active").name == "single-active"
+
+
+@pytest.mark.slow
+def test_many_subscriptions_of_one_process_are_judged_in_their_own_seconds() -> None:
+    script = Script()
+    for value in range(10_000):
+        put(script, value % 2, value)
+        consumed(script, 2 + value % 3, value)
+        script.call(2 + value % 3, "leave", key="q")
+    verdict = judge(script)
+    assert verdict.valid == "true"
+    assert verdict.figures["consumers"] == 10_000
+    assert verdict.seconds < 3
