@@ -33,15 +33,18 @@ def undrained(reading: Reading, settle_s: float) -> dict[int, Reason]:
     unsure = ~reading.puts & calls.ended("info")
     idle = reading.empty | calls.ended("fail")
     found: dict[int, Reason] = {}
+    by_queue = np.argsort(reading.queue, kind="stable")
+    starts = np.searchsorted(reading.queue[by_queue], np.arange(len(reading.queues) + 1)).tolist()
     for number, name in enumerate(reading.queues):
-        own = reading.queue == number
-        if not np.any(own & reading.puts):
+        own = by_queue[starts[number] : starts[number + 1]]
+        if not np.any(reading.puts[own]):
             continue
-        due = _due(end[own & ~idle], time, end[own & unsure], settle_s)
-        asked = own & reading.empty & (calls.invoke > due[0]) & (time[calls.invoke] >= due[1])
-        missing = [names[int(each)] for each in nodes if not np.any(asked & (node == each))]
+        due = _due(end[own[~idle[own]]], time, end[own[unsure[own]]], settle_s)
+        begun = calls.invoke[own]
+        asked = own[reading.empty[own] & (begun > due[0]) & (time[begun] >= due[1])]
+        missing = [names[int(each)] for each in np.setdiff1d(nodes, node[asked])]
         if missing:
-            found[number] = _reason(name, missing, own & reading.drains, seconds(int(due[1])))
+            found[number] = _reason(name, missing, reading.drains[own], seconds(int(due[1])))
     return found
 
 

@@ -569,3 +569,15 @@ def test_a_long_history_that_is_all_out_of_order_is_counted_whole_and_shown_in_p
     verdict = judge(drained(script))
     assert verdict.figures["order"] == count - 1
     assert len(verdict.evidence["findings"]) == 20
+
+
+@pytest.mark.slow
+def test_many_queues_are_judged_in_their_own_seconds() -> None:
+    script = Script(nodes=2)
+    for queue in range(20_000):
+        script.call(0, "enqueue", 1, key=f"q{queue}")
+        script.call(0, "dequeue", None, 1, key=f"q{queue}")
+        drained(script, key=f"q{queue}")
+    verdict = judge(script)
+    assert verdict.valid == "true"
+    assert verdict.seconds < 2.5
