@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ from splitbrain.results.report.past import Siblings
 from splitbrain.results.report.run_view import load
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.store import Store
-from tests.cli.support import analyzed
+from tests.cli.support import SPLITBRAIN, analyzed, environment
 from tests.spark.support import SET, set_history, stored
 
 
@@ -282,6 +285,48 @@ def test_where_nothing_may_be_written_unchanged_runs_are_unchanged(
     [found] = analyzed(done.stdout)
     assert (found["judged"], found["outcome"], done.exit_code) == (False, "pass", 255)
     assert "sound again could not be noted" in done.stdout
+
+
+def test_the_verdict_of_another_run_counts_nowhere_until_the_run_is_judged_again(tmp_path: Path) -> None:
+    """Such as verdicts that were put back from a copy, each beside the wrong run."""
+    root = tmp_path / "store"
+    guilty, other = (
+        stored(Store(root), "t", 1, set_history(20, lost=[7]), SET),
+        stored(Store(root), "t", 2, set_history(20), SET),
+    )
+    assert analyze(root, "--engine", "inline", "--pages", "all").exit_code == 1
+    shutil.copy(other.path / "verdict.json", guilty.path / "verdict.json")
+    assert {each.path: each.outcome for each in candidates(Store(root))}[str(guilty.path)] == "unjudged"
+    assert rows(root)[f"t/{guilty.name}"]["state"] == "damaged"
+    assert rows(root)[f"t/{other.name}"]["state"] == "pass"
+    with pytest.raises(DamagedRunError, match="made from another history"):
+        CliRunner().invoke(splitbrain, ["compare", str(guilty.path), str(other.path)], catch_exceptions=False)
+    assert [note for note in load(guilty.path).notes if "a verdict that is not its own" in note]
+    assert compact(guilty) is None
+    sent = CliRunner().invoke(splitbrain, ["push", "--store", str(root), "--to", f"file://{tmp_path}/there"])
+    assert "a verdict that is not its own" in f"{sent.output}{sent.exception}"
+    [pushed] = (tmp_path / "there").rglob("verdict.json")
+    assert pushed.parent.name.startswith(f"run={other.name}")
+
+    assert analyze(root, "--engine", "inline").exit_code == 1
+    assert rows(root)[f"t/{guilty.name}"]["state"] == "violation"
+
+
+def test_what_is_made_of_a_run_is_pushed_only_as_plain_files(tmp_path: Path) -> None:
+    """To read a pipe would wait for ever, and a device has no end."""
+    run = stored(Store(tmp_path / "store"), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path / "store", "--engine", "inline", "--pages", "all").exit_code == 0
+    for name in ("figures.json", "report.html"):
+        (run.path / name).unlink()
+    os.mkfifo(run.path / "figures.json")
+    (run.path / "report.html").symlink_to("/dev/zero")
+    push = ["push", "--store", str(tmp_path / "store"), "--to", f"file://{tmp_path}/there"]
+    command = [sys.executable, *SPLITBRAIN, *push]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    there = {path.name for path in (tmp_path / "there").rglob("*")}
+    assert {"verdict.json", "history.parquet"} <= there
+    assert not {"figures.json", "report.html"} & there
 
 
 def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
