@@ -15,11 +15,11 @@ from splitbrain import real_runtime
 from splitbrain.harness import validate
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
-from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.nodes import ClockOffset, NodeCommand, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.operations import GROUPS
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import Answer, NonsenseError
-from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.harness.contract.test import NemesisContext, Test
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
 from splitbrain.nemesis.compose import Composed
 from splitbrain.results.errors import BackendError, ProtocolError, UnknownNodeError
@@ -464,6 +464,21 @@ def test_what_a_system_does_wrong_is_said() -> None:
         with pytest.raises(ProtocolError, match="view of n1 returned"):
             run(validate.system(SystemOf(view)).view(MemoryDeployment(), "n1"))
     assert run(validate.system(SystemOf(None)).view(MemoryDeployment(), "n1")) is None
+
+
+class BrokenSystem(MemorySystem):
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        raise OSError("no such tool")
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        return 5  # type: ignore[return-value]
+
+
+def test_what_a_system_raises_or_answers_by_itself_is_named_as_its_own() -> None:
+    with pytest.raises(ProtocolError, match="system 'memory': command for n1 raised OSError: no such tool"):
+        validate.system(BrokenSystem()).command(TEST, PLACE)
+    with pytest.raises(ProtocolError, match="system 'memory': telemetry for n1 returned 5, not a Path, or None"):
+        validate.system(BrokenSystem()).telemetry(TEST, Path("nodes/n1"))
 
 
 def test_what_only_this_system_offers_stays_reachable() -> None:
