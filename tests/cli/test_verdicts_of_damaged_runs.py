@@ -20,7 +20,9 @@ from splitbrain.harness.cli.main import splitbrain
 from splitbrain.results.compacting import compact
 from splitbrain.results.damage import DAMAGE, note_damage, noted_damage
 from splitbrain.results.errors import DamagedRunError, HistoryFormatError, RunNotFoundError, SplitbrainError
+from splitbrain.results.madefrom import digest
 from splitbrain.results.manifest import MANIFEST, write_manifest
+from splitbrain.results.plainfile import DOCUMENT_BYTES
 from splitbrain.results.pruning import Limits, candidates, choose
 from splitbrain.results.references import references
 from splitbrain.results.report import write_report
@@ -343,6 +345,15 @@ def test_a_note_of_any_size_takes_no_memory(tmp_path: Path) -> None:
     noted = noted_damage(run.path)
     assert noted is not None
     assert "cannot be read itself" in str(noted)
+
+
+def test_a_document_of_any_size_is_named_before_all_of_it_is_read(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    with run.marks_path.open("wb") as file:
+        file.truncate(DOCUMENT_BYTES + 1)
+    with pytest.raises(HistoryFormatError, match=r"marks\.json: damaged: it has"):
+        digest(run.marks_path)
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
