@@ -79,7 +79,7 @@ class _ValidSystem(Wrapper):
             return call()
         except SplitbrainError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ProtocolError(
                 f"system {self.name!r}: {name} for {node} raised {name_of(error)}: {error}. Correct its code (--debug "
                 "before the command shows where)."
