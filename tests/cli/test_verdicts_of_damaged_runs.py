@@ -347,6 +347,13 @@ def test_a_note_of_any_size_takes_no_memory(tmp_path: Path) -> None:
     assert "cannot be read itself" in str(noted)
 
 
+def test_what_stands_in_the_place_of_the_plots_is_named(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    (run.path / "plots").write_text("")
+    with pytest.raises(HistoryFormatError, match="plots: this is not a folder: remove it"):
+        run.plots_dir()
+
+
 def test_a_document_of_any_size_is_named_before_all_of_it_is_read(tmp_path: Path) -> None:
     run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
     assert analyze(tmp_path, "--engine", "inline").exit_code == 0
