@@ -354,6 +354,16 @@ def test_what_stands_in_the_place_of_the_plots_is_named(tmp_path: Path) -> None:
         run.plots_dir()
 
 
+def test_a_pipe_in_the_place_of_the_plots_keeps_nothing_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "plots")
+    command = [
+        sys.executable,
+        "-c",
+        f"from splitbrain.harness.campaigns.many import *; remove_pages(Path({str(tmp_path)!r}))",
+    ]
+    subprocess.run(command, timeout=20, env=environment(), check=True)
+
+
 def test_a_document_of_any_size_is_named_before_all_of_it_is_read(tmp_path: Path) -> None:
     run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
     assert analyze(tmp_path, "--engine", "inline").exit_code == 0
