@@ -457,7 +457,7 @@ def unchanged(run: RunDir, limits: Limits) -> Judged | None:
 
 
 def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
-    found = judged_before(run, lambda made: stored.is_basis(run, run.read_test(), made, limits))
+    found = judged_before(run, lambda made: _as_kept(run, made) and stored.is_basis(run, run.read_test(), made, limits))
     if found is None:
         return None
     try:
@@ -466,6 +466,19 @@ def _unchanged(run: RunDir, limits: Limits) -> Judged | None:
         said = f"that {run.path} is sound again could not be noted there: {error.strerror} ({error.filename})"
         return with_problem(found, said)
     return found
+
+
+def _as_kept(run: RunDir, made: MadeFrom) -> bool:
+    """Whether a verdict was made from files with the digests that were kept when the run was finished.
+
+    Damaged marks forbid no verdict, so they are not compared.
+
+    Raises:
+        SplitbrainError: the digests cannot be read.
+    """
+    kept = read_checksums(run.path) or {}
+    names = {run.history_path.name, run.telemetry_path.name, "test.json"} & kept.keys() & made.inputs.keys()
+    return all(made.inputs[name] == kept[name] for name in names)
 
 
 def judged_before(run: RunDir, is_same: Callable[[MadeFrom], bool]) -> Judged | None:

@@ -48,8 +48,10 @@ class _ValidClient(Wrapper):
                 f"workload {test.workload.name!r} invokes {op.f!r}, which is not in its fs "
                 f"({', '.join(test.workload.fs)}): add it, so that coverage checks it."
             )
-        with self._refused_exit(f"invoke of {op.f!r} (op {op.index})"):
+        try:
             done = await self._inner.invoke(test, op)
+        except SystemExit as error:
+            raise self._exit_refused(f"invoke of {op.f!r} (op {op.index})", error) from error
         problem = _completion_problem(op, done)
         if problem is not None:
             raise ProtocolError(f"client {name_of(self._inner)}: invoke of {op.f!r} (op {op.index}) {problem}.")
@@ -65,10 +67,13 @@ class _ValidClient(Wrapper):
         try:
             yield
         except SystemExit as error:
-            raise ProtocolError(
-                f"client {name_of(self._inner)}: {what} asked this process to exit ({short(error.code)}). Raise an "
-                "exception instead."
-            ) from error
+            raise self._exit_refused(what, error) from error
+
+    def _exit_refused(self, what: str, error: SystemExit) -> ProtocolError:
+        return ProtocolError(
+            f"client {name_of(self._inner)}: {what} asked this process to exit ({short(error.code)}). Raise an "
+            "exception instead."
+        )
 
 
 def _completion_problem(op: Op, done: Any) -> str | None:

@@ -373,6 +373,21 @@ def test_a_document_of_any_size_is_named_before_all_of_it_is_read(tmp_path: Path
         digest(run.marks_path)
 
 
+def test_checksums_of_another_run_are_no_reason_to_leave_a_verdict_as_it_is(tmp_path: Path) -> None:
+    run, other = (stored(Store(tmp_path), "t", seed, set_history(20 + seed), SET) for seed in (1, 2))
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    both = [each.path / "checksums.json" for each in (run, other)]
+    kept = [each.read_bytes() for each in both]
+    for each, content in zip(both, reversed(kept), strict=True):
+        each.write_bytes(content)
+    found = analyze(tmp_path, "--engine", "inline")
+    assert found.exit_code == 255
+    assert "its checksum is another" in found.output
+    for each, content in zip(both, kept, strict=True):
+        each.write_bytes(content)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+
+
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_what_is_left_of_a_damaged_run_is_not_made_smaller(tmp_path: Path, is_noted: bool) -> None:
     run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
