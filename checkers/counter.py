@@ -32,6 +32,7 @@ from splitbrain.results.calls import OPEN, Bools, Calls, cell, client_calls
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
 
 _NEVER: Final = 1 << 62
 """The row at which an op ended whose end is not in the history."""
@@ -85,11 +86,20 @@ class CounterChecker:
             "unknown": sum(not change.certain for change in judge.changes),
             "exact": judge.exact,
         }
-        return _JUDGE.key(key, judge.table, findings, _praise(figures), figures, exercised=bool(judge.sums))
+        verdict = _JUDGE.key(key, judge.table, findings, _praise(figures), figures, exercised=bool(judge.sums))
+        return _with_what_was_not_tested(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The run: broken keys first. If no sum of any key was answered, the run is unknown."""
-        return _JUDGE.run(verdicts, lambda _, totals: _praise(totals))
+        return _with_what_was_not_tested(_JUDGE.run(verdicts, lambda _, totals: _praise(totals)))
+
+
+def _with_what_was_not_tested(verdict: Verdict) -> Verdict:
+    """A verdict, which proves too little where no increment may have counted."""
+    if verdict.valid != "true" or verdict.figures["increments"] or verdict.figures["unknown"]:
+        return verdict
+    reason = Reason(Code.NO_OCCASION, "No increment may have counted: no sum was tested but the one at first.")
+    return msgspec.structs.replace(verdict, inconclusive=(reason,))
 
 
 def _praise(figures: Mapping[str, Any]) -> str:

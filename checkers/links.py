@@ -69,9 +69,13 @@ class Links(OfOneRun):
             UsageError: an option is wrong.
         """
         limit_ns = round(_options(options).limit_s * 1e9)
-        lives = _lives(telemetry)
         quiet = list(_quiet(run_events(history)))
-        parts = [part for stretch in _stretches(lives) for part in _parts(stretch, lives, quiet)]
+        parts = [
+            part
+            for lives in _of_groups(telemetry)
+            for stretch in _stretches(lives)
+            for part in _parts(stretch, lives, quiet)
+        ]
         found = [_not_connected(part) for part in parts if part.long_ns > limit_ns]
         longest_ns = max((part.long_ns for part in parts), default=0)
         return verdict_of(
@@ -147,24 +151,46 @@ class _Part(NamedTuple):
         return self.end_ns - self.begin_ns
 
 
-def _lives(telemetry: pa.Table) -> dict[str, list[_Life]]:
-    """The lives of each node; a group that says nothing of links only shows that its node was alive."""
-    lives: dict[tuple[str, int], _Life] = {}
+def _of_groups(telemetry: pa.Table) -> Iterator[dict[str, list[_Life]]]:
+    """For each group whose members say something of links, the lives of the nodes in it, in the order of time."""
     every = list(rows(telemetry))
-    of_links = {row.group for row in every if row.event == "link"}
-    for row in every:
+    for group in {row.group: None for row in every if row.event == "link"}:
+        yield _lives([row for row in every if row.group == group], [row for row in every if row.group != group])
+
+
+def _lives(own: Sequence[Row], others: Sequence[Row]) -> dict[str, list[_Life]]:
+    """The lives of each node in a group, by its rows. Those of other groups only show that the node was alive."""
+    lives: dict[tuple[str, int], _Life] = {}
+    for row in own:
         life = lives.setdefault((row.node, row.life), _Life(row.node))
         life.step(row)
-        if row.group in of_links:
-            if row.members is not None:
-                life.members.append((life.end_ns, frozenset(row.members.split())))
-            if row.event in ("link", *_ENDS) or row.members is not None:
-                life.said.append(row)
+        if row.members is not None:
+            life.members.append((life.end_ns, frozenset(row.members.split())))
+        if row.event in ("link", *_ENDS) or row.members is not None:
+            life.said.append(row)
     by_node: dict[str, list[_Life]] = {}
     for life in lives.values():
         if life.begin_ns < _NEVER:
             by_node.setdefault(life.node, []).append(life)
-    return {node: sorted(own, key=lambda life: life.end_ns) for node, own in by_node.items()}
+    by_node = {node: sorted(of_node, key=lambda life: life.end_ns) for node, of_node in by_node.items()}
+    _lengthen(by_node, others)
+    return by_node
+
+
+def _lengthen(lives: Mapping[str, list[_Life]], others: Sequence[Row]) -> None:
+    """Let lives last as long as other groups show it.
+
+    Each group counts the lives of a node from its own beginning. A life in another group is of the same process if it
+    began while the process wrote rows of this one.
+    """
+    elsewhere: dict[tuple[str | None, str, int], _Life] = {}
+    for row in others:
+        elsewhere.setdefault((row.group, row.node, row.life), _Life(row.node)).step(row)
+    wrote = {id(life): life.end_ns for of_node in lives.values() for life in of_node}
+    for other in elsewhere.values():
+        for life in _within(lives.get(other.node, []), other.begin_ns - 1, other.begin_ns + 1):
+            if other.begin_ns <= wrote[id(life)]:
+                life.end_ns = max(life.end_ns, other.end_ns)
 
 
 def _stretches(lives: Mapping[str, list[_Life]]) -> Iterator[_Stretch]:

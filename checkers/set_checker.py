@@ -50,6 +50,11 @@ _LISTED: Final = 20
 _MOST_SEVERE_FIRST: Final = ("lost", "stale", "unexpected", "causal-reverse", "long-fork", "duplicate")
 
 
+_UNTESTED: Final = Reason(
+    Code.NO_OCCASION, "No read began after an element was acknowledged, or read: nothing could be missing."
+)
+
+
 class Read(msgspec.Struct, frozen=True):
     """One answered read: rows of its invocation and completion, and the codes of the elements that it holds, once."""
 
@@ -117,12 +122,13 @@ class SetChecker:
         for verdict in found:
             totals.update(verdict.figures)
         anomalies = {anomaly: None for verdict in found for anomaly in verdict.anomalies}
+        untested = all(verdict.inconclusive for verdict in found)
         return Verdict(
             checker=self.name,
             valid=decisive.valid if decisive else "true",
             algorithm="element intervals",
             sentence=decisive.sentence if decisive else f"All {len(found)} sets are linearizable.",
-            inconclusive=decisive.inconclusive if decisive else (),
+            inconclusive=decisive.inconclusive if decisive else (_UNTESTED,) if untested else (),
             anomalies=tuple(anomalies),
             evidence=decisive.evidence if decisive else {},
             figures=dict(totals),
@@ -167,7 +173,8 @@ def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict
             inconclusive=(reason,),
             figures=figures,
         )
-    findings = _Judge(table, adds, coded).findings()
+    judge = _Judge(table, adds, coded)
+    findings = judge.findings()
     counts = Counter(finding.anomaly for finding in findings)
     anomalies = tuple(anomaly for anomaly in _MOST_SEVERE_FIRST if counts[anomaly])
     figures.update({anomaly: counts[anomaly] for anomaly in _MOST_SEVERE_FIRST})
@@ -179,6 +186,7 @@ def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict
         key=key,
         algorithm="element intervals",
         sentence=sentence,
+        inconclusive=() if judge.is_tested else (_UNTESTED,),
         anomalies=anomalies,
         evidence=_evidence(table, findings, anomalies),
         figures=figures,
@@ -267,6 +275,11 @@ class _Judge:
         found = [*self._missing(), *self._unexpected(), *self._duplicates()]
         return found or [*self._causal_reverse(), *self._long_fork()]
 
+    @property
+    def is_tested(self) -> bool:
+        """Whether any read began when an element was known, which it had to hold."""
+        return bool(len(self.known)) and int(self.known_in_order[0]) < max(read.invoke for read in self.reads)
+
     def _known(self) -> tuple[Ints, Ints]:
         """For each element the row at which it was known, and the first read that held it (NEVER if none did)."""
         by_read = np.full(len(self.adds.names), NEVER)
@@ -274,10 +287,15 @@ class _Judge:
             by_read[read.elements] = read.complete
         return np.minimum(self.adds.acknowledged, by_read), by_read
 
+    def _misses(self, read: Read, before: int | None = None) -> bool:
+        """Whether a read misses an element that was known before a row; before the read began by default. Linear."""
+        threshold = read.invoke if before is None else before
+        due = int(np.searchsorted(self.known_in_order, threshold))
+        return due != np.count_nonzero(self.known[read.elements] < threshold)
+
     def _lacks(self, read: Read, threshold: int) -> Ints:
         """Elements known before row `threshold` that the read misses. Linear in the read where there are none."""
-        due = int(np.searchsorted(self.known_in_order, threshold))
-        if due == np.count_nonzero(self.known[read.elements] < threshold):
+        if not self._misses(read, threshold):
             return np.empty(0, dtype=np.int64)
         missing = self.known < threshold
         missing[read.elements] = False
@@ -285,30 +303,30 @@ class _Judge:
 
     def _missing(self) -> Iterable[Finding]:
         """Lost and stale elements."""
-        size = len(self.adds.names)
-        absences = np.zeros(size, dtype=np.int64)
-        first, last = np.full(size, NEVER), np.full(size, -1)
-        for position, read in enumerate(self.reads):
-            elements = self._lacks(read, read.invoke)
-            absences[elements] += 1
-            first[elements] = np.minimum(first[elements], position)
-            last[elements] = position
-        suspects = np.flatnonzero(absences)
-        if not len(suspects):
+        if not any(self._misses(read) for read in self.reads):
             return
-        present = np.full(size, -1)
+        size, count = len(self.adds.names), len(self.reads)
+        begun: Ints = np.array([read.invoke for read in self.reads], dtype=np.int64)
+        since: Ints = np.searchsorted(begun, self.known).astype(np.int64)  # by element the first read that must hold it
+        first, last = since.copy(), np.full(size, count - 1)
+        holds, present = np.zeros(size, dtype=np.int64), np.full(size, -1)
         for position, read in enumerate(self.reads):
             present[read.elements] = position
-        begun: Ints = np.array([read.invoke for read in self.reads], dtype=np.int64)
-        for element in suspects.tolist():
-            later = len(self.reads) - int(np.count_nonzero(begun < self.known[element]))
+            due = read.elements[since[read.elements] <= position]
+            holds[due] += 1
+            first[due[first[due] == position]] += 1
+        for position in range(count - 1, -1, -1):
+            elements = self.reads[position].elements
+            last[elements[last[elements] == position]] -= 1
+        absences = count - since - holds
+        for element in np.flatnonzero(absences).tolist():
+            later, absent = count - int(since[element]), int(absences[element])
             lost = present[element] < last[element]
-            position = int(last[element] if lost and absences[element] < later else first[element])
-            read, count = self.reads[position], int(absences[element])
+            read = self.reads[int(last[element] if lost and absent < later else first[element])]
             yield (
-                self._lost(element, read, count, later)
+                self._lost(element, read, absent, later)
                 if lost
-                else self._stale(element, read, count, later, self.reads[int(present[element])])
+                else self._stale(element, read, absent, later, self.reads[int(present[element])])
             )
 
     def _lost(self, element: int, read: Read, absences: int, later: int) -> Finding:

@@ -26,7 +26,7 @@ import msgspec
 from splitbrain.results.arrow import read_parquet, read_parquet_head, write_parquet
 from splitbrain.results.atomic import alone_in, replace_file
 from splitbrain.results.checksums import FILES, renewing
-from splitbrain.results.damage import noted_damage
+from splitbrain.results.damage import standing_damage
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.madefrom import MadeFrom, digest, record_of, seal
 from splitbrain.results.pruning import size_bytes
@@ -71,7 +71,7 @@ def compact(run: RunDir, *, dry_run: bool = False) -> Compacted | None:
         return None
     with alone_in(run.path):
         judgement = run.read_verdicts()
-        if judgement is None or noted_damage(run.path) is not None:
+        if judgement is None or standing_damage(run.path, judgement.made_from) is not None:
             return None
         encode = [name for name in TABLES if _is_older(run.path / name)]
         remove = [*_abandoned(run.path), *(_pages(run.path) if judgement.outcome == _PASS else ())]

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from splitbrain.results.damage import noted_damage
+from splitbrain.results.damage import standing_damage
 from splitbrain.results.errors import DamagedRunError, HistoryFormatError, RunNotFoundError
 from splitbrain.results.figures import Figures, figures_of
 from splitbrain.results.rundir import RunDir
@@ -159,7 +159,7 @@ def subject_of(run: RunDir) -> Subject:
         StoreVersionError: a newer splitbrain wrote it.
     """
     document, judgement, status = run.read_test(), run.read_verdicts(), run.status()
-    noted = noted_damage(run.path)
+    noted = standing_damage(run.path, None if judgement is None else judgement.made_from)
     if noted is not None:
         raise DamagedRunError(f"run {run.name} of test {run.test_name} {noted}")
     try:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from splitbrain.results.atomic import replace_file
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.checksums import read_checksums
+from splitbrain.results.errors import HistoryFormatError, SplitbrainError
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.values import NOT_JSON
 
@@ -27,6 +29,15 @@ FORMAT: Final = 1
 
 _BYTES_MAX: Final = 1 << 20
 """A note is never as large: what is, is no note, and to read it could take all memory."""
+
+
+_HISTORY: Final = "history.parquet"
+
+
+class _Inputs(msgspec.Struct, frozen=True):
+    """The part of the record of a verdict that is compared."""
+
+    inputs: dict[str, str | None]
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -45,6 +56,13 @@ class Damage(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         when = f" (found {self.found.replace('T', ' ').replace('+00:00', ' UTC')})" if self.found else ""
         return f"cannot be judged as it is: {self.why}{when}"
+
+
+class OfAnother(Damage, frozen=True):
+    """That the verdict is not one of this run; no note says so."""
+
+    def __str__(self) -> str:
+        return f"has a verdict that is not its own: {self.why}"
 
 
 def note_damage(run: Path, why: str) -> None:
@@ -73,6 +91,30 @@ def noted_damage(run: Path) -> Damage | None:
         return msgspec.json.decode(path.read_bytes(), type=Damage)
     except (OSError, HistoryFormatError, *NOT_JSON):
         return Damage(f"{path} says so, and cannot be read itself")
+
+
+def standing_damage(run: Path, made_from: Any) -> Damage | None:
+    """Why the verdict of a run does not stand: by its note, or because it was made from the history of another run.
+
+    Only digests that were stored are compared, so this costs nothing beside reading the verdict. A run without
+    checksums, a verdict without a record, and checksums that cannot be read leave nothing to compare.
+
+    Args:
+        run: its folder.
+        made_from: what its verdict.json says under this name.
+    """
+    noted = noted_damage(run)
+    if noted is not None:
+        return noted
+    try:
+        kept = (read_checksums(run) or {}).get(_HISTORY)
+        made = msgspec.convert(made_from, _Inputs).inputs.get(_HISTORY)
+    except (SplitbrainError, msgspec.ValidationError):
+        return None
+    if kept is None or made is None or kept == made:
+        return None
+    again = f"splitbrain analyze {shlex.quote(str(run))}"
+    return OfAnother(f"{run / 'verdict.json'} was made from another history than the one here; judge it again: {again}")
 
 
 def forget_damage(run: Path) -> None:

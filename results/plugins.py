@@ -35,8 +35,8 @@ GROUPS: Final[dict[Kind, str]] = {
 """The group of entry points of each kind of part."""
 
 
-_INSTALLED: Final = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-"""Where packages are installed."""
+_INSTALLED: Final = {sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")}
+"""Where packages are installed, and Python's own library."""
 
 _code: Final[dict[str, str]] = {}
 """Digests of the code of parts that were found in this process, by the name of the package or module."""

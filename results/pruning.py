@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from splitbrain.results.damage import noted_damage
+from splitbrain.results.damage import standing_damage
 from splitbrain.results.errors import HarnessError, SplitbrainError
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.store import Store
@@ -152,7 +152,8 @@ def _outcome(run: RunDir) -> str | None:
     try:
         if run.is_running():
             return None
-        judgement, noted = run.read_verdicts(), noted_damage(run.path)
+        judgement = run.read_verdicts()
+        noted = standing_damage(run.path, None if judgement is None else judgement.made_from)
         if noted is None:
             run.read_test()
     except (SplitbrainError, OSError):  # a newer version wrote it, or it is damaged

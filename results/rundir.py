@@ -113,9 +113,16 @@ class RunDir:
         return folder
 
     def plots_dir(self) -> Path:
-        """The folder for plots; created if missing."""
+        """The folder for plots; created if missing.
+
+        Raises:
+            HistoryFormatError: something else has its name.
+        """
         folder = self.path / "plots"
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError as error:
+            raise HistoryFormatError(str(folder), "this is not a folder: remove it") from error
         return folder
 
     # --- test.json ----------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 A queue is drained if every node said that it is empty, asked after the last thing that happened to the queue: after the
 end of every op that put something in, took something out, or whose outcome is unknown. A message that a client took
 without acknowledging it comes back to the queue once the system has noticed that the client is gone. So the nodes must
-also be asked `settle_s` after the last take of unknown outcome.
+also be asked `settle_s` after the last take of unknown outcome. A take that has not ended may be given something at any
+later time, and keep it: no question comes after that, so its queue is not drained.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from splitbrain.checkers.queues.reading import Reading, last_row
-from splitbrain.results.calls import Bools, Ints, ints, seconds
+from splitbrain.results.calls import OPEN, Bools, Ints, ints, seconds
 from splitbrain.results.columns import codes
 from splitbrain.results.reasons import Code, Reason
 
@@ -25,22 +26,25 @@ def undrained(reading: Reading, settle_s: float) -> dict[int, Reason]:
     calls = reading.calls
     time = ints(calls.table, "time")
     everything = np.arange(len(calls.invoke))
-    end = last_row(calls, everything)
+    end = np.where((calls.complete == OPEN) & ~reading.puts, calls.table.num_rows - 1, last_row(calls, everything))
     of_row, names = codes(calls.table["node"])
     node = of_row[calls.invoke]
     nodes = np.unique(node)
     unsure = ~reading.puts & calls.ended("info")
     idle = reading.empty | calls.ended("fail")
     found: dict[int, Reason] = {}
+    by_queue = np.argsort(reading.queue, kind="stable")
+    starts = np.searchsorted(reading.queue[by_queue], np.arange(len(reading.queues) + 1)).tolist()
     for number, name in enumerate(reading.queues):
-        own = reading.queue == number
-        if not np.any(own & reading.puts):
+        own = by_queue[starts[number] : starts[number + 1]]
+        if not np.any(reading.puts[own]):
             continue
-        due = _due(end[own & ~idle], time, end[own & unsure], settle_s)
-        asked = own & reading.empty & (calls.invoke > due[0]) & (time[calls.invoke] >= due[1])
-        missing = [names[int(each)] for each in nodes if not np.any(asked & (node == each))]
+        due = _due(end[own[~idle[own]]], time, end[own[unsure[own]]], settle_s)
+        begun = calls.invoke[own]
+        asked = own[reading.empty[own] & (begun > due[0]) & (time[begun] >= due[1])]
+        missing = [names[int(each)] for each in np.setdiff1d(nodes, node[asked])]
         if missing:
-            found[number] = _reason(name, missing, own & reading.drains, seconds(int(due[1])))
+            found[number] = _reason(name, missing, reading.drains[own], seconds(int(due[1])))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -122,7 +123,7 @@ class Judge(ABC, Generic[AnyRules]):
                 break
             known = queue.fates[value].begun_before(row)
             lacks = max(0, self.rules.allowed - known)
-            unknown = sum(begun < row for begun in queue.unknown)
+            unknown = bisect_left(queue.unknown, row)
             if charged + lacks > unknown:
                 yield TooFew(row, value, known, unknown)  # the others are judged without it
             else:

@@ -143,6 +143,7 @@ class Queue(msgspec.Struct):
         unknown: invocations of takes of unknown outcome, in order.
         changed: the last row at which something was put in, taken out, or may have been.
         emptied: by node the last invocation of a take that found it empty.
+        found_empty: invocation and completion of each such take.
         letters_changed, letters_emptied: the same of its dead letters.
         letters_unsure: the last row at which a read of a dead letter ended whose outcome is unknown: it may have one.
         attempted: how many messages were put in.
@@ -152,6 +153,7 @@ class Queue(msgspec.Struct):
     unknown: list[int] = []
     changed: int = -1
     emptied: dict[str | None, int] = {}
+    found_empty: list[tuple[int, int]] = []
     letters_changed: int = -1
     letters_emptied: dict[str | None, int] = {}
     letters_unsure: int = -1
@@ -223,6 +225,7 @@ def _took(
     found = _decoded(table, ended, taken)
     if found is None:
         queue.emptied[node] = max(begun, queue.emptied.get(node, -1))
+        queue.found_empty.append((begun, ended))
     else:
         queue.fate(found.value).deliveries.append(Delivery(begun, ended, found.did))
         queue.changed = max(queue.changed, ended)
@@ -250,19 +253,31 @@ def _decoded(table: pa.Table, row: int, kind: type[Answered]) -> Answered | None
 
 
 def undrained(table: pa.Table, queues: Mapping[str | None, Queue], rules: Rules) -> dict[str | None, Reason]:
-    """Why it is not known that nothing is left of a queue, by its name; without those of which it is known."""
+    """Why it is not known that nothing is left of a queue, by its name; without those of which it is known.
+
+    What is in a queue may become a dead letter at any time, where messages expire. So what dead letters there are is
+    known only where they were asked for once the queue was empty.
+    """
     times = ints(table, "time")
     nodes = sorted({node for node in table["node"].to_pylist() if node is not None}) or [None]
     settle_ns = round(rules.settle_s * 1e9)
+
+    def due(row: int) -> int:
+        return int(times[row]) + settle_ns if row >= 0 else 0
+
     found: dict[str | None, Reason] = {}
     for name, queue in queues.items():
-        last = max(queue.changed, queue.letters_changed)
-        for what, emptied, changed, unsure in (
-            ("queue", queue.emptied, queue.changed, queue.changed),
-            ("the dead letters of queue", queue.letters_emptied, last, max(queue.changed, queue.letters_unsure)),
+        from_ns = due(queue.changed)
+        empty = (end for begun, end in queue.found_empty if begun > queue.changed and int(times[begun]) >= from_ns)
+        first_empty = min(empty, default=-1)
+        last = max(queue.changed, queue.letters_changed, first_empty)
+        unsure = max(queue.changed, queue.letters_unsure, first_empty)
+        for what, emptied, changed, settled_ns in (
+            ("queue", queue.emptied, queue.changed, from_ns),
+            ("the dead letters of queue", queue.letters_emptied, last, due(unsure)),
         ):
-            due = int(times[unsure]) + settle_ns if unsure >= 0 else 0
-            missing = [node for node in nodes if emptied.get(node, -1) <= changed or int(times[emptied[node]]) < due]
+            asked = {node: emptied.get(node, -1) for node in nodes}
+            missing = [node for node, row in asked.items() if row <= changed or int(times[row]) < settled_ns]
             if missing and name not in found:
                 shown = ", ".join(str(node) for node in missing)
                 found[name] = Reason(

@@ -8,7 +8,7 @@ been given three more to hold since. The answer of a drain is a list of such, wh
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -25,15 +25,19 @@ NEVER: Final = np.iinfo(np.int64).max
 """Later than every row."""
 
 
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What fits into a column of whole numbers."""
+
+
 class Redelivered(msgspec.Struct, frozen=True):
     """A value that the system says it has delivered before."""
 
-    value: int
+    value: Whole
     redelivered: bool = True
-    held: int | None = None
+    held: Whole | None = None
 
 
-Delivered: TypeAlias = int | Redelivered
+Delivered: TypeAlias = Whole | Redelivered
 
 _LISTS: Final[msgspec.json.Decoder[list[Delivered]]] = msgspec.json.Decoder(list[Delivered])
 _ONE: Final = msgspec.json.Decoder(Redelivered)

@@ -9,9 +9,10 @@ message at a time (a prefetch of 1), so the system gave it after the client had 
 the client reported it. All rules need no more than that.
 
 `shared`: in the messages of one publisher, in the order in which they were put in, stands the order in which consumers
-were active. A consumer may stop being active because it leaves, fails, or can no longer be reached by the others. So
-one that comes, goes and comes again is convicted only if none of its ops failed or had an unknown outcome in between,
-and if neither faults were in force nor had been in the `settle_s` before: others are counted as `unexplained`.
+were active; and so it does in messages of which each was given after the one before had been reported. A consumer may
+stop being active because it leaves, fails, or can no longer be reached by the others. So one that comes, goes and comes
+again is convicted only if none of its ops failed or had an unknown outcome in between, and if neither faults were in
+force nor had been in the `settle_s` before: others, in the order of one publisher, are counted as `unexplained`.
 
 `order`: a message that was given before, to a client that never learned of it, may come late, and is then marked as
 redelivered. One that is not so marked may not. Nothing is said about loss: that is for the checker `queue`.
@@ -21,9 +22,10 @@ from __future__ import annotations
 
 import itertools
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -78,36 +80,43 @@ class SingleActive(OfOneRun):
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
+Consumer: TypeAlias = tuple[int, int]
+"""A process, and how many of its subscriptions to the queue had ended before."""
+
+
 class Given(msgspec.Struct, frozen=True):
     """A message that was given to a consumer.
 
     Attributes:
         item: which one.
-        consumer: process, and how many of its subscriptions to the queue had ended before.
+        consumer: to which.
         after, by: rows between which the system gave it.
         flagged: whether it is said to be redelivered.
     """
 
     item: int
-    consumer: tuple[int, int]
+    consumer: Consumer
     after: int
     by: int
     flagged: bool
 
 
-def _ends(calls: Calls, leave: str) -> dict[int, list[tuple[int, str | None]]]:
-    """By process: indexes of ops with which subscriptions end, and to which queue; None for all of the process."""
-    found: dict[int, list[tuple[int, str | None]]] = {}
+_Ends: TypeAlias = dict[tuple[int, str | None], list[int]]
+"""By process and queue the indexes of ops with which its subscription ends; None for all queues of the process."""
+
+
+def _ends(calls: Calls, leave: str) -> _Ends:
+    found: _Ends = {}
     table = calls.table
     left, broken = calls.are(leave), ~calls.ended("ok")
     for call in np.flatnonzero(left | broken).tolist():
         row = int(calls.invoke[call])
         key = None if broken[call] else table["key"][row].as_py()
-        found.setdefault(table["process"][row].as_py(), []).append((table["index"][row].as_py(), key))
+        found.setdefault((table["process"][row].as_py(), key), []).append(table["index"][row].as_py())
     return found
 
 
-def _given(reading: Reading, ends: Mapping[int, Sequence[tuple[int, str | None]]], index: Any) -> list[Given]:
+def _given(reading: Reading, ends: _Ends, index: Any) -> list[Given]:
     """All deliveries, in the order in which clients reported them."""
     found: list[Given] = []
     before: dict[tuple[int, int], int] = {}
@@ -116,8 +125,8 @@ def _given(reading: Reading, ends: Mapping[int, Sequence[tuple[int, str | None]]
     for at in np.argsort(deliveries.end, kind="stable").tolist():
         item, row = int(deliveries.item[at]), int(deliveries.end[at])
         queue, by = int(items.queue[item]), int(process[row])
-        name = reading.queues[queue]
-        ended = sum(1 for end, of in ends.get(by, ()) if end < index[row] and of in (None, name))
+        names = dict.fromkeys((None, reading.queues[queue]))
+        ended = sum(bisect_left(ends.get((by, name), ()), index[row]) for name in names)
         after = max(before.get((by, queue), -1), int(items.begun[item]) if items.begun[item] < row else -1)
         found.append(Given(item, (by, ended), after, row, bool(deliveries.flagged[at])))
         before[by, queue] = row
@@ -135,12 +144,13 @@ class _Judge:
         self.calm = calm
         self.time = ints(self.table, "time")
         self.counts: Counter[str] = Counter()
+        self.reported: set[tuple[int, Consumer, Consumer]] = set()
         self.by_item: dict[int, list[Given]] = {}
         for each in given:
             self.by_item.setdefault(each.item, []).append(each)
 
     def verdict(self, checker: str) -> Verdict:
-        rules = (self._unexpected(), self._shared(), self._order())
+        rules = (self._unexpected(), self._shared(), self._shared_in_time(), self._order())
         findings = [finding for rule in rules for finding in rule]
         self.counts.update(finding.anomaly for finding in findings)
         figures = self._figures()
@@ -168,9 +178,8 @@ class _Judge:
                 yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
 
     def _shared(self) -> Iterator[Finding]:
-        reported: set[tuple[int, tuple[int, int], tuple[int, int]]] = set()
         for line in self._lines():
-            last: dict[tuple[int, int], tuple[int, Given]] = {}
+            last: dict[Consumer, tuple[int, Given]] = {}
             first = [self._clean(item) for item in line]
             came = [each for each in first if each is not None]
             for at, each in enumerate(came):
@@ -179,14 +188,36 @@ class _Judge:
                 if seen >= at - 1:
                     continue
                 other = came[at - 1]
-                if not self.calm.covers(int(self.time[max(0, earlier.after)]), int(self.time[each.by])):
+                if not self._in_calm(earlier, each):
                     self.counts["unexplained"] += 1
-                    continue
-                queue = int(self.items.queue[each.item])
-                if (queue, each.consumer, other.consumer) in reported:
-                    continue
-                reported.add((queue, each.consumer, other.consumer))
-                yield Finding("shared", self._shared_words(earlier, other, each), (earlier.by, other.by, each.by))
+                elif self._is_new(other, each):
+                    yield Finding("shared", self._shared_words(earlier, other, each), (earlier.by, other.by, each.by))
+
+    def _shared_in_time(self) -> Iterator[Finding]:
+        """The same of messages of any publishers, each given after the one before had been reported."""
+        queues: dict[int, list[Given]] = {}
+        for each in self.given:
+            queues.setdefault(int(self.items.queue[each.item]), []).append(each)
+        for given in queues.values():
+            came, by = dict[Consumer, list[Given]](), [each.by for each in given]
+            for each in given:
+                came.setdefault(each.consumer, []).append(each)
+            for own in came.values():
+                for other in given[bisect_right(by, own[0].by) : bisect_right(by, own[-1].after)]:
+                    if other.consumer == own[0].consumer or other.after < own[0].by:
+                        continue
+                    earlier = own[bisect_right(own, other.after, key=lambda each: each.by) - 1]
+                    later = own[bisect_left(own, other.by, key=lambda each: each.after)]
+                    if self._in_calm(earlier, later) and self._is_new(other, later):
+                        sentence = self._shared_in_time_words(earlier, other, later)
+                        yield Finding("shared", sentence, (earlier.by, other.by, later.by))
+
+    def _is_new(self, other: Given, each: Given) -> bool:
+        """Whether it was not said yet that these consumers share their queue."""
+        found = (int(self.items.queue[each.item]), each.consumer, other.consumer)
+        is_new = found not in self.reported
+        self.reported.add(found)
+        return is_new
 
     def _order(self) -> Iterator[Finding]:
         for line in self._lines():
@@ -234,6 +265,15 @@ class _Judge:
             f"{self._when(earlier)} and the last at {self._when(later)}, and process {other.consumer[0]} the one "
             f"between, at {self._when(other)}, although the first consumer neither left nor failed, and no fault was "
             "in force."
+        )
+
+    def _shared_in_time_words(self, earlier: Given, other: Given, later: Given) -> str:
+        values = self.items.value
+        return (
+            f"Shared: process {earlier.consumer[0]} was given {self._named(earlier.item)}, at {self._when(earlier)}, "
+            f"later process {other.consumer[0]} {int(values[other.item])}, at {self._when(other)}, and later process "
+            f"{later.consumer[0]} {int(values[later.item])}, at {self._when(later)}, although the first consumer "
+            "neither left nor failed, and no fault was in force."
         )
 
     def _when(self, given: Given) -> str:

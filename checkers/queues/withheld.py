@@ -89,7 +89,7 @@ def withheld(reading: Reading, spans: Mapping[str, Sequence[Span]]) -> Iterator[
     deliveries, table = reading.deliveries, reading.calls.table
     time, nodes = ints(table, "time"), table["node"].to_pylist()
     acknowledged = _acknowledged(reading)
-    led, unsure = _led(reading), _unsure(reading)
+    led, unsure, by_item = _led(reading), _unsure(reading), np.argsort(deliveries.item, kind="stable")
     for at in np.flatnonzero(deliveries.held >= 0).tolist():
         item, row, node = int(deliveries.item[at]), int(deliveries.end[at]), nodes[int(deliveries.begin[at])] or ""
         queue, by = int(reading.items.queue[item]), acknowledged.get(at)
@@ -97,12 +97,13 @@ def withheld(reading: Reading, spans: Mapping[str, Sequence[Span]]) -> Iterator[
             from_ns = max(span.begin_ns, int(time[row]))
             if from_ns >= span.end_ns or (by is not None and int(time[by]) <= span.begin_ns):
                 continue
-            outside = (each for each in led.get(queue, ()) if each.node not in span.within)
-            shown = _shown(outside, from_ns, span.end_ns, suspected_s(span.silences))
+            meanwhile = _between(led.get(queue, ()), from_ns, span.end_ns)
+            shown = _shown((each for each in meanwhile if each.node not in span.within), suspected_s(span.silences))
             if shown is None:
                 continue
             first, take = shown
-            again = (deliveries.item == item) & (deliveries.end > row) & (deliveries.begin < take)
+            own = by_item[slice(*np.searchsorted(deliveries.item, (item, item + 1), sorter=by_item))]
+            again = (deliveries.end[own] > row) & (deliveries.begin[own] < take)
             kept = any(
                 begun < take and int(time[ended]) > span.begin_ns and nodes[begun] not in span.within
                 for begun, ended in unsure.get(queue, ())
@@ -161,12 +162,19 @@ def _unsure(reading: Reading) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def _shown(led: Iterable[_Led], from_ns: int, to_ns: int, for_s: float) -> tuple[int, int] | None:
-    """The rows of the op and of the take that show between these times that one leader led for so long."""
+def _between(led: Sequence[_Led], from_ns: int, to_ns: int) -> Iterator[_Led]:
+    """The ops that began and ended between these times."""
+    for at in range(bisect_left(led, from_ns, key=lambda each: each.ended_ns), len(led)):
+        if led[at].ended_ns > to_ns:
+            return
+        if led[at].begun_ns >= from_ns:
+            yield led[at]
+
+
+def _shown(led: Iterable[_Led], for_s: float) -> tuple[int, int] | None:
+    """The rows of the op and of the take that show that one leader led for so long."""
     first: dict[int, _Led] = {}
     for each in led:
-        if each.begun_ns < from_ns or each.ended_ns > to_ns:
-            continue
         known = first.setdefault(each.term, each)
         if each.is_new and each.begun_ns - known.ended_ns >= for_s * 1e9:
             return known.row, each.row

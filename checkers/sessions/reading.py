@@ -87,14 +87,16 @@ def read(history: pa.Table, options: Options) -> Reading:
 def _sessions(table: pa.Table, invoked: list[int], options: Options) -> tuple[list[int], int]:
     """The number of its session by op, and how many there are."""
     process: list[int] = numbers(table.column("process")).tolist()
-    failed: dict[int, list[int]] = {}
+    ends = is_equal(table, "type", "info")  # a history may go on with that process, but it is another session
     if options.sessions == "connection":
-        for row in np.flatnonzero(is_equal(table, "type", "fail")).tolist():
-            failed.setdefault(process[row], []).append(row)
+        ends |= is_equal(table, "type", "fail")
+    ended: dict[int, list[int]] = {}
+    for row in np.flatnonzero(ends).tolist():
+        ended.setdefault(process[row], []).append(row)
     number: dict[tuple[int, int], int] = {}
     found: list[int] = []
     for row in invoked:
-        before = bisect_left(failed[process[row]], row) if process[row] in failed else 0
+        before = bisect_left(ended[process[row]], row) if process[row] in ended else 0
         found.append(number.setdefault((process[row], before), len(number)))
     return found, len(number)
 

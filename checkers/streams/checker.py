@@ -81,7 +81,15 @@ class _Judge:
             self.at.setdefault((each.stream, each.offset), each)
             self.where.setdefault((each.stream, each.value), each)
         self.read = {(each.stream, value) for each in reading.fetches for value in each.values}
-        self.streams = list(dict.fromkeys(each.stream for each in reading.published.values()))
+        self.published: dict[str | None, list[Published]] = {}  # by stream
+        for each in reading.published.values():
+            self.published.setdefault(each.stream, []).append(each)
+        self.streams = list(self.published)
+        self.ends: dict[str | None, int] = {}  # by stream, the offset behind all that was seen
+        for each in self.seen:
+            self.ends[each.stream] = max(each.offset + 1, self.ends.get(each.stream, 0))
+        self.late = self._late()
+        self.behind = self._behind()
         self.unread = {stream: reason for stream in self.streams if (reason := self._unread(stream)) is not None}
 
     def verdict(self, checker: str) -> Verdict:
@@ -119,7 +127,7 @@ class _Judge:
             is_known = (each.stream, each.value) in self.read
             if each.ended == NEVER or is_known or each.stream in self.unread or each.stream in shortened:
                 continue
-            if each.offset is not None:
+            if each.offset is not None or self._may_be_behind(each):
                 continue  # one with an offset is there, or another one in its place: `changed`
             yield Finding(
                 "lost",
@@ -154,7 +162,7 @@ class _Judge:
 
     def _order(self) -> Iterator[Finding]:
         for stream in self.streams:
-            own = [each for each in self.reading.published.values() if each.stream == stream]
+            own = self.published[stream]
             placed = [(each, self.where[stream, each.value]) for each in own if (stream, each.value) in self.where]
             acknowledged = sorted((pair for pair in placed if pair[0].ended != NEVER), key=lambda pair: pair[0].ended)
             furthest: tuple[Published, Seen] | None = None
@@ -199,29 +207,66 @@ class _Judge:
 
     # --- what was read in the end -----------------------------------------------------------------------------
 
+    def _late(self) -> dict[str | None, list[Fetch]]:
+        """By stream the fetches that began after its last message was acknowledged."""
+        last: dict[str | None, int] = {}
+        for each in self.reading.published.values():
+            if each.ended != NEVER:
+                last[each.stream] = max(each.ended, last.get(each.stream, -1))
+        late: dict[str | None, list[Fetch]] = {stream: [] for stream in last}
+        for fetch in self.reading.fetches:
+            if fetch.begun > last.get(fetch.stream, NEVER):
+                late[fetch.stream].append(fetch)
+        return late
+
+    def _behind(self) -> dict[str | None, tuple[int, Fetch]]:
+        """By stream of which a node knew more in the end than any gave: when the newest that was read was published."""
+        found: dict[str | None, tuple[int, Fetch]] = {}
+        for stream, late in self.late.items():
+            most = max(late, key=lambda each: each.end, default=None)
+            if most is not None and most.end > self.ends.get(stream, 0):
+                read = (each.begun for each in self.published[stream] if (stream, each.value) in self.read)
+                found[stream] = max(read, default=-1), most
+        return found
+
+    def _may_be_behind(self, message: Published) -> bool:
+        """Whether an acknowledged message may be behind all that was read: no later one was read, and there is more."""
+        return message.stream in self.behind and self.behind[message.stream][0] < message.ended
+
     def _unread(self, stream: str | None) -> Reason | None:
         """Why it is not known what is in a stream in the end; None if each node that was asked read it whole."""
-        own = [each for each in self.reading.published.values() if each.stream == stream]
-        last = max((each.ended for each in own if each.ended != NEVER), default=NEVER)
-        if last == NEVER:
+        if stream not in self.late:
             return None
-        end = 1 + max((each.offset for each in self.seen if each.stream == stream), default=-1)
         late: dict[str | None, list[Fetch]] = {}
-        for fetch in self.reading.fetches:
-            if fetch.stream == stream and fetch.begun > last:
-                late.setdefault(fetch.node, []).append(fetch)
+        for fetch in self.late[stream]:
+            late.setdefault(fetch.node, []).append(fetch)
         asked = self.reading.asked.get(stream, set())
         if not asked:
             said = f"No node was asked for {_stream(stream)}: nothing could be missing."
             return Reason(Code.NOT_EXERCISED, said)
+        end = self.ends.get(stream, 0)
         missing = sorted(str(node) for node in asked if _covered(late.get(node, [])) < max(end, 1))
         if not missing:
             return None
+        last = max(each.ended for each in self.published[stream] if each.ended != NEVER)
         return Reason(
             Code.NEVER_OK,
             f"{', '.join(missing)} did not give {_stream(stream)} up to offset {end} when asked after "
             f"{moment(self.table, last)}, when the last message was acknowledged: what is not given may be there.",
         )
+
+    def _ungiven(self) -> Iterator[Reason]:
+        """Streams that were read whole, as far as is known, while a node knew of more that may be what is missing."""
+        for stream, (_, most) in self.behind.items():
+            own = (each for each in self.published[stream] if each.ended != NEVER and each.offset is None)
+            missing = [each for each in own if (stream, each.value) not in self.read and self._may_be_behind(each)]
+            if missing and stream not in self.unread:
+                yield Reason(
+                    Code.NEVER_OK,
+                    f"No node gave what is behind offset {self.ends.get(stream, 0)} of {_stream(stream)}, although "
+                    f"{answer(self.table, most.ended)} knew of messages up to {most.end}: {missing[0].value} may be "
+                    "there.",
+                )
 
     # --- words ------------------------------------------------------------------------------------------------
 
@@ -237,7 +282,7 @@ class _Judge:
             "acknowledged": len(acknowledged),
             "failed": sum(each.failed != NEVER for each in published),
             "unknown": sum(each.ended == each.failed == NEVER for each in published),
-            "repeated": len(self.reading.repeats),
+            "repeated": self.reading.repeated,
             "read": len(self.read),
             "unread": sum((each.stream, each.value) not in self.read for each in acknowledged),
             "dropped": len(self.dropped),
@@ -251,7 +296,7 @@ class _Judge:
         if not figures["acknowledged"]:
             count = counted(figures["attempted"], "message")
             return [Reason(Code.NEVER_OK, f"None of {count} was acknowledged: nothing could be lost.")]
-        found = list(self.unread.values())
+        found = [*self.unread.values(), *self._ungiven()]
         if not figures["read"]:
             found.append(Reason(Code.READS_SAW_NOTHING, "No message was read: what readers see was not tested."))
         return found

@@ -2,21 +2,24 @@
 
 A `publish` has the value, a whole number that is published to its stream once; it is answered with the offset, or with
 null where the system does not say it. A `repeat` publishes such a value once more, and is answered likewise: the
-message is in the stream once, at the offset that it had first. A `fetch` has the offset of the first message that is
-wanted, and is answered by `{"values": [...], "end": 7}`: the values from that offset on without a gap, and the offset
-behind the last message that the node knew to be there. `first` in it is the offset of the first value, where that is a
-later one than was wanted: the node says that it has dropped what was before.
+message is in the stream once, at the offset that it had first. It is there too if only a repeat published it.
+
+A `fetch` has the offset of the first message that is wanted, and is answered by `{"values": [...], "end": 7}`: the
+values from that offset on without a gap, and the offset behind the last message that the node knew to be there. `first`
+in it is the offset of the first value, where that is a later one than was wanted: the node says that it has dropped
+what was before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from splitbrain.results.calls import OPEN, cell, client_calls
+from splitbrain.results.calls import Calls, cell, client_calls
 from splitbrain.results.errors import HistoryFormatError
 
 NEVER = 2**62
@@ -32,14 +35,15 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct):
-    """One message; times are rows.
+    """One message, or one op that published it; times are rows.
 
     Attributes:
         stream: its name, None where ops have no key.
         value: what was published.
-        begun, ended: of the op that published it; `ended` is NEVER if it was not acknowledged.
+        begun, ended: of the op that published it; `ended` is NEVER if it was not acknowledged. Of several ops the first
+            beginning of one that may have published it, and the first acknowledgement.
         offset: as the acknowledgement said it, None if it did not.
-        failed: row at which the op failed for certain, NEVER if it did not.
+        failed: row at which the op failed for certain, NEVER if it did not, or another op may have published it.
     """
 
     stream: str | None
@@ -48,15 +52,6 @@ class Published(msgspec.Struct):
     ended: int = NEVER
     offset: int | None = None
     failed: int = NEVER
-
-
-class Repeat(msgspec.Struct, frozen=True):
-    """A message that was published once more, or for the first time, and was acknowledged at this offset; a row."""
-
-    stream: str | None
-    value: int
-    ended: int
-    offset: int | None
 
 
 class Fetch(msgspec.Struct, frozen=True):
@@ -96,24 +91,26 @@ class Reading(msgspec.Struct, frozen=True):
 
     Attributes:
         table: the rows.
-        published: by stream and value, in the order of invocations.
+        published: messages by stream and value, in the order of invocations.
+        acknowledged: ops that published one and were acknowledged, repeats behind the others.
+        repeated: how many of them are repeats.
         fetches: those that were answered, in the order of answers.
-        repeats: those that were acknowledged.
         asked: nodes by stream that were asked by any fetch.
     """
 
     table: pa.Table
     published: dict[tuple[str | None, int], Published]
+    acknowledged: list[Published]
+    repeated: int
     fetches: list[Fetch]
-    repeats: list[Repeat]
     asked: dict[str | None, set[str | None]]
 
     def seen(self) -> list[Seen]:
         """What was seen at which offset, in the order of answers."""
         acknowledged = (
             Seen(each.stream, each.offset, each.value, each.ended)
-            for each in (*self.published.values(), *self.repeats)
-            if each.ended != NEVER and each.offset is not None
+            for each in self.acknowledged
+            if each.offset is not None
         )
         return sorted([*acknowledged, *self._fetched()], key=lambda each: (each.row, each.offset))
 
@@ -136,39 +133,61 @@ def read(history: pa.Table, publish: str, fetch: str, repeat: str = "repeat") ->
         HistoryFormatError: a value or an answer makes no sense, or a value was published to one stream twice.
     """
     calls = client_calls(history)
-    table = calls.table
-    reading = Reading(table, {}, [], [], {})
-    publishes, fetches, repeats = calls.are(publish), calls.are(fetch), calls.are(repeat)
+    fetches, asked = _fetches(calls, fetch)
+    first = {(each.stream, each.value): each for each in _publishes(calls, publish)}
+    again = [each for each in _publishes(calls, repeat, once=False) if each.failed == NEVER]
+    acknowledged = [each for each in (*first.values(), *again) if each.ended != NEVER]
+    repeated = sum(each.ended != NEVER for each in again)
+    return Reading(calls.table, _messages([*first.values(), *again]), acknowledged, repeated, fetches, asked)
+
+
+def _publishes(calls: Calls, f: str, *, once: bool = True) -> Iterator[Published]:
+    """The ops of a function that publishes, in the order of their invocations."""
+    table, known = calls.table, set[tuple[str | None, int]]()
     oks, fails = calls.ended("ok"), calls.ended("fail")
-    for number in range(len(calls.invoke)):
+    for number in np.flatnonzero(calls.are(f)).tolist():
         begun, ended = int(calls.invoke[number]), int(calls.complete[number])
-        stream = cell(table, "key", begun)
-        if publishes[number]:
-            message = Published(stream, _whole(table, begun, cell(table, "value", begun)), begun)
-            if (stream, message.value) in reading.published:
-                raise HistoryFormatError("history", f"{_op(table, begun)} publishes a value to its stream again.")
-            reading.published[stream, message.value] = message
-            if oks[number]:
-                message.ended = ended
-                said = cell(table, "value", ended)
-                message.offset = None if said is None else _whole(table, ended, said)
-            elif fails[number]:
-                message.failed = ended
-        elif repeats[number]:
-            if oks[number]:
-                value, said = _whole(table, begun, cell(table, "value", begun)), cell(table, "value", ended)
-                offset = None if said is None else _whole(table, ended, said)
-                reading.repeats.append(Repeat(stream, value, ended, offset))
-        elif fetches[number]:
-            node = cell(table, "node", begun)
-            reading.asked.setdefault(stream, set()).add(node)
-            if oks[number] and ended != OPEN:
-                wanted = _whole(table, begun, cell(table, "value", begun))
-                found = _fetched(table, ended)
-                first = wanted if found.first is None else found.first
-                reading.fetches.append(Fetch(stream, node, begun, ended, wanted, first, found.values, found.end))
-    reading.fetches.sort(key=lambda each: each.ended)
-    return reading
+        found = Published(cell(table, "key", begun), _whole(table, begun, cell(table, "value", begun)), begun)
+        if once and (found.stream, found.value) in known:
+            raise HistoryFormatError("history", f"{_op(table, begun)} publishes a value to its stream again.")
+        known.add((found.stream, found.value))
+        if oks[number]:
+            said = cell(table, "value", ended)
+            found.ended, found.offset = ended, None if said is None else _whole(table, ended, said)
+        elif fails[number]:
+            found.failed = ended
+        yield found
+
+
+def _messages(ops: Iterable[Published]) -> dict[tuple[str | None, int], Published]:
+    """What became of each message, whichever of these ops published it."""
+    found: dict[tuple[str | None, int], Published] = {}
+    for op in sorted(ops, key=lambda each: each.begun):
+        known = found.setdefault((op.stream, op.value), msgspec.structs.replace(op))
+        if op.failed != NEVER:
+            continue
+        if known.failed != NEVER:
+            known.begun, known.failed = op.begun, NEVER
+        if op.ended < known.ended:
+            known.ended = op.ended
+        known.offset = op.offset if known.offset is None else known.offset
+    return found
+
+
+def _fetches(calls: Calls, f: str) -> tuple[list[Fetch], dict[str | None, set[str | None]]]:
+    """The answered fetches, and the nodes that were asked, by stream."""
+    table, fetches, asked = calls.table, list[Fetch](), dict[str | None, set[str | None]]()
+    oks = calls.ended("ok")
+    for number in np.flatnonzero(calls.are(f)).tolist():
+        begun, ended = int(calls.invoke[number]), int(calls.complete[number])
+        stream, node = cell(table, "key", begun), cell(table, "node", begun)
+        asked.setdefault(stream, set()).add(node)
+        if oks[number]:
+            wanted = _whole(table, begun, cell(table, "value", begun))
+            found = _fetched(table, ended)
+            first = wanted if found.first is None else found.first
+            fetches.append(Fetch(stream, node, begun, ended, wanted, first, found.values, found.end))
+    return sorted(fetches, key=lambda each: each.ended), asked
 
 
 def _fetched(table: pa.Table, row: int) -> Fetched:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from splitbrain.harness import validate
 from splitbrain.harness.campaigns.compose import command_line
 from splitbrain.harness.campaigns.planned import options_of, with_revision
 from splitbrain.harness.campaigns.polling import FILE
@@ -66,7 +67,7 @@ def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
 
 def _telemetry(test: Test, node_dir: Path) -> Path | None:
     """The file that a node writes, or that is written for it."""
-    own = test.system.telemetry(test, node_dir)
+    own = validate.system(test.system).telemetry(test, node_dir)
     return node_dir / FILE if own is None and test.system.capabilities.observation is not None else own
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from splitbrain.checkers.registry import check_spec
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness import validate
 from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.test import Backend, Test
@@ -52,7 +53,7 @@ def _load(test: Test) -> dict[str, Any]:
 def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
     specs = [CheckerSpec("stats", _load(test)), CheckerSpec("answers")]
     is_simulated = isinstance(backend, SimBackend)
-    if test.system.telemetry(test, Path("node")) is not None:
+    if validate.system(test.system).telemetry(test, Path("node")) is not None:
         links = CheckerSpec("links", {"limit_s": _LINKS_S} if is_simulated else {})
         specs += [links if name == links.name else CheckerSpec(name) for name in _of_telemetry(test)]
     elections = test.system.capabilities.elections

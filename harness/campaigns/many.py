@@ -494,7 +494,8 @@ def remove_pages(run: Path) -> None:
     for name in (REPORT, COUNTEREXAMPLE):
         with contextlib.suppress(OSError):  # what takes the place of a page is none of ours
             (run / name).unlink()
-    shutil.rmtree(run / "plots", ignore_errors=True)
+    if (run / "plots").is_dir():  # a pipe would be opened, and waited for
+        shutil.rmtree(run / "plots", ignore_errors=True)
 
 
 def with_pages(done: Sequence[Judged], jobs: int, by: Judge, warn: Warn, paged: Paged = "all") -> list[Judged]:

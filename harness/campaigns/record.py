@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from splitbrain.harness.campaigns.display import Display, Displays, silent
 from splitbrain.results.errors import RunEndedError, SplitbrainError
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.test import Backend, Test
     from splitbrain.harness.running.runner import RunSummary
     from splitbrain.results.rundir import RunDir
+
+T = TypeVar("T")
+
+_END_LIMIT_S: Final = 2.0
 
 MASTER: Final = "local[*]"
 """Spark's master, unless another is asked for."""
@@ -126,7 +130,34 @@ def record(
 
         return record_simulated(test, backend.world, store, display, at_heal, notes)
     backend.check(test)
-    return asyncio.run(_record(test, backend, store, display, at_heal, notes))
+    return _carried_out(_record(test, backend, store, display, at_heal, notes))
+
+
+def _carried_out(work: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, but work that swallows its cancellation, such as that of a client, holds nothing up."""
+    runner = asyncio.Runner()
+    try:
+        return runner.run(work)
+    finally:
+        if runner.run(_all_ended()):
+            runner.close()
+        else:
+            loop = runner.get_loop()
+            loop.set_exception_handler(_no_complaint)
+            loop.close()
+            asyncio.set_event_loop(None)
+
+
+def _no_complaint(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    """The loop would complain of each task that is left."""
+
+
+async def _all_ended() -> bool:
+    """Cancel all that goes on; whether it ended within a bounded time."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return not tasks or not (await asyncio.wait(tasks, timeout=_END_LIMIT_S))[1]
 
 
 async def _record(

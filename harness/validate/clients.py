@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from splitbrain.harness.contract.deployments import Deployment
@@ -25,7 +27,8 @@ def client(prototype: Client) -> Client:
 
 class _ValidClient(Wrapper):
     async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Client:
-        inner = await self._inner.open(test, deployment, node)
+        with self._refused_exit(f"open of {node}"):
+            inner = await self._inner.open(test, deployment, node)
         if inner is None or not hasattr(inner, "invoke"):
             raise ProtocolError(f"client {name_of(self._inner)}: open returned {short(inner)}, not a client.")
         if inner is self._inner:
@@ -36,7 +39,8 @@ class _ValidClient(Wrapper):
         return _ValidClient(inner)
 
     async def setup(self, test: Test) -> None:
-        await self._inner.setup(test)
+        with self._refused_exit("setup"):
+            await self._inner.setup(test)
 
     async def invoke(self, test: Test, op: Op) -> Op:
         if op.f not in test.workload.fs:
@@ -44,14 +48,32 @@ class _ValidClient(Wrapper):
                 f"workload {test.workload.name!r} invokes {op.f!r}, which is not in its fs "
                 f"({', '.join(test.workload.fs)}): add it, so that coverage checks it."
             )
-        done = await self._inner.invoke(test, op)
+        try:
+            done = await self._inner.invoke(test, op)
+        except SystemExit as error:
+            raise self._exit_refused(f"invoke of {op.f!r} (op {op.index})", error) from error
         problem = _completion_problem(op, done)
         if problem is not None:
             raise ProtocolError(f"client {name_of(self._inner)}: invoke of {op.f!r} (op {op.index}) {problem}.")
         return done
 
     async def close(self) -> None:
-        await self._inner.close()
+        with self._refused_exit("close"):
+            await self._inner.close()
+
+    @contextmanager
+    def _refused_exit(self, what: str) -> Generator[None]:
+        """A context whose code may not end the process: that would end the run without a word."""
+        try:
+            yield
+        except SystemExit as error:
+            raise self._exit_refused(what, error) from error
+
+    def _exit_refused(self, what: str, error: SystemExit) -> ProtocolError:
+        return ProtocolError(
+            f"client {name_of(self._inner)}: {what} asked this process to exit ({short(error.code)}). Raise an "
+            "exception instead."
+        )
 
 
 def _completion_problem(op: Op, done: Any) -> str | None:

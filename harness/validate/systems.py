@@ -12,8 +12,8 @@ from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, No
 from splitbrain.harness.contract.operations import GROUPS, calls, group_named, need
 from splitbrain.harness.contract.sessions import Answer, NonsenseError, Session
 from splitbrain.harness.contract.test import System
-from splitbrain.harness.validate.values import Wrapper, json_problem, short
-from splitbrain.results.errors import ProtocolError
+from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
+from splitbrain.results.errors import ProtocolError, SplitbrainError
 
 if TYPE_CHECKING:
     from pathlib import Path  # noqa: TID251 - for types
@@ -37,7 +37,7 @@ class _ValidSystem(Wrapper):
         self._answering = _calls_that_answer(inner.capabilities.operations)
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
-        command: Any = self._inner.command(test, place)
+        command: Any = self._called("command", place.node, lambda: self._inner.command(test, place))
         if not isinstance(command, NodeCommand) or not command.argv:
             raise ProtocolError(
                 f"system {self.name!r}: command for {place.node} returned {short(command)}, not a "
@@ -66,7 +66,24 @@ class _ValidSystem(Wrapper):
         return view
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        return self._inner.telemetry(test, node_dir)
+        found: Any = self._called("telemetry", node_dir.name, lambda: self._inner.telemetry(test, node_dir))
+        if found is not None and not hasattr(found, "__fspath__"):
+            raise ProtocolError(
+                f"system {self.name!r}: telemetry for {node_dir.name} returned {short(found)}, not a Path, or None."
+            )
+        return found
+
+    def _called(self, name: str, node: NodeId, call: Callable[[], Any]) -> Any:
+        """The answer of a method; what it raises is named as its own, unless it says itself what is to be done."""
+        try:
+            return call()
+        except SplitbrainError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ProtocolError(
+                f"system {self.name!r}: {name} for {node} raised {name_of(error)}: {error}. Correct its code (--debug "
+                "before the command shows where)."
+            ) from error
 
 
 def _calls_that_answer(operations: frozenset[str]) -> frozenset[str]:

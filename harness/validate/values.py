@@ -16,11 +16,13 @@ def json_problem(value: object, depth: int = 0) -> str | None:
     if value is None or (kind is int and -(2**63) <= value < 2**63):  # pyright: ignore[reportOperatorIssue]
         return None  # most values
     if isinstance(value, str):
-        return None if value.isascii() or _encodable(value) else f"the string {value!r} holds half a surrogate pair"
+        return (
+            None if value.isascii() or _encodable(value) else f"the string {short(value)} holds half a surrogate pair"
+        )
     if isinstance(value, _PLAIN):
         return None
     if isinstance(value, int):
-        return None if -(2**63) <= value < 2**63 else f"{value} does not fit into 64 bits"
+        return None if -(2**63) <= value < 2**63 else f"{short(value)} does not fit into 64 bits"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{value} has no JSON form"
     if depth >= _DEPTH_LIMIT:
@@ -31,7 +33,7 @@ def json_problem(value: object, depth: int = 0) -> str | None:
         mapping = cast("dict[object, object]", value)
         for key in mapping:
             if not isinstance(key, str):
-                return f"the key {key!r} of a mapping is no string"
+                return f"the key {short(key)} of a mapping is no string"
         return _first_problem(list(mapping), depth) or _first_problem(list(mapping.values()), depth)
     return f"{short(value)} is a {type(value).__name__}"
 
@@ -54,7 +56,10 @@ def _encodable(text: str) -> bool:
 
 def short(value: object) -> str:
     """A value for an error message, 80 characters at most."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:  # of a class of its own, or a number of thousands of digits
+        return f"a value of {name_of(value)} (its repr raised {name_of(error)})"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

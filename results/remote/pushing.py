@@ -19,7 +19,7 @@ import msgspec
 
 from splitbrain.results import madefrom
 from splitbrain.results.atomic import alone_in
-from splitbrain.results.damage import noted_damage
+from splitbrain.results.damage import standing_damage
 from splitbrain.results.errors import DamagedRunError, HarnessError, HistoryFormatError, UsageError
 from splitbrain.results.figures import FIGURES
 from splitbrain.results.remote.copies import VERDICT, copies_of, is_page, is_transient
@@ -87,8 +87,8 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
     with alone_in(run.path):
         document = run.read_test()
         run.verify(*RECORDED)
-        run.read_verdicts()  # a damaged one is named, not sent
-        noted = noted_damage(run.path)
+        judgement = run.read_verdicts()  # a damaged one is named, not sent
+        noted = standing_damage(run.path, None if judgement is None else judgement.made_from)
         if noted is not None:
             raise DamagedRunError(f"{run.path} {noted}. Restore it and analyze it again: nothing was sent.")
         files = _files_of(run.path)
@@ -149,7 +149,8 @@ def _files_of(folder: Path) -> _Files:
             if is_transient(relative):
                 continue
             if relative in _MADE or is_page(relative):
-                made.append(relative)
+                if path.is_file():  # to send a pipe would wait for ever
+                    made.append(relative)
                 continue
             followed = relative in RECORDED
             try:

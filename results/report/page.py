@@ -16,7 +16,7 @@ from markupsafe import Markup
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_of
 from splitbrain.results.counts import ENDS, run_counts, window_counts
-from splitbrain.results.damage import noted_damage
+from splitbrain.results.damage import standing_damage
 from splitbrain.results.figures import leader_changes
 from splitbrain.results.findings import Finding
 from splitbrain.results.history import Op
@@ -220,7 +220,7 @@ def _begun(words: str) -> str:
 
 def _verdict_shown(view: RunView) -> str | None:
     """The seal of the verdict that the page shows as one of what is there; None if it shows none."""
-    if view.judgement is None or noted_damage(view.run.path) is not None:
+    if view.judgement is None or standing_damage(view.run.path, view.judgement.made_from) is not None:
         return None
     return seal(view.judgement)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered_note
 from splitbrain.results.calls import Calls, client_calls, ints
-from splitbrain.results.damage import noted_damage
+from splitbrain.results.damage import OfAnother, standing_damage
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
 from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.judgement import Judgement
@@ -100,9 +100,10 @@ def view_of(run: LoadedRun, judgement: Judgement | None) -> RunView:
 def _view(run: LoadedRun, judgement: Judgement | None, notes: list[str]) -> RunView:
     history = run.history
     cut_short = recovered_note(history) is not None
-    damage = noted_damage(run.folder.path)
+    damage = standing_damage(run.folder.path, None if judgement is None else judgement.made_from)
     if damage is not None:
-        notes.append(f"This run {damage}. Its verdict is of what was there before.")
+        before = "" if isinstance(damage, OfAnother) else " Its verdict is of what was there before."
+        notes.append(f"This run {damage}.{before}")
     try:
         calls, events = client_calls(history), run_events(history)
     except HistoryFormatError as problem:

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from splitbrain.results.damage import DAMAGE, noted_damage
+from splitbrain.results.checksums import CHECKSUMS
+from splitbrain.results.damage import DAMAGE, noted_damage, standing_damage
 from splitbrain.results.errors import RunNotFoundError, SplitbrainError
 from splitbrain.results.figures import FIGURES, Figures
 from splitbrain.results.madefrom import is_other
@@ -59,7 +60,7 @@ _WATCHED: Final = (
     DAMAGE,
     "controller.lock",
 )
-_SAYING: Final = (*_WATCHED[:5], DAMAGE)
+_SAYING: Final = (*_WATCHED[:5], DAMAGE, CHECKSUMS)
 """Those from which a row is made; a write-ahead file by being there."""
 
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
@@ -132,6 +133,7 @@ class _Judged(msgspec.Struct):
     harness_error: str | None = None
     verdicts: list[_Verdict] = []
     signatures: list[str] = []
+    made_from: Any = None
     format: int = FORMAT
 
 
@@ -257,7 +259,7 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         backend=_text(document.options.get("backend")),
         bug=_text(document.options.get("bug")),
     )
-    noted = noted_damage(path)
+    noted = standing_damage(path, None if judged is None else judged.made_from)
     if noted is not None:  # its verdict, and its figures, are not those of what is there
         return msgspec.structs.replace(row, state="damaged", says=f"It {noted}"[:SAYS_MAX])
     return row if figures is None else _with_figures(row, figures)

@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 
 from examples.own_nemesis import EXILE, Exile
-from splitbrain import Client, Effect, NemesisContext, Op, Test, Workload, carry_out, run_and_judge
+from splitbrain import Client, Effect, Metadata, NemesisContext, Op, Test, Workload, carry_out, run_and_judge
 from splitbrain.checkers.models import CasRegister
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.campaigns.judging import Conclusion
 from splitbrain.nemesis import catalogue as nemeses
 from splitbrain.nemesis.kinds import Kind
+from splitbrain.results.errors import ProtocolError
 from tests.campaigns.test_library_runs import SECONDS, made
 
 
@@ -115,3 +116,15 @@ def test_a_model_that_raises(tmp_path: Path) -> None:
     found = judged(made(workload=dataclasses.replace(made().workload, checkers=(spec,))), tmp_path)
     assert "model 'cas-register' failed on read" in str(found.harness_error)
     assert {verdict.checker: verdict.valid for verdict in found.verdicts}["coverage"] == "true"
+
+
+class WithoutTelemetry(Metadata):
+    """The code that says where its telemetry is has a defect."""
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        raise KeyError(node_dir.name)
+
+
+def test_a_system_whose_telemetry_raises(tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="system 'metadata': telemetry for node raised KeyError: 'node'"):
+        run_and_judge(made(system=WithoutTelemetry()), SimBackend(), tmp_path)

@@ -12,6 +12,7 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op, OpType
+from splitbrain.results.reasons import Code
 from tests.checkers.brute_force import linearizable
 from tests.checkers.support import Call, Script, interleavings
 
@@ -206,3 +207,17 @@ def test_what_is_no_counter_is_refused(options: dict[str, Any], value: Any) -> N
     script.event(0, "ok", "increment", 1)
     with pytest.raises(UsageError, match="checker counter"):
         judge(script.ops, **options)
+
+
+def test_a_run_without_any_increment_that_may_have_counted_tests_nothing() -> None:
+    script = Script()
+    script.call(0, "increment", 1, how="fail")
+    script.call(0, "read", None, 0)
+    verdict = judge(script.ops)
+    for found in (verdict, CounterChecker().merge([verdict, verdict], {})):
+        assert (found.valid, [reason.code for reason in found.inconclusive]) == ("true", [Code.NO_OCCASION])
+    script.call(0, "increment", 1, how="info")
+    tested = judge(script.ops)
+    assert CounterChecker().merge([verdict, tested], {}).inconclusive == tested.inconclusive == ()
+    script.call(0, "read", None, 2)
+    assert judge(script.ops).anomalies == ("counted-twice",)

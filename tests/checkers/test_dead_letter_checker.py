@@ -281,6 +281,24 @@ def test_a_queue_that_was_not_drained_convicts_nothing_of_having_vanished() -> N
     assert judge(script, settle_s=3600).valid == "unknown"
 
 
+def test_dead_letters_that_were_asked_for_before_the_queue_was_empty_may_have_come_later() -> None:
+    script = Script()
+    put(script, 1, 2)
+    consumed(script, 2, "reject")
+    collected(script, 2, "rejected")
+    for process in range(3):
+        script.call(process, "collect", None, None, key="q")
+    for process in range(3):  # 1 has expired, and is a dead letter now
+        script.call(process, "consume", None, None, key="q")
+    verdict = judge(script, ttl_s={"q": 0.5})
+    assert verdict.valid == "unknown", verdict.sentence
+    assert "did not find the dead letters of queue 'q' empty" in verdict.sentence
+    for process in range(3):
+        script.call(process, "collect", None, None, key="q")
+    assert judge(script, ttl_s={"q": 0.5}).anomalies == ("vanished",)
+    assert judge(script, ttl_s={"q": 0.5}, settle_s=1.0).valid == "unknown"  # it may be on its way
+
+
 def test_wrong_options_and_answers_are_errors() -> None:
     script = Script()
     wrong: list[dict[str, Any]] = [{}, {"limit": -1}, {"limit": 1, "ttl_s": {"q": "long"}}]

@@ -132,8 +132,24 @@ def test_a_node_that_says_nothing_more_is_not_accused() -> None:
 
 
 def test_rows_of_any_group_show_that_a_node_ran() -> None:
-    others = (alive(END_S, "n1", group="q"), alive(END_S, "n2", group="q"))
+    others = [alive(at_s, node, group="q") for node in ("n1", "n2") for at_s in (0.0, END_S)]
     assert judge(start("n1"), start("n2"), *others, link(10.0, "n2=0 n3=1")).valid == "false"
+
+
+def test_a_group_that_counts_fewer_lives_of_a_node_does_not_lengthen_a_life_that_ended() -> None:
+    """A queue that was made in life 2 of n1: its own life 1 is the node's life 2."""
+    queue = (alive(13.5, "n1", group="q"), alive(END_S, "n1", group="q"))
+    again = (start("n1", 13.0, life=2), link(13.0, "n2=1 n3=1", life=2), alive(14.0, "n1", life=2))
+    rows = (start("n1"), start("n2"), alive(END_S, "n2"), link(10.0, "n2=0 n3=1"), alive(12.0, "n1"))
+    assert judge(*rows, *again, *queue).valid == "true"
+    still_down = (start("n1", 13.0, life=2), link(13.0, "n2=0 n3=1", life=2), alive(14.0, "n1", life=2))
+    assert judge(*rows, *still_down, *queue).figures["longest_s"] == END_S - 13.0
+
+
+def test_a_row_of_another_group_behind_the_last_one_of_a_life_may_be_of_the_next_process() -> None:
+    rows = (start("n1"), start("n2"), alive(END_S, "n2"), link(10.0, "n2=0 n3=1"), alive(12.0, "n1"))
+    again = (alive(20.0, "n1", group="q"), start("n1", 20.1, life=2), alive(END_S, "n1", group="q"))
+    assert judge(*rows, *again).valid == "true"
 
 
 def test_members_of_another_group_are_of_no_interest() -> None:

@@ -335,3 +335,17 @@ def test_answers_that_make_no_sense_and_values_that_come_twice_are_errors_of_the
     script.call(0, "enqueue", "four", key="q")
     with pytest.raises(HistoryFormatError, match="whole number"):
         judge(script)
+
+
+@pytest.mark.slow
+def test_many_dead_letters_and_takes_of_unknown_outcome_are_judged_in_their_own_seconds() -> None:
+    script = Script()
+    for value in range(10_000):
+        put(script, value)
+        consumed(script, value)
+        unknown(script)
+        collected(script, value)
+    emptied(script)
+    verdict = judge(script)
+    assert verdict.valid == "true"
+    assert verdict.seconds < 2

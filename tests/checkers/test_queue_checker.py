@@ -323,6 +323,22 @@ def test_what_a_take_of_unknown_outcome_took_may_be_away_for_a_while() -> None:
     assert judge(script, settle_s=0.5).valid == "true"
 
 
+@pytest.mark.parametrize("f", ["dequeue", "drain"])
+def test_a_take_that_has_not_ended_may_be_given_something_later_and_keep_it(f: str) -> None:
+    script = Script(nodes=1)
+    script.call(0, "enqueue", 1)
+    script.call(0, "enqueue", 2)
+    script.call(0, "dequeue", None, 1)
+    script.event(1, "invoke", f)
+    script.call(0, "drain", None, [])
+    verdict = judge(script)
+    assert (verdict.valid, verdict.figures["missing"], verdict.figures["drained"]) == ("unknown", 1, 0)
+    assert "not drained: n1 did not find it empty" in verdict.sentence
+    script.event(1, "ok", f, 2 if f == "dequeue" else [2])
+    script.call(0, "drain", None, [])
+    assert judge(script).valid == "true"
+
+
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
@@ -499,7 +515,17 @@ def test_a_value_that_is_put_in_twice_is_refused_with_both_ops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("f", "answer"), [("dequeue", "x"), ("dequeue", [1]), ("drain", 3), ("drain", ["x"]), ("dequeue", {"no": 1})]
+    ("f", "answer"),
+    [
+        ("dequeue", "x"),
+        ("dequeue", [1]),
+        ("dequeue", 2**70),
+        ("drain", 3),
+        ("drain", ["x"]),
+        ("drain", [2**70]),
+        ("drain", [{"value": 1, "held": 2**70}]),
+        ("dequeue", {"no": 1}),
+    ],
 )
 def test_an_answer_that_is_no_value_is_refused(f: str, answer: Any) -> None:
     script = Script(nodes=1)
@@ -543,3 +569,15 @@ def test_a_long_history_that_is_all_out_of_order_is_counted_whole_and_shown_in_p
     verdict = judge(drained(script))
     assert verdict.figures["order"] == count - 1
     assert len(verdict.evidence["findings"]) == 20
+
+
+@pytest.mark.slow
+def test_many_queues_are_judged_in_their_own_seconds() -> None:
+    script = Script(nodes=2)
+    for queue in range(20_000):
+        script.call(0, "enqueue", 1, key=f"q{queue}")
+        script.call(0, "dequeue", None, 1, key=f"q{queue}")
+        drained(script, key=f"q{queue}")
+    verdict = judge(script)
+    assert verdict.valid == "true"
+    assert verdict.seconds < 2.5

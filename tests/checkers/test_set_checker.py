@@ -13,6 +13,7 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import Op, OpType
+from splitbrain.results.reasons import Code
 from tests.checkers.brute_force import linearizable
 from tests.checkers.support import Call, Script, interleavings
 
@@ -241,3 +242,32 @@ def test_a_quarter_million_adds_with_many_lost_are_told_in_their_own_seconds() -
     verdict = SetChecker().check(table, {})
     assert verdict.figures["lost"] == 100
     assert 0 < verdict.seconds < time.process_time() - start
+
+
+@pytest.mark.parametrize("order", [["read"], ["read", "add"], ["fail", "read"], ["info", "read"]])
+def test_a_set_of_which_no_read_could_miss_an_element_tests_nothing(order: list[str]) -> None:
+    script = Script()
+    for step in order:
+        if step == "read":
+            script.call(0, "read", None, [])
+        else:
+            script.call(0, "add", 1, how="ok" if step == "add" else step)  # pyright: ignore[reportArgumentType]
+    verdict = SetChecker().check(script.table(), {})
+    assert (verdict.valid, [reason.code for reason in verdict.inconclusive]) == ("true", [Code.NO_OCCASION])
+    script.call(0, "read", None, [], key="other")
+    assert [reason.code for reason in SetChecker().check(script.table(), {}).inconclusive] == [Code.NO_OCCASION]
+    script.call(0, "add", 2, key="other")
+    script.call(0, "read", None, [2], key="other")
+    assert SetChecker().check(script.table(), {}).inconclusive == ()
+
+
+@pytest.mark.slow
+def test_many_reads_that_miss_many_elements_are_told_in_their_own_seconds() -> None:
+    script = Script()
+    for element in range(30_000):
+        script.call(0, "add", element)
+    for _ in range(30_000):
+        script.call(1, "read", None, [])
+    verdict = SetChecker().check(script.table(), {})
+    assert verdict.figures["lost"] == 30_000
+    assert verdict.seconds < 4

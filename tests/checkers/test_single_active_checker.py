@@ -200,6 +200,39 @@ def test_two_consumers_that_take_turns_share_the_queue() -> None:
     assert verdict.sentence.startswith("Shared: process 0 put value 1 of queue 'q', then 2, then 3 in. Process 1 was")
 
 
+def taking_turns(script: Script) -> None:
+    for publisher, consumer, value in ((0, 1, 1), (9, 2, 2), (0, 1, 3)):
+        put(script, publisher, value)
+        consumed(script, consumer, value)
+
+
+def test_consumers_of_two_publishers_that_take_turns_one_after_the_other_share_the_queue() -> None:
+    script = Script()
+    taking_turns(script)
+    assert not possible(script.ops)
+    verdict = judge(script)
+    assert verdict.anomalies == ("shared",)
+    assert verdict.sentence == (
+        "Shared: process 1 was given value 1 of queue 'q', at n2 at 0.300 s, later process 2 2, at n3 at 0.700 s, and "
+        "later process 1 3, at n2 at 1.100 s, although the first consumer neither left nor failed, and no fault was in "
+        "force."
+    )
+
+
+def test_what_was_given_at_any_time_since_it_was_put_in_has_no_order() -> None:
+    script = Script()
+    for publisher, value in ((0, 1), (9, 2), (0, 3)):
+        put(script, publisher, value)
+    for consumer, value in ((1, 1), (2, 2), (1, 3)):
+        consumed(script, consumer, value)
+    assert possible(script.ops)  # 2 was given last, or 2 first
+    assert judge(script).valid != "false"
+    faulty = Script()
+    fault(faulty, "partition", "start")
+    taking_turns(faulty)
+    assert judge(faulty, settle_s=0).valid != "false"
+
+
 def test_leaving_another_queue_does_not_excuse_it() -> None:
     script = Script()
     put(script, 0, 1, 2, 3)
@@ -404,3 +437,16 @@ def test_options_are_checked_and_functions_may_have_other_names() -> None:
     names = {"enqueue": "send", "consume": "receive", "leave": "cancel"}
     assert judge(script, **names).anomalies == ("shared",)
     assert checker("single-active").name == "single-active"
+
+
+@pytest.mark.slow
+def test_many_subscriptions_of_one_process_are_judged_in_their_own_seconds() -> None:
+    script = Script()
+    for value in range(10_000):
+        put(script, value % 2, value)
+        consumed(script, 2 + value % 3, value)
+        script.call(2 + value % 3, "leave", key="q")
+    verdict = judge(script)
+    assert verdict.valid == "true"
+    assert verdict.figures["consumers"] == 10_000
+    assert verdict.seconds < 3

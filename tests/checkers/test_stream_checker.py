@@ -76,6 +76,46 @@ def test_a_message_that_is_published_again_and_is_there_twice_is_duplicated() ->
     assert verdict.sentence.startswith("Duplicated: 7 of stream 's' is at offset 0 by n1")
 
 
+@pytest.mark.parametrize("how", ["ok", "info"])
+def test_a_message_that_only_a_repeat_published_is_there_though_the_first_op_failed(how: OpType) -> None:
+    script = Script(nodes=2)
+    published(script, 0, 7, 0)
+    published(script, 0, 8, None, how="fail")
+    repeated(script, 1, 8, 1, how=how)
+    repeated(script, 1, 9, 2)
+    read_by_all(script, 7, 8, 9)
+    verdict = judge(script)
+    assert (verdict.valid, verdict.figures["failed"]) == ("true", 0), verdict.sentence
+
+
+def test_a_message_may_not_be_read_before_the_repeat_that_published_it() -> None:
+    script = Script(nodes=2)
+    published(script, 0, 8, None, how="fail")
+    fetched(script, 1, 0, 8)
+    repeated(script, 1, 8, 0)
+    read_by_all(script, 8)
+    verdict = judge(script)
+    assert verdict.anomalies == ("unexpected",)
+    assert "before it was published at 0.400 s" in verdict.sentence
+
+
+def test_a_message_that_only_a_repeat_was_acknowledged_for_is_judged_like_any_other() -> None:
+    lost = Script(nodes=2)
+    published(lost, 0, 8, None, how="info")
+    repeated(lost, 1, 8, None)
+    published(lost, 0, 9, 0)
+    read_by_all(lost, 9)
+    assert judge(lost).anomalies == ("lost",)
+    behind = Script(nodes=2)
+    published(behind, 0, 8, None, how="info")
+    repeated(behind, 1, 8, 1)
+    published(behind, 0, 9, 0)
+    read_by_all(behind, 9, 8)
+    verdict = judge(behind)
+    assert verdict.anomalies == ("order",)
+    assert "8 of stream 's' was acknowledged by n2 at 0.300 s, before 9 was published at 0.400 s" in verdict.sentence
+
+
 # --- against logs -----------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +321,32 @@ def test_a_node_that_leaves_out_an_offset_has_not_given_all_and_what_is_not_give
     assert "n2 did not give stream 's' up to offset 3" in verdict.sentence
 
 
+def test_a_message_may_stand_where_nodes_knew_of_more_than_they_gave() -> None:
+    script = Script(nodes=2)
+    published(script, 0, 1, None)
+    published(script, 0, 2, 0)
+    published(script, 0, 3, None)
+    for process in range(2):
+        fetched(script, process, 0, 2, end=2)
+    verdict = judge(script)
+    assert verdict.anomalies == ("lost",)
+    assert verdict.figures["lost"] == 1  # 1 cannot stand behind 2, which was published later; 3 can
+    fetched(script, 0, 0, 2, 3)
+    fetched(script, 1, 0, 2, 3)
+    assert judge(script).figures["lost"] == 1
+
+
+def test_where_what_is_missing_may_stand_where_nodes_knew_of_more_nothing_is_decided() -> None:
+    script = Script(nodes=2)
+    published(script, 0, 1, 0)
+    published(script, 0, 2, None)
+    for process in range(2):
+        fetched(script, process, 0, 1, end=2)
+    verdict = judge(script)
+    assert (verdict.valid, [reason.code for reason in verdict.inconclusive]) == ("unknown", [Code.NEVER_OK])
+    assert "although n1 at 0.500 s knew of messages up to 2: 2 may be there" in verdict.sentence
+
+
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_run_in_which_no_message_was_read_proves_nothing(asks: bool) -> None:
     script = Script(nodes=2)
@@ -361,3 +427,18 @@ def test_a_message_of_which_no_offset_is_known_may_have_been_dropped() -> None:
 def test_whether_nodes_may_drop_is_said_by_true_or_false() -> None:
     with pytest.raises(UsageError, match="drops"):
         judge(three_of_which_two_went(), drops="yes")
+
+
+@pytest.mark.slow
+def test_many_streams_are_judged_in_their_own_seconds() -> None:
+    script = Script(nodes=2)
+    streams, messages = 4000, 5
+    for value in range(streams * messages):
+        script.call(0, "publish", value, value // streams, key=f"s{value % streams}")
+    for stream in range(streams):
+        values = list(range(stream, streams * messages, streams))
+        for process in range(2):
+            script.call(process, "fetch", 0, {"values": values, "end": messages}, key=f"s{stream}")
+    verdict = judge(script)
+    assert verdict.valid == "true"
+    assert verdict.seconds < 6

@@ -207,3 +207,22 @@ def test_after_two_silences_that_nobody_noticed_a_node_waits_for_more_than_four_
             signs.heard(at_ms * 1_000_000)
     assert signs.suspicion((11_999 + 4000) * 1_000_000) < THRESHOLD
     assert signs.suspicion((11_999 + round(suspected_s(2) * 1000) - 1000) * 1_000_000) >= THRESHOLD
+
+
+@pytest.mark.slow
+def test_many_faults_and_messages_are_judged_in_their_own_seconds() -> None:
+    script = Script(nodes=3)
+    faults, ops = 40, 250
+    for number in range(faults):
+        begin_s = number * 20.0
+        for at in range(ops):
+            put(script, begin_s + at / 50, 1, number * ops + at)
+            held(script, begin_s + at / 50 + 0.01, 3 * (number * ops + at + 1), number * ops + at, holds=3)
+        fault(script, begin_s + 6, cut=ALONE)
+        for at in range(ops):
+            put(script, begin_s + 8 + at / 50, 1, 10**6 + number * ops + at)
+            call(script, begin_s + 8 + at / 50 + 0.01, 2, "dequeue", None, 10**6 + number * ops + at)
+        fault(script, begin_s + 15, stop=True)
+    verdict = judge(script)
+    assert verdict.figures["withheld"] == faults * ops
+    assert verdict.seconds < 8

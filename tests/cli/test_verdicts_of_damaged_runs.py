@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,9 @@ from splitbrain.harness.cli.main import splitbrain
 from splitbrain.results.compacting import compact
 from splitbrain.results.damage import DAMAGE, note_damage, noted_damage
 from splitbrain.results.errors import DamagedRunError, HistoryFormatError, RunNotFoundError, SplitbrainError
+from splitbrain.results.madefrom import digest
 from splitbrain.results.manifest import MANIFEST, write_manifest
+from splitbrain.results.plainfile import DOCUMENT_BYTES
 from splitbrain.results.pruning import Limits, candidates, choose
 from splitbrain.results.references import references
 from splitbrain.results.report import write_report
@@ -25,7 +30,7 @@ from splitbrain.results.report.past import Siblings
 from splitbrain.results.report.run_view import load
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.store import Store
-from tests.cli.support import analyzed
+from tests.cli.support import SPLITBRAIN, analyzed, environment
 from tests.spark.support import SET, set_history, stored
 
 
@@ -284,6 +289,48 @@ def test_where_nothing_may_be_written_unchanged_runs_are_unchanged(
     assert "sound again could not be noted" in done.stdout
 
 
+def test_the_verdict_of_another_run_counts_nowhere_until_the_run_is_judged_again(tmp_path: Path) -> None:
+    """Such as verdicts that were put back from a copy, each beside the wrong run."""
+    root = tmp_path / "store"
+    guilty, other = (
+        stored(Store(root), "t", 1, set_history(20, lost=[7]), SET),
+        stored(Store(root), "t", 2, set_history(20), SET),
+    )
+    assert analyze(root, "--engine", "inline", "--pages", "all").exit_code == 1
+    shutil.copy(other.path / "verdict.json", guilty.path / "verdict.json")
+    assert {each.path: each.outcome for each in candidates(Store(root))}[str(guilty.path)] == "unjudged"
+    assert rows(root)[f"t/{guilty.name}"]["state"] == "damaged"
+    assert rows(root)[f"t/{other.name}"]["state"] == "pass"
+    with pytest.raises(DamagedRunError, match="made from another history"):
+        CliRunner().invoke(splitbrain, ["compare", str(guilty.path), str(other.path)], catch_exceptions=False)
+    assert [note for note in load(guilty.path).notes if "a verdict that is not its own" in note]
+    assert compact(guilty) is None
+    sent = CliRunner().invoke(splitbrain, ["push", "--store", str(root), "--to", f"file://{tmp_path}/there"])
+    assert "a verdict that is not its own" in f"{sent.output}{sent.exception}"
+    [pushed] = (tmp_path / "there").rglob("verdict.json")
+    assert pushed.parent.name.startswith(f"run={other.name}")
+
+    assert analyze(root, "--engine", "inline").exit_code == 1
+    assert rows(root)[f"t/{guilty.name}"]["state"] == "violation"
+
+
+def test_what_is_made_of_a_run_is_pushed_only_as_plain_files(tmp_path: Path) -> None:
+    """To read a pipe would wait for ever, and a device has no end."""
+    run = stored(Store(tmp_path / "store"), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path / "store", "--engine", "inline", "--pages", "all").exit_code == 0
+    for name in ("figures.json", "report.html"):
+        (run.path / name).unlink()
+    os.mkfifo(run.path / "figures.json")
+    (run.path / "report.html").symlink_to("/dev/zero")
+    push = ["push", "--store", str(tmp_path / "store"), "--to", f"file://{tmp_path}/there"]
+    command = [sys.executable, *SPLITBRAIN, *push]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    there = {path.name for path in (tmp_path / "there").rglob("*")}
+    assert {"verdict.json", "history.parquet"} <= there
+    assert not {"figures.json", "report.html"} & there
+
+
 def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     run = stored(Store(tmp_path / "store"), "t", 1, set_history(20), SET)
     (tmp_path / "elsewhere.json").write_text('{"why": "a secret"}')
@@ -298,6 +345,32 @@ def test_a_note_of_any_size_takes_no_memory(tmp_path: Path) -> None:
     noted = noted_damage(run.path)
     assert noted is not None
     assert "cannot be read itself" in str(noted)
+
+
+def test_what_stands_in_the_place_of_the_plots_is_named(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    (run.path / "plots").write_text("")
+    with pytest.raises(HistoryFormatError, match="plots: this is not a folder: remove it"):
+        run.plots_dir()
+
+
+def test_a_pipe_in_the_place_of_the_plots_keeps_nothing_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "plots")
+    command = [
+        sys.executable,
+        "-c",
+        f"from splitbrain.harness.campaigns.many import *; remove_pages(Path({str(tmp_path)!r}))",
+    ]
+    subprocess.run(command, timeout=20, env=environment(), check=True)
+
+
+def test_a_document_of_any_size_is_named_before_all_of_it_is_read(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    assert analyze(tmp_path, "--engine", "inline").exit_code == 0
+    with run.marks_path.open("wb") as file:
+        file.truncate(DOCUMENT_BYTES + 1)
+    with pytest.raises(HistoryFormatError, match=r"marks\.json: damaged: it has"):
+        digest(run.marks_path)
 
 
 @pytest.mark.parametrize("is_noted", [True, False])

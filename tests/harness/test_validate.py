@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,12 +16,13 @@ from splitbrain import real_runtime
 from splitbrain.harness import validate
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
-from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.nodes import ClockOffset, NodeCommand, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.operations import GROUPS
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import Answer, NonsenseError
-from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.harness.contract.test import NemesisContext, Test
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
+from splitbrain.harness.validate.values import json_problem
 from splitbrain.nemesis.compose import Composed
 from splitbrain.results.errors import BackendError, ProtocolError, UnknownNodeError
 from splitbrain.results.history import NEMESIS, Op
@@ -464,6 +466,53 @@ def test_what_a_system_does_wrong_is_said() -> None:
         with pytest.raises(ProtocolError, match="view of n1 returned"):
             run(validate.system(SystemOf(view)).view(MemoryDeployment(), "n1"))
     assert run(validate.system(SystemOf(None)).view(MemoryDeployment(), "n1")) is None
+
+
+class ExitingClient(FakeClient):
+    async def setup(self, test: Test) -> None:
+        sys.exit("no key")
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        sys.exit(3)
+
+
+def test_a_client_that_asks_the_process_to_exit_is_named() -> None:
+    client = validate.client(ExitingClient())
+    with pytest.raises(ProtocolError, match=r"client ExitingClient: invoke of 'read' \(op 7\) asked .* to exit \(3\)"):
+        run(client.invoke(TEST, OP))
+    with pytest.raises(ProtocolError, match=r"client ExitingClient: setup asked this process to exit \('no key'\)"):
+        run(client.setup(TEST))
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("never")
+
+
+@pytest.mark.parametrize("value", [10**5000, [10**5000], Unspeakable(), {Unspeakable(): 1}], ids=["a", "b", "c", "d"])
+def test_a_value_that_cannot_be_shown_is_named_all_the_same(value: Any) -> None:
+    problem = json_problem(value)
+    assert problem is not None
+    assert "its repr raised" in problem
+
+
+def test_a_value_that_is_long_is_shown_short() -> None:
+    assert len(json_problem(10**400) or "") < 200
+
+
+class BrokenSystem(MemorySystem):
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        raise OSError("no such tool")
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        return 5  # type: ignore[return-value]
+
+
+def test_what_a_system_raises_or_answers_by_itself_is_named_as_its_own() -> None:
+    with pytest.raises(ProtocolError, match="system 'memory': command for n1 raised OSError: no such tool"):
+        validate.system(BrokenSystem()).command(TEST, PLACE)
+    with pytest.raises(ProtocolError, match="system 'memory': telemetry for n1 returned 5, not a Path, or None"):
+        validate.system(BrokenSystem()).telemetry(TEST, Path("nodes/n1"))
 
 
 def test_what_only_this_system_offers_stays_reachable() -> None:

@@ -108,3 +108,8 @@ def test_a_run_records_the_code_of_the_parts_that_it_names_and_of_no_others(dige
         f"{OWN_CODE}users_part": own
     }
     assert {f"{OWN_CODE}users_part", f"{OWN_CODE}users_other"} <= set(versions())
+
+
+def test_a_module_of_pythons_own_library_counts_alone() -> None:
+    """As the model of a test.json that was changed: all that such a module imports would take minutes to read."""
+    assert list(plugins.sources("os").values()) == ["os.py"]

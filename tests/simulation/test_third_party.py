@@ -23,7 +23,7 @@ from splitbrain.harness.contract.nodes import NodeCommand
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.harness.systems.metadata import Metadata
-from splitbrain.results.errors import SimulationError, UsageError
+from splitbrain.results.errors import ProtocolError, SimulationError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.workloads.register import RegisterClient
 from tests.simulation.fingerprint import options
@@ -123,8 +123,8 @@ def test_a_client_that_asks_the_process_to_exit_fails_the_run_and_nothing_else()
         sys.exit(3)
 
     left = with_client(exits)
-    assert isinstance(left.failure, SimulationError)
-    assert "asked this process to exit (3)" in str(left.failure)
+    assert isinstance(left.failure, ProtocolError)
+    assert re.search(r"client \S+: invoke of '\w+' \(op \d+\) asked this process to exit \(3\)", str(left.failure))
 
 
 def test_a_node_that_looks_at_the_real_clock_fails_the_run_too() -> None:

@@ -31,14 +31,14 @@ class Call:
 
 
 def calls_of(history: Sequence[Op], connections: bool) -> list[Call]:
-    failed = [op for op in history if op.type == "fail"]
+    ends = [op for op in history if op.type == "info" or (connections and op.type == "fail")]
     found: list[Call] = []
     for pair in pairs(history):
         begin, end = pair.invoke, pair.completion
         if end is not None and end.type == "fail":
             continue
         ok = end is not None and end.type == "ok"
-        before = sum(op.process == begin.process and op.index < begin.index for op in failed) if connections else 0
+        before = sum(op.process == begin.process and op.index < begin.index for op in ends)
         cas, write = begin.f == "cas", begin.f == "write"
         found.append(
             Call(

@@ -42,6 +42,7 @@ def random_history(seed: int) -> list[Op]:
     keys = ["x", "y"][: draw.choice([1, 1, 2])]
     values = {key: list[int]() for key in keys}
     busy: dict[int, Op] = {}
+    goes_on = draw.random() < 0.3  # with the same process after an op of unknown outcome
     threads = draw.randint(1, 4)
     processes = list(range(threads))
     unique, writes, repeats = iter(range(1, 100)), 0, draw.random() < 0.2
@@ -57,7 +58,7 @@ def random_history(seed: int) -> list[Op]:
                 chosen = [*values[asked.key or ""], None]
                 answer = draw.choice(chosen) if how == "ok" else None
             script.event(process, how, asked.f, answer, key=asked.key, term=term)  # pyright: ignore[reportArgumentType]
-            if how == "info":
+            if how == "info" and not goes_on:
                 processes[at] += threads
             continue
         key, chance = draw.choice(keys), draw.random()

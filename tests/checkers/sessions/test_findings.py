@@ -319,3 +319,15 @@ def test_a_long_history_takes_one_pass_even_if_everything_is_in_one_circle() -> 
     found = judge(writes, reads)
     assert found.anomalies == ("monotonic-reads", "monotonic-writes")
     assert len(found.evidence["because"]) == 2
+
+
+def test_a_process_that_goes_on_after_an_op_of_unknown_outcome_is_another_session() -> None:
+    script = Script()
+    script.call(0, "write", 1, key="x")
+    script.call(0, "read", None, 1, key="x")
+    script.call(0, "write", 2, how="info", key="x")
+    script.call(0, "write", 3, key="x")
+    script.call(1, "read", None, 3, key="x")
+    script.call(1, "read", None, 2, key="x")  # 2 took effect late
+    verdict = Sessions().check(script.table(), {})
+    assert (verdict.valid, verdict.figures["sessions"]) == ("true", 3), verdict.sentence
