@@ -181,16 +181,14 @@ def _lengthen(lives: Mapping[str, list[_Life]], others: Sequence[Row]) -> None:
     """Let lives last as long as other groups show it.
 
     Each group counts the lives of a node from its own beginning. A life in another group is of the same process if it
-    began while the process wrote rows of this one.
+    began while the process still wrote rows.
     """
     elsewhere: dict[tuple[str | None, str, int], _Life] = {}
     for row in others:
         elsewhere.setdefault((row.group, row.node, row.life), _Life(row.node)).step(row)
-    wrote = {id(life): life.end_ns for of_node in lives.values() for life in of_node}
     for other in elsewhere.values():
         for life in _within(lives.get(other.node, []), other.begin_ns - 1, other.begin_ns + 1):
-            if other.begin_ns <= wrote[id(life)]:
-                life.end_ns = max(life.end_ns, other.end_ns)
+            life.end_ns = max(life.end_ns, other.end_ns)
 
 
 def _stretches(lives: Mapping[str, list[_Life]]) -> Iterator[_Stretch]:
