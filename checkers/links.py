@@ -152,14 +152,18 @@ class _Part(NamedTuple):
 
 
 def _of_groups(telemetry: pa.Table) -> Iterator[dict[str, list[_Life]]]:
-    """For each group whose members say something of links, the lives of the nodes in it, in the order of time."""
+    """For each group whose members say something of links, the lives of the nodes in it, in the order of time.
+
+    Each group counts the lives of a node from its own beginning, so rows of another one do not say which process wrote
+    them.
+    """
     every = list(rows(telemetry))
     for group in {row.group: None for row in every if row.event == "link"}:
-        yield _lives([row for row in every if row.group == group], [row for row in every if row.group != group])
+        yield _lives([row for row in every if row.group == group])
 
 
-def _lives(own: Sequence[Row], others: Sequence[Row]) -> dict[str, list[_Life]]:
-    """The lives of each node in a group, by its rows. Those of other groups only show that the node was alive."""
+def _lives(own: Sequence[Row]) -> dict[str, list[_Life]]:
+    """The lives of each node in a group, by its rows."""
     lives: dict[tuple[str, int], _Life] = {}
     for row in own:
         life = lives.setdefault((row.node, row.life), _Life(row.node))
@@ -172,23 +176,7 @@ def _lives(own: Sequence[Row], others: Sequence[Row]) -> dict[str, list[_Life]]:
     for life in lives.values():
         if life.begin_ns < _NEVER:
             by_node.setdefault(life.node, []).append(life)
-    by_node = {node: sorted(of_node, key=lambda life: life.end_ns) for node, of_node in by_node.items()}
-    _lengthen(by_node, others)
-    return by_node
-
-
-def _lengthen(lives: Mapping[str, list[_Life]], others: Sequence[Row]) -> None:
-    """Let lives last as long as other groups show it.
-
-    Each group counts the lives of a node from its own beginning. A life in another group is of the same process if it
-    began while the process still wrote rows.
-    """
-    elsewhere: dict[tuple[str | None, str, int], _Life] = {}
-    for row in others:
-        elsewhere.setdefault((row.group, row.node, row.life), _Life(row.node)).step(row)
-    for other in elsewhere.values():
-        for life in _within(lives.get(other.node, []), other.begin_ns - 1, other.begin_ns + 1):
-            life.end_ns = max(life.end_ns, other.end_ns)
+    return {node: sorted(of_node, key=lambda life: life.end_ns) for node, of_node in by_node.items()}
 
 
 def _stretches(lives: Mapping[str, list[_Life]]) -> Iterator[_Stretch]:
