@@ -281,9 +281,19 @@ class _Check:
         return list(ops[0][2]).count(self._witness["values"][0]) > 1
 
     def _incompatible(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
+        if len(ops) == 3:
+            return self._torn(who, ops, cited)
         one, other = _listed(ops[0][2]), _listed(ops[1][2])
         size = min(len(one), len(other))
         return one[:size] != other[:size] and all(each["type"] == "ok" for each in who)
+
+    def _torn(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
+        """Whether a read shows an append, and not before it the one that its transaction made before it."""
+        found, (_, _, earlier), (_, _, later) = _listed(ops[0][2]), ops[1], ops[2]
+        appends = ops[1][0] == ops[2][0] == "append" and ops[1][1] == ops[2][1] == ops[0][1]
+        in_turn = who[1] is who[2] and cited[1][1]["at"] < cited[2][1]["at"]
+        shows = ops[0][0] == "r" and who[0]["type"] == "ok" and later in found
+        return appends and in_turn and shows and earlier not in found[: found.index(later)]
 
     def _lost_update(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         firsts = [next(list(op) for op in each["ops"] if op[1] == ops[0][1]) for each in (who[1], who[3])]

@@ -260,6 +260,11 @@ class Witnesses:
             return f"{who[0]} read {key} as {shown(ops[0][2])}, but no transaction wrote {value}."
         if case.anomaly == "duplicate-elements":
             return f"{who[0]} read {key} as {shown(ops[0][2])}, in which {value} is twice."
+        if case.anomaly == "incompatible-order" and len(ops) == 3:
+            return (
+                f"{who[0]} read {key} as {shown(ops[0][2])}, but {who[1]} appended {shown(ops[1][2])} to it before "
+                f"{shown(ops[2][2])}."
+            )
         if case.anomaly == "incompatible-order":
             return (
                 f"{who[0]} read {key} as {shown(ops[0][2])} and {who[1]} as {shown(ops[1][2])}: neither is the "
