@@ -50,6 +50,9 @@ FOUND: list[tuple[str, list[Step], dict[str, Any], str]] = [
     ("bank", did("read", None, {"0": 20}), TWO, "wrong-accounts"),
     ("bank", did("read", None, {"0": 20, "1": None}), TWO, "wrong-accounts"),
     ("bank", did("read", None, None), TWO, "wrong-accounts"),
+    ("bank", [*did("read", None, {"a": 1}), *did("read", None, EVEN), *did("read", None, EVEN)], {}, "wrong-accounts"),
+    ("bank", [*did("read", None, EVEN), *did("read", None, {"0": 9, "1": 10})], {}, "wrong-total"),
+    ("bank", did("read", None, None), {}, "wrong-accounts"),
     (
         "long-fork",
         at_once(("write", 0, 0), ("write", 1, 1), ("read", None, [1, None]), ("read", None, [None, 1])),
@@ -133,6 +136,13 @@ def test_each_anomaly_is_found_with_the_ops_that_show_it(
 
 SOUND: list[tuple[str, list[Step], dict[str, Any]]] = [
     ("bank", at_once(("transfer", TRANSFER, TRANSFER), ("read", None, EVEN), ("read", None, {"0": 7, "1": 13})), TWO),
+    (
+        "bank",
+        at_once(
+            ("transfer", TRANSFER, TRANSFER), ("read", None, {"a": 70, "b": 30}), ("read", None, {"a": 67, "b": 33})
+        ),
+        {},
+    ),
     (
         "long-fork",
         at_once(("write", 0, 0), ("write", 1, 1), ("read", None, [1, None]), ("read", None, [1, 1])),
