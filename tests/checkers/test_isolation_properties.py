@@ -182,6 +182,11 @@ def test_where_only_sessions_count_another_process_may_see_less() -> None:
     assert judged("monotonic", steps, sessions=True).anomalies == ("went-back",)
 
 
+def test_a_write_that_names_no_register_is_refused() -> None:
+    with pytest.raises(UsageError, match="the number of its register"):
+        judged("long-fork", did("write", [["w", 0, 1]], [["w", 0, 1]]))
+
+
 def test_real_time_is_nothing_to_a_long_fork() -> None:
     steps = [*did("write", 0, 0), *did("read", None, [None, None]), *did("write", 1, 1), *did("read", None, [1, None])]
     assert judged("long-fork", steps).valid == "true"
