@@ -292,6 +292,14 @@ class Broken(Toggle):
         raise KeyError("gone")
 
 
+class Talkative(Toggle):
+    def init(self) -> Hashable:
+        return "long" * 100
+
+    def step(self, state: Hashable, f: str, value: Any, result: Any) -> Any:
+        raise ValueError("one line\nand another")
+
+
 class Liar(Toggle):
     """Unbounded states, so that it is asked lazily, and a flip that is said to observe."""
 
@@ -318,6 +326,7 @@ def test_a_model_of_ones_own_is_given_by_object_or_by_name() -> None:
     [
         (Unhashable(), "not hashable"),
         (Broken(), "failed on flip"),
+        (Talkative(), "failed on flip in the state .{100,200}: ValueError: one line and another$"),
         (Liar(), "says that flip observes, yet it changes the state"),
     ],
 )
