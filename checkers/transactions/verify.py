@@ -98,6 +98,8 @@ class _Check:
                 yield str(mop["f"]), json_text(mop["key"]), found
             return
         text: Any = self._history.column("value")[row].as_py()
+        if text is None:  # an invocation without a value: only its completion says what was asked
+            return
         for mop in msgspec.json.decode(text):
             f, key, value = [*mop, None][:3]
             yield str(f), json_text(key), exact(value)
@@ -269,10 +271,11 @@ class _Check:
 
     def _garbage_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         [value], key = self._witness["values"], self._keys[self._witness["key"]]
+        columns = [self._history.column(name).to_pylist() for name in ("f", "process", "type")]
         written = any(
             f in _WRITES and each == key and found == value
-            for row, f_row in enumerate(self._history.column("f").to_pylist())
-            if f_row == "txn" and self._history.column("type")[row].as_py() == "invoke"
+            for row, (f_row, process, kind) in enumerate(zip(*columns, strict=True))
+            if f_row == "txn" and process >= 0 and kind in ("invoke", "ok")
             for f, each, found in self._ops(row)
         )
         return value in _listed(ops[0][2]) and not written

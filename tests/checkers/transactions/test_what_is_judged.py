@@ -49,6 +49,11 @@ def test_transactions_of_independent_keys_have_nothing_in_common(tmp_path: Path)
     assert found.figures["independent_keys"] == 2
 
 
+def test_a_value_without_a_write_is_found_beside_transactions_that_only_their_ends_name(tmp_path: Path) -> None:
+    text = called(0, "nil", "[[:append x 1]]") + called(1, "nil", "[[:r x [1 2]]]")
+    assert judged(tmp_path, text).anomalies == ("garbage-read",)
+
+
 SOUND: Final = (
     called(0, "[[:append x 1]]", "[[:append x 1]]")
     + called(1, "[[:r x nil]]", "[[:r x [1]]]")
