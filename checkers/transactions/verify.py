@@ -190,8 +190,11 @@ class _Check:
         if step.get("rule") == "read-modify-write":
             read, read_key, found = _op(self._said[step["shown"]["transaction"]], step["shown"])
             own = step["shown"]["transaction"] == step["from"] and step["shown"]["at"] < step["before"]["at"]
+            if f == "w":  # it read that there was nothing
+                own = own and list(next(op for op in one["ops"] if op[1] == key)) == ["r", key, None] and found is None
             lacks = later not in (found or []) and value not in (found or [])
-            return own and read == "r" and read_key == key and lacks and "rests_on" in step
+            shows = one["type"] == "ok" and read == "r" and read_key == key
+            return own and shows and lacks and "rests_on" in step
         if "rule" in step:
             return self._version_order(step, one, other) if step["rule"] == "version-order" else self._vouched(step)
         reader = self._said[step["shown"]["transaction"]]

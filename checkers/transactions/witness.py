@@ -226,8 +226,9 @@ class Witnesses:
             )
         if step["kind"] == "ww" and step.get("rule") == "read-modify-write":
             return (
-                f"{first} read {key} as {shown(step['shown']['op'][2])} and appended {shown(before[2])}; had {second} "
-                f"appended {shown(after[2])} before that, there would be a G-single"
+                f"{first} read {key} as {shown(step['shown']['op'][2])} and {does} {shown(before[2])}; had {second} "
+                f"{'appended' if does == 'appended' else 'written'} {shown(after[2])} before that, there would be a "
+                "G-single"
             )
         if step["kind"] == "rw" and does == "appended":
             return f"{second} appended {shown(after[2])} to {key} after {first} read it as {shown(before[2])}"

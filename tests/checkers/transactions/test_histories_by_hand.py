@@ -102,6 +102,11 @@ CASES: dict[str, Case] = {
         ),
         "G0",
     ),
+    "a write without a read beside one that read that there was nothing": registers(
+        "snapshot-isolation",
+        at_once(("ok", "[[:r x nil] [:w x 1] [:w y 5]]"), ("ok", "[[:w x 2] [:r y nil]]"), ("ok", "[[:r y 5]]")),
+        "G-single-item",
+    ),
     "first of two appends of one transaction lost": lists(
         "read-committed",
         in_turn(("ok", "[[:append x 1] [:append x 2]]"), ("ok", "[[:r x [2]]]"), ("ok", "[[:append x 3]]")),
