@@ -44,14 +44,14 @@ def torn(rng: random.Random, history: list[Txn]) -> list[Txn]:
     chosen, at = rng.choice(written or [0]), rng.randrange(3)
     lose = rng.random() < 0.5
 
-    def found(value: Any) -> Any:
-        known: list[int] = list(value) if isinstance(value, tuple) else []  # pyright: ignore[reportUnknownArgumentType]
+    def found(f: str, value: Any) -> Any:
+        known: list[int] = list(value or ()) if f == "r" else []
         if chosen not in known:
             return value
         known.remove(chosen)
         return tuple(known if lose else [*known[:at], chosen, *known[at:]])
 
-    return [replace(txn, mops=tuple((f, k, found(v)) for f, k, v in txn.mops)) for txn in history]
+    return [replace(txn, mops=tuple((f, k, found(f, v)) for f, k, v in txn.mops)) for txn in history]
 
 
 def test_lists_that_lost_an_append_or_have_it_elsewhere_are_judged_as_serial_orders_say() -> None:
