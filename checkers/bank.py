@@ -10,8 +10,9 @@ finds another total; and a transfer that is lost in half changes it for all read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +25,12 @@ from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
-_ACCOUNTS: Final = 8
-_TOTAL: Final = 80
-
 
 class Bank:
     """Judges reads (answer: balances by account) beside transfers.
 
-    Options: `accounts`, how many there are, named "0", "1" and so on (default 8), and `total`, the sum of their
-    balances at first (default 80).
+    Options: `accounts`, how many there are, named "0", "1" and so on, and `total`, the sum of their balances at first.
+    What is not given is taken from the reads: what most of them found, of those the first.
     """
 
     name = "bank"
@@ -44,11 +42,13 @@ class Bank:
         Raises:
             UsageError: an option is wrong.
         """
-        accounts, total = (_whole(options, name, usual) for name, usual in (("accounts", _ACCOUNTS), ("total", _TOTAL)))
-        names = [str(account) for account in range(accounts)]
+        accounts, given = (_whole(options, name) for name in ("accounts", "total"))
         calls = client_calls(history)
         rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
         reads = [(row, cell(history, "value", row)) for row in rows]
+        usual = _usual([balances for _, balances in reads])
+        names = list(usual) if accounts is None else [str(account) for account in range(accounts)]
+        total = sum(usual.values()) if given is None else given
         findings = [found for row, balances in reads for found in _findings(history, row, balances, names, total)]
         figures = {
             "reads": len(reads),
@@ -66,23 +66,38 @@ class Bank:
         return verdict
 
 
-def _whole(options: Mapping[str, Any], name: str, usual: int) -> int:
-    value = options.get(name, usual)
-    if type(value) is not int or value < 1:
+def _whole(options: Mapping[str, Any], name: str) -> int | None:
+    value = options.get(name)
+    if value is not None and (type(value) is not int or value < 1):
         raise UsageError(f"checker bank: option {name!r} must be a whole number above 0, not {value!r}.")
     return value
+
+
+def _usual(reads: Sequence[Any]) -> Mapping[str, int]:
+    """Balances with the accounts and the total that most reads found; none if no read has any."""
+    found = [cast("dict[str, Any]", each) for each in reads if isinstance(each, dict) and each]
+    whole = [each for each in found if all(type(balance) is int for balance in each.values())]
+    if not whole:
+        return {}
+    kinds = [(tuple(sorted(each)), sum(each.values())) for each in whole]
+    [(most, _)] = Counter(kinds).most_common(1)
+    return whole[kinds.index(most)]
 
 
 def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: int) -> Iterable[Finding]:
     balances = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     said = f"{by_key.answer(table, row)} answered"
-    if sorted(balances) != sorted(names) or any(type(balance) is not int for balance in balances.values()):
+    if (
+        not balances
+        or sorted(balances) != sorted(names)
+        or any(type(balance) is not int for balance in balances.values())
+    ):
         sentence = f"Wrong accounts: {said} {found!r:.200}, not a whole number for each of the accounts {names}."
         yield Finding("wrong-accounts", sentence, (row,))
         return
     held = sum(balances.values())
     if held != total:
-        sentence = f"Wrong total: {said} balances of {held} in all, but there were {total} at first: {balances}."
+        sentence = f"Wrong total: {said} balances of {held} in all, not {total} as at first: {balances}."
         yield Finding("wrong-total", sentence, (row,))
     overdrawn = [name for name in names if balances[name] < 0]
     if overdrawn:

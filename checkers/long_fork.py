@@ -20,6 +20,7 @@ from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.calls import cell, client_calls
+from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 
 _JUDGE: Final = by_key.Judge("long-fork", "sets of writes")
@@ -39,15 +40,19 @@ class LongFork:
     partition: Partition = "key"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Judge the ops of one group."""
+        """Judge the ops of one group.
+
+        Raises:
+            UsageError: a write does not name its register by number.
+        """
         calls = client_calls(history)
         key = cell(history, "key", 0) if history.num_rows else None
         rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
         answers = [(row, cell(history, "value", row)) for row in rows]
         writes = calls.invoke[calls.are("write") & ~calls.ended("fail")].tolist()
-        begun: dict[Any, int] = {}
+        begun: dict[int, int] = {}
         for row in writes:
-            begun.setdefault(cell(history, "value", row), row)
+            begun.setdefault(_register(cell(history, "value", row)), row)
         wrong = [found for row, answer in answers for found in _wrong(history, key, row, answer, begun)]
         reads = [] if wrong else [_seen(row, answer) for row, answer in answers]
         partial = sum(0 < len(read.writes) < len(begun) for read in reads)
@@ -59,6 +64,17 @@ class LongFork:
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The run: broken groups first. If no read saw one write without the other, the run is unknown."""
         return _JUDGE.run(verdicts, lambda _, totals: _praise(totals))
+
+
+def _register(value: Any) -> int:
+    """The register that a write is of.
+
+    Raises:
+        UsageError: it is no number of one.
+    """
+    if type(value) is not int:
+        raise UsageError(f"checker long-fork: a write's value is the number of its register, not {value!r:.80}.")
+    return value
 
 
 def _praise(totals: Mapping[str, int]) -> str:

@@ -87,7 +87,7 @@ class ModelError(UsageError):
     """A model and a history do not fit together. The message gives the model, the op and what is wrong."""
 
     def __init__(self, problem: str, transition: int) -> None:
-        super().__init__(problem)
+        super().__init__(" ".join(problem.splitlines()))  # a model's own error may have several
         self.transition = transition
 
 

@@ -20,9 +20,13 @@ from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op
 from splitbrain.results.quantities import counted
-from splitbrain.results.reasons import Reason
+from splitbrain.results.reasons import Code, Reason
 
 KEYS_SHOWN: Final = 100
+
+_NOTHING_OK: Final = Reason(
+    Code.NOTHING_OK, "No op was acknowledged: no client saw anything that could have been wrong."
+)
 
 
 class Linearizable:
@@ -111,6 +115,7 @@ class Linearizable:
             seconds=seconds,
             figures=figures,
             sentence=f"Linearizable as a {model}: {keys}, {counted(figures['ops'], 'op')}.",
+            inconclusive=() if figures["judged"] > figures["crashed"] else (_NOTHING_OK,),
         )
 
 

@@ -46,6 +46,7 @@ from splitbrain.checkers.models import (
     examined,
 )
 from splitbrain.results.errors import ModelError, UsageError
+from splitbrain.results.text import clip
 
 CLOSURE_CELLS: Final = 4_096
 """The largest number of cells that are computed beforehand; a model with more is evaluated lazily."""
@@ -259,13 +260,14 @@ class Stepper:
         if self.overwrite[transition] and (following != target or following == IMPOSSIBLE):
             raise ModelError(
                 f"model {self.model.name!r} says that {self.transitions[transition]} overwrites, yet what it leaves "
-                f"depends on the state, as in {show(self.states.known[state])}: correct the model's `overwrites`.",
+                f"depends on the state, as in {clip(show(self.states.known[state]))}: correct the model's "
+                "`overwrites`.",
                 transition,
             )
         if self.observer[transition] and following not in (state, IMPOSSIBLE):
             raise ModelError(
                 f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
-                f"changes the state {show(self.states.known[state])}: correct the model's `observes`.",
+                f"changes the state {clip(show(self.states.known[state]))}: correct the model's `observes`.",
                 transition,
             )
 
@@ -277,7 +279,7 @@ class Stepper:
             raise
         except Exception as error:
             raise ModelError(
-                f"model {self.model.name!r} failed on {what} in the state {show(self.states.known[state])}: "
+                f"model {self.model.name!r} failed on {what} in the state {clip(show(self.states.known[state]))}: "
                 f"{type(error).__name__}: {error}",
                 transition,
             ) from error

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.kernels import cpu_s
+from splitbrain.checkers.partitions import by_key
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.graph import DERIVED, PROCESS, RW, RWP, WR, WRP, parts
 from splitbrain.checkers.transactions.judging import DEFAULT_MODELS, Expected, Workload
@@ -17,6 +19,7 @@ from splitbrain.checkers.transactions.report import Judged, judged, judged_by_su
 from splitbrain.checkers.transactions.universes import merged
 from splitbrain.checkers.transactions.weak import is_weak
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.columns import codes, numbers
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -24,6 +27,9 @@ from splitbrain.results.summarized import SummarizedHistory
 
 ALGORITHM: Final = "dependency graph"
 WEAK: Final = f"{ALGORITHM} and vector clocks"
+_JUDGED: Final = ("txn", "init")
+"""Functions of ops that are judged; the second one begins histories of predicates."""
+
 _LISTED: Final = 20
 """The largest number of keys that a sentence or the evidence lists."""
 
@@ -69,7 +75,7 @@ class _Isolation:
     partition: Partition = "run"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Judge a history.
+        """Judge a history. Transactions of several independent keys are as many histories.
 
         Raises:
             UsageError: an option is wrong, or names an unknown model or anomaly.
@@ -77,9 +83,19 @@ class _Isolation:
         """
         chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
+        parts = list(by_key(history)) if has_several_keys(history) else [history]
+        if len(parts) == 1:
+            return self._judged(history, expected, chosen.assumptions)
+        verdicts: list[Verdict] = []
+        for part in parts:
+            found = self._judged(part, expected, chosen.assumptions)
+            verdicts.append(msgspec.structs.replace(found, key=part.column("key")[0].as_py()))
+        return merged(self.name, verdicts, by_process=_by_process(expected), of="key")
+
+    def _judged(self, history: pa.Table, expected: Expected, assumptions: Assumptions) -> Verdict:
         began_s = cpu_s()
-        found = judged(history, self.workload, expected, chosen.assumptions)
-        return verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6))
+        found = judged(history, self.workload, expected, assumptions)
+        return with_left_out(verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6)), history)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The one verdict."""
@@ -102,8 +118,10 @@ class ListAppend(_Isolation):
         chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
         began_s = cpu_s()
-        found = judged_by_summary(history, expected)
-        return None if found is None else verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6))
+        found = None if has_several_keys(history.frame) else judged_by_summary(history, expected)
+        if found is None:
+            return None
+        return with_left_out(verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6)), history.frame)
 
 
 class RwRegister(_Isolation):
@@ -134,9 +152,37 @@ class Predicates(ClosedPredicate):
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The verdict on the run: broken universes first. One that proved too little does not matter beside others."""
         chosen = options_of(self.name, options)
-        proscribed = Expected(chosen.consistency_models, chosen.anomalies).proscribed
-        tags = {tag for tag in ("process", "realtime") for each in proscribed if each.endswith(f"-{tag}")}
-        return merged(self.name, list(verdicts), by_process=tags == {"process"})
+        expected = Expected(chosen.consistency_models, chosen.anomalies)
+        return merged(self.name, list(verdicts), by_process=_by_process(expected))
+
+
+def _by_process(expected: Expected) -> bool:
+    """Whether a history is judged by the order of processes, and not by real time, which includes it."""
+    tags = {tag for tag in ("process", "realtime") for each in expected.proscribed if each.endswith(f"-{tag}")}
+    return tags == {"process"}
+
+
+def has_several_keys(history: pa.Table) -> bool:
+    """Whether ops of clients have several keys, as those of `jepsen.independent` have: each is a store of its own."""
+    key, names = codes(history.column("key"))
+    return len(names) > 1 and len(np.unique(key[numbers(history.column("process")) >= 0])) > 1
+
+
+def with_left_out(verdict: Verdict, history: pa.Table) -> Verdict:
+    """The verdict; inconclusive if clients did more than transactions, unless it is a violation."""
+    code, names = codes(history.column("f"))
+    calls = (numbers(history.column("process")) >= 0) & ~np.isin(code, [names.index(f) for f in _JUDGED if f in names])
+    kinds, invoke = codes(history.column("type")), "invoke"
+    calls &= kinds[0] == (kinds[1].index(invoke) if invoke in kinds[1] else -1)
+    if verdict.valid == "false" or not calls.any():
+        return verdict
+    others = ", ".join(sorted({str(names[each]) for each in code[calls].tolist()})[:_LISTED])
+    reason = Reason(
+        Code.NOT_JUDGED,
+        f"Not judged: {counted(int(np.count_nonzero(calls)), 'op')} of other functions than txn ({others:.80}).",
+        "Leave those ops out of the history, or give them the function txn if they are transactions.",
+    )
+    return msgspec.structs.replace(verdict, inconclusive=(reason, *verdict.inconclusive))
 
 
 def options_of(checker: str, options: Mapping[str, Any]) -> Options:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from splitbrain.checkers.kernels import inlined, kernel
 from splitbrain.checkers.transactions.graph import I32, I64, U8, Bools, Int
 from splitbrain.checkers.transactions.list_kernels import Order, length_of
@@ -15,17 +17,22 @@ INTERNAL: Final = 4
 FUTURE: Final = 8
 GARBAGE: Final = 16
 DUPLICATE: Final = 32
+TORN: Final = 64
 
 
 @kernel
-def first_flaws(mops: Mops, order: Order, aborted: I64, unwritten: I64, twice: I64, seen: I32) -> None:
-    """Of each key, how long a read must be to hold an aborted append, an element never appended, and one twice.
+def first_flaws(
+    mops: Mops, table: Table, order: Order, previous: I32, aborted: I64, unwritten: I64, twice: I64, torn: I64,
+    seen: I32,
+) -> None:  # fmt: skip
+    """Of each key, how long a read must be to hold an aborted append, one never appended, one twice, and a torn one.
 
-    Each is the length of the order plus one where no read does.
+    Each is the length of the order plus one where no read does. An append is torn from the one before it of the same
+    transaction if that is not there before it.
     """
     for key in range(len(order.longest)):
         length = order.start[key + 1] - order.start[key]
-        aborted[key], unwritten[key], twice[key] = length + 1, length + 1, length + 1
+        aborted[key], unwritten[key], twice[key], torn[key] = length + 1, length + 1, length + 1, length + 1
         for place in range(length - 1, -1, -1):
             write = order.write[order.start[key] + place]
             if write == -1:
@@ -39,6 +46,22 @@ def first_flaws(mops: Mops, order: Order, aborted: I64, unwritten: I64, twice: I
                     twice[key] = place + 1
                     break
                 seen[write] = 1
+        for place in range(length):
+            write = order.write[order.start[key] + place]
+            if write >= 0:
+                before = append_before(mops, table, previous, write)
+                if before >= 0 and not 0 <= order.position[before] < place:
+                    torn[key] = place + 1
+                    break
+
+
+@inlined
+def append_before(mops: Mops, table: Table, previous: I32, mop: Int) -> Int:
+    """The append to the same key before one of the same transaction; -1 for none, or one that others made too."""
+    at = previous[mop]
+    while at >= 0 and mops.kind[at] == 0:
+        at = previous[at]
+    return -1 if at < 0 or table.repeated[at] else np.int64(at)
 
 
 @kernel
@@ -47,20 +70,22 @@ def flag_reads(
     table: Table,
     order: Order,
     final: Bools,
+    previous: I32,
     aborted: I64,
     unwritten: I64,
     twice: I64,
+    torn: I64,
     stamp: I32,
     flags: U8,
 ) -> None:
-    """Flag the reads of committed transactions that are G1a, G1b, garbage, or have an element twice."""
+    """Flag the reads of committed transactions that are G1a, G1b, garbage, torn, or have an element twice."""
     for mop in range(len(mops.kind)):
         length = length_of(mops, mop)
         if length <= 0:
             continue
         key = mops.key[mop]
         if order.odd[mop]:
-            last = flag_odd(mops, table, mop, length, stamp, flags)
+            last = flag_odd(mops, table, previous, mop, length, stamp, flags)
         else:
             last = order.write[order.start[key] + length - 1]
             if length >= aborted[key]:
@@ -69,12 +94,14 @@ def flag_reads(
                 flags[mop] |= 16
             if length >= twice[key]:
                 flags[mop] |= 32
+            if length >= torn[key]:
+                flags[mop] |= 64
         if last >= 0 and mops.owner[last] != mops.owner[mop] and not final[last]:
             flags[mop] |= 2
 
 
 @inlined
-def flag_odd(mops: Mops, table: Table, mop: Int, length: Int, stamp: I32, flags: U8) -> Int:
+def flag_odd(mops: Mops, table: Table, previous: I32, mop: Int, length: Int, stamp: I32, flags: U8) -> Int:
     """Look at every element of a read that is no prefix; who appended the last one."""
     begin, last = mops.list_start[mop], -1
     for place in range(length):
@@ -87,6 +114,9 @@ def flag_odd(mops: Mops, table: Table, mop: Int, length: Int, stamp: I32, flags:
             if stamp[last] == mop:
                 flags[mop] |= 32
             stamp[last] = mop
+            before = append_before(mops, table, previous, last)
+            if before >= 0 and stamp[before] != mop:
+                flags[mop] |= 64
     return last
 
 

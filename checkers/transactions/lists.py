@@ -212,18 +212,20 @@ class _Lists:
     def cases(self) -> tuple[list[Case], dict[str, int]]:
         """Anomalies of single reads and updates, and how many there are of each type."""
         mops, table, order, keys = self.writes.mops, self.writes.table, self.order, len(self.order.longest)
-        aborted, unwritten, twice = (np.zeros(keys, np.int64) for _ in range(3))
+        previous = self.writes.previous
+        aborted, unwritten, twice, torn = (np.zeros(keys, np.int64) for _ in range(4))
         stamp = np.full(len(mops.kind), -1, np.int32)
-        findings.first_flaws(mops, order, aborted, unwritten, twice, stamp)
+        findings.first_flaws(mops, table, order, previous, aborted, unwritten, twice, torn, stamp)
         stamp[:] = -1
         flags = np.zeros(len(mops.kind), np.uint8)
-        findings.flag_reads(mops, table, order, self.writes.final, aborted, unwritten, twice, stamp, flags)
+        final = self.writes.final
+        findings.flag_reads(mops, table, order, final, previous, aborted, unwritten, twice, torn, stamp, flags)
         self._flag_unwritten_twice(flags)
-        findings.flag_internal(mops, self.writes.previous, flags)
+        findings.flag_internal(mops, previous, flags)
         findings.flag_future(mops, table, order, np.full((2, keys), -1, np.int32), flags)
         found = Found()
         self._flagged(flags, found)
-        self._odd(found)
+        self._incompatible(flags, found)
         self._lost(found)
         self._dirty(found)
         return found.cases, found.counts
@@ -286,15 +288,33 @@ class _Lists:
     def _write(self, key: int, value: int) -> int:
         return int(plainly(write_of, self.writes.mops, self.writes.table, key, np.int64(value)))
 
-    def _odd(self, found: Found) -> None:
+    def _incompatible(self, flags: U8, found: Found) -> None:
+        """Reads that are no prefix of the longest, and others that show appends of one transaction torn apart."""
         odd = np.flatnonzero(self.order.odd)
+        torn = np.flatnonzero(((flags & findings.TORN) != 0) & ~self.order.odd)
         cases: list[Case] = []
         for read in odd[:CASES].tolist():
             key = int(self.writes.mops.key[read])
             longest = int(self.order.longest[key])
             owner = self.writes.mops.owner
             cases.append(Case("incompatible-order", (int(owner[read]), int(owner[longest])), key, (read, longest)))
-        found.add("incompatible-order", len(odd), cases)
+        cases += [self._torn(read) for read in torn[: CASES - len(cases)].tolist()]
+        found.add("incompatible-order", len(odd) + len(torn), cases)
+
+    def _torn(self, read: int) -> Case:
+        """A case of a read that shows an append, and not before it the one that its transaction made before it."""
+        mops, elements = self.writes.mops, self._elements(read)
+        for place, element in enumerate(elements):
+            write = self._write(int(mops.key[read]), element)
+            before = ABSENT if write < 0 else self._append_before(write)
+            if before != ABSENT and int(mops.value[before]) not in elements[:place]:
+                owners = (int(mops.owner[read]), int(mops.owner[write]))
+                return Case("incompatible-order", owners, int(mops.key[read]), (read, before, write))
+        raise AssertionError(f"nothing is torn in micro-operation {read}")
+
+    def _append_before(self, write: int) -> int:
+        mops, table = self.writes.mops, self.writes.table
+        return int(plainly(findings.append_before, mops, table, self.writes.previous, write))
 
     def _lost(self, found: Found) -> None:
         mops, order = self.writes.mops, self.order

@@ -96,13 +96,15 @@ def find_overwritten(
 @kernel
 def link_versions(
     mops: Mops, version: I32, targets: I32, start: I64, place_of_mop: I32, own_write: I32, keys: int, nodes: int,
-    derived: int, out: Out,
+    derived: int, before: int, out: Out,
 ) -> None:  # fmt: skip
     """Edges from the readers of each version to the transactions that overwrite it.
 
     `targets` has the transactions of the writes, sorted by version, `start` where each version begins, `place_of_mop`
     the place there of each write, `own_write` the write of each reader itself. Edges are of kind `derived`, but
     observed ones where the version is the initial one: all others come after that.
+    A transaction that read the initial version and writes the key itself comes before all that write it, or there is
+    a G-single: an edge of the kind `before`.
     """
     for mop in range(len(mops.kind)):
         group = version[mop]
@@ -113,6 +115,8 @@ def link_versions(
             own = place_of_mop[own_write[mop]]
         kind = 2 if group < keys else derived
         to_all(targets, start[group], start[group + 1], own, reader, kind, nodes, out)
+        if group < keys and own >= 0:
+            to_all(targets, start[group], start[group + 1], own, reader, before, nodes, out)
 
 
 @kernel

@@ -6,6 +6,8 @@ Which transaction read from which is known. The order of versions is not; what i
 *   A transaction that reads a version and then writes the key overwrites that version or a later one. Was it an earlier
     one, there would be a G1c: it reads from the writer that overwrites it (MTC, ICDE 2025). So this rests on the
     absence of G1c, and gives antidependencies of other readers only.
+*   A transaction that reads the initial version and then writes the key comes before all others that write it. If one
+    came before it, there would be a G-single: it lacks that one.
 *   What `saturation` finds.
 *   What the user says may be assumed (`Assumptions`), see `version_orders`.
 """
@@ -13,6 +15,7 @@ Which transaction read from which is known. The order of versions is not; what i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from splitbrain.checkers.transactions import list_findings as findings
 from splitbrain.checkers.transactions import register_kernels as kernels
 from splitbrain.checkers.transactions.assumptions import Assumptions
 from splitbrain.checkers.transactions.columns import APPEND, COMMITTED, READ, Transactions
-from splitbrain.checkers.transactions.graph import I32, NO_G1C, RW, WR, WW, Bools, Edges, derived, parts
+from splitbrain.checkers.transactions.graph import I32, NO_G1C, NO_G_SINGLE, RW, WR, WW, Bools, Edges, derived, parts
 from splitbrain.checkers.transactions.groups import edges_in, link_joints, room_for
 from splitbrain.checkers.transactions.inference import CASES, Because, Case, Found, Inference
 from splitbrain.checkers.transactions.open_keys import Keys
@@ -29,6 +32,8 @@ from splitbrain.checkers.transactions.version_orders import PAIRS, Versions, ass
 from splitbrain.checkers.transactions.writes import ABSENT, Writes, find_own, write_of, writes_of
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
+
+_BEFORE: Final = derived(WW, NO_G_SINGLE, 0)
 
 
 def infer_registers(
@@ -120,7 +125,7 @@ def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> t
     mops, keys, count = writes.mops, len(transactions.key_names), transactions.mop_count
     version, size = np.full(count, ABSENT, np.int32), np.zeros(keys + count, np.int32)
     reads = int(np.count_nonzero(mops.kind == READ))
-    out = room_for(3 * reads + 4 * (count - reads) + 1)
+    out = room_for(5 * reads + 4 * (count - reads) + 1)
     kernels.find_versions(mops, writes.table, writes.final, writes.previous, committed, keys, version, size, out)
     unwritten = _number_unwritten(writes, version, keys + count)
     overwriting, group = np.empty(count - reads, np.int32), np.empty(count - reads, np.int32)
@@ -138,7 +143,7 @@ def _inferred(transactions: Transactions, writes: Writes, committed: Bools) -> t
     place[overwriting] = np.arange(found, dtype=np.int32)
     own = np.empty(count, np.int32)
     find_own(mops, place, np.empty(keys, np.int32), own)
-    kernels.link_versions(mops, version, targets, start, place, own, keys, first, rmw, out)
+    kernels.link_versions(mops, version, targets, start, place, own, keys, first, rmw, _BEFORE, out)
     forks = np.flatnonzero(overwriters > 1)
     is_open = roots > 1
     is_open[mops.key[forks]] = True
@@ -227,6 +232,10 @@ class _Registers:
             if level == NO_G1C and first != after and self.version[first] == self.version[before]:
                 written = int(self.version[before]) - len(self.transactions.key_names)
                 return Because(RW, key, before, after, shown=written, rule="read-modify-write")
+        if kind == _BEFORE and mops.kind[before] != READ and self.writes.final[before]:
+            first = self._first(before)
+            if mops.kind[first] == READ and self.version[first] == key:
+                return Because(WW, key, before, after, shown=first, rule="read-modify-write")
         if self.versions is not None and level == 0 and base in (WW, RW):
             return self.versions.because(before, after, base)
         return None

@@ -98,6 +98,8 @@ class _Check:
                 yield str(mop["f"]), json_text(mop["key"]), found
             return
         text: Any = self._history.column("value")[row].as_py()
+        if text is None:  # an invocation without a value: only its completion says what was asked
+            return
         for mop in msgspec.json.decode(text):
             f, key, value = [*mop, None][:3]
             yield str(f), json_text(key), exact(value)
@@ -188,8 +190,11 @@ class _Check:
         if step.get("rule") == "read-modify-write":
             read, read_key, found = _op(self._said[step["shown"]["transaction"]], step["shown"])
             own = step["shown"]["transaction"] == step["from"] and step["shown"]["at"] < step["before"]["at"]
+            if f == "w":  # it read that there was nothing
+                own = own and list(next(op for op in one["ops"] if op[1] == key)) == ["r", key, None] and found is None
             lacks = later not in (found or []) and value not in (found or [])
-            return own and read == "r" and read_key == key and lacks and "rests_on" in step
+            shows = one["type"] == "ok" and read == "r" and read_key == key
+            return own and shows and lacks and "rests_on" in step
         if "rule" in step:
             return self._version_order(step, one, other) if step["rule"] == "version-order" else self._vouched(step)
         reader = self._said[step["shown"]["transaction"]]
@@ -269,10 +274,11 @@ class _Check:
 
     def _garbage_read(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         [value], key = self._witness["values"], self._keys[self._witness["key"]]
+        columns = [self._history.column(name).to_pylist() for name in ("f", "process", "type")]
         written = any(
             f in _WRITES and each == key and found == value
-            for row, f_row in enumerate(self._history.column("f").to_pylist())
-            if f_row == "txn" and self._history.column("type")[row].as_py() == "invoke"
+            for row, (f_row, process, kind) in enumerate(zip(*columns, strict=True))
+            if f_row == "txn" and process >= 0 and kind in ("invoke", "ok")
             for f, each, found in self._ops(row)
         )
         return value in _listed(ops[0][2]) and not written
@@ -281,9 +287,19 @@ class _Check:
         return list(ops[0][2]).count(self._witness["values"][0]) > 1
 
     def _incompatible(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
+        if len(ops) == 3:
+            return self._torn(who, ops, cited)
         one, other = _listed(ops[0][2]), _listed(ops[1][2])
         size = min(len(one), len(other))
         return one[:size] != other[:size] and all(each["type"] == "ok" for each in who)
+
+    def _torn(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
+        """Whether a read shows an append, and not before it the one that its transaction made before it."""
+        found, (_, _, earlier), (_, _, later) = _listed(ops[0][2]), ops[1], ops[2]
+        appends = ops[1][0] == ops[2][0] == "append" and ops[1][1] == ops[2][1] == ops[0][1]
+        in_turn = who[1] is who[2] and cited[1][1]["at"] < cited[2][1]["at"]
+        shows = ops[0][0] == "r" and who[0]["type"] == "ok" and later in found
+        return appends and in_turn and shows and earlier not in found[: found.index(later)]
 
     def _lost_update(self, who: list[Said], ops: list[Any], cited: Any) -> bool:
         firsts = [next(list(op) for op in each["ops"] if op[1] == ops[0][1]) for each in (who[1], who[3])]

@@ -226,8 +226,9 @@ class Witnesses:
             )
         if step["kind"] == "ww" and step.get("rule") == "read-modify-write":
             return (
-                f"{first} read {key} as {shown(step['shown']['op'][2])} and appended {shown(before[2])}; had {second} "
-                f"appended {shown(after[2])} before that, there would be a G-single"
+                f"{first} read {key} as {shown(step['shown']['op'][2])} and {does} {shown(before[2])}; had {second} "
+                f"{'appended' if does == 'appended' else 'written'} {shown(after[2])} before that, there would be a "
+                "G-single"
             )
         if step["kind"] == "rw" and does == "appended":
             return f"{second} appended {shown(after[2])} to {key} after {first} read it as {shown(before[2])}"
@@ -260,6 +261,11 @@ class Witnesses:
             return f"{who[0]} read {key} as {shown(ops[0][2])}, but no transaction wrote {value}."
         if case.anomaly == "duplicate-elements":
             return f"{who[0]} read {key} as {shown(ops[0][2])}, in which {value} is twice."
+        if case.anomaly == "incompatible-order" and len(ops) == 3:
+            return (
+                f"{who[0]} read {key} as {shown(ops[0][2])}, but {who[1]} appended {shown(ops[1][2])} to it before "
+                f"{shown(ops[2][2])}."
+            )
         if case.anomaly == "incompatible-order":
             return (
                 f"{who[0]} read {key} as {shown(ops[0][2])} and {who[1]} as {shown(ops[1][2])}: neither is the "

@@ -67,11 +67,15 @@ def _piece(texts: list[str], kinds: dict[str, type]) -> Column | None:
             return None
         if isinstance(result, int) and not LEAST <= result < _LIMIT:
             return None
+    try:
+        lists = array([mop[2] if isinstance(mop[2], list) else None for mop in mops], pa.list_(pa.int64()))
+    except OverflowError:  # an element is too large
+        return None
     columns: list[Any] = [
         array([mop[0] for mop in mops], pa.string()),
         array([str(mop[1]) for mop in mops], pa.string()),
         array([None if isinstance(mop[2], list) else mop[2] for mop in mops], pa.int64()),
-        array([mop[2] if isinstance(mop[2], list) else None for mop in mops], pa.list_(pa.int64())),
+        lists,
     ]
     if numbers(columns[3].values, null=LEAST).min(initial=LEAST) < LEAST:
         return None

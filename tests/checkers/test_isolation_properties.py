@@ -50,6 +50,9 @@ FOUND: list[tuple[str, list[Step], dict[str, Any], str]] = [
     ("bank", did("read", None, {"0": 20}), TWO, "wrong-accounts"),
     ("bank", did("read", None, {"0": 20, "1": None}), TWO, "wrong-accounts"),
     ("bank", did("read", None, None), TWO, "wrong-accounts"),
+    ("bank", [*did("read", None, {"a": 1}), *did("read", None, EVEN), *did("read", None, EVEN)], {}, "wrong-accounts"),
+    ("bank", [*did("read", None, EVEN), *did("read", None, {"0": 9, "1": 10})], {}, "wrong-total"),
+    ("bank", did("read", None, None), {}, "wrong-accounts"),
     (
         "long-fork",
         at_once(("write", 0, 0), ("write", 1, 1), ("read", None, [1, None]), ("read", None, [None, 1])),
@@ -134,6 +137,13 @@ def test_each_anomaly_is_found_with_the_ops_that_show_it(
 SOUND: list[tuple[str, list[Step], dict[str, Any]]] = [
     ("bank", at_once(("transfer", TRANSFER, TRANSFER), ("read", None, EVEN), ("read", None, {"0": 7, "1": 13})), TWO),
     (
+        "bank",
+        at_once(
+            ("transfer", TRANSFER, TRANSFER), ("read", None, {"a": 70, "b": 30}), ("read", None, {"a": 67, "b": 33})
+        ),
+        {},
+    ),
+    (
         "long-fork",
         at_once(("write", 0, 0), ("write", 1, 1), ("read", None, [1, None]), ("read", None, [1, 1])),
         {},
@@ -170,6 +180,11 @@ def test_where_only_sessions_count_another_process_may_see_less() -> None:
     assert judged("monotonic", steps, sessions=True).valid == "unknown"
     steps = [*did("increment", 0, [0, 0, 0]), *did("read", None, [0, 0, 0], 0)]
     assert judged("monotonic", steps, sessions=True).anomalies == ("went-back",)
+
+
+def test_a_write_that_names_no_register_is_refused() -> None:
+    with pytest.raises(UsageError, match="the number of its register"):
+        judged("long-fork", did("write", [["w", 0, 1]], [["w", 0, 1]]))
 
 
 def test_real_time_is_nothing_to_a_long_fork() -> None:

@@ -292,6 +292,14 @@ class Broken(Toggle):
         raise KeyError("gone")
 
 
+class Talkative(Toggle):
+    def init(self) -> Hashable:
+        return "long" * 100
+
+    def step(self, state: Hashable, f: str, value: Any, result: Any) -> Any:
+        raise ValueError("one line\nand another")
+
+
 class Liar(Toggle):
     """Unbounded states, so that it is asked lazily, and a flip that is said to observe."""
 
@@ -318,6 +326,7 @@ def test_a_model_of_ones_own_is_given_by_object_or_by_name() -> None:
     [
         (Unhashable(), "not hashable"),
         (Broken(), "failed on flip"),
+        (Talkative(), "failed on flip in the state .{100,200}: ValueError: one line and another$"),
         (Liar(), "says that flip observes, yet it changes the state"),
     ],
 )
@@ -370,3 +379,15 @@ def test_a_model_that_is_derived_from_one_of_ours_is_judged_by_its_own_step_and_
 def test_a_model_that_cannot_be_imported_or_is_none_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         Linearizable().check(to_table(STALE), {"model": name})
+
+
+REGISTER = {"model": "register"}
+
+
+def test_ops_of_which_none_was_acknowledged_are_no_pass() -> None:
+    lost = call(0, 1.0, "write", 1, key="a")
+    judged = [Linearizable().check(to_table(history(each)), REGISTER) for each in (lost, call(1, 1.0, "read", key="b"))]
+    [reason] = Linearizable().merge(judged, REGISTER).inconclusive
+    assert reason.code == "nothing-ok"
+    seen = Linearizable().check(to_table(history(W3, done(W3, 11.9, 3))), REGISTER)
+    assert Linearizable().merge([*judged, seen], REGISTER).inconclusive == ()

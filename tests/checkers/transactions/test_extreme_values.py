@@ -35,7 +35,7 @@ def judged(tmp_path: Path, checker: str, *mops: str, stored: bool = False, model
     return verdict
 
 
-@pytest.mark.parametrize("element", ["-7", "nil", str(LEAST), str(LEAST + 1)])
+@pytest.mark.parametrize("element", ["-7", "nil", str(LEAST), str(LEAST + 1), str(1 << 63), str(LEAST - 1)])
 @pytest.mark.parametrize("stored", [False, True])
 def test_an_element_that_nothing_appended_is_garbage_whatever_it_is(tmp_path: Path, element: str, stored: bool) -> None:
     verdict = judged(tmp_path, "list-append", "[[:append 1 1]]", f"[[:r 1 [1 {element}]]]", stored=stored)

@@ -102,6 +102,21 @@ CASES: dict[str, Case] = {
         ),
         "G0",
     ),
+    "a write without a read beside one that read that there was nothing": registers(
+        "snapshot-isolation",
+        at_once(("ok", "[[:r x nil] [:w x 1] [:w y 5]]"), ("ok", "[[:w x 2] [:r y nil]]"), ("ok", "[[:r y 5]]")),
+        "G-single-item",
+    ),
+    "first of two appends of one transaction lost": lists(
+        "read-committed",
+        in_turn(("ok", "[[:append x 1] [:append x 2]]"), ("ok", "[[:r x [2]]]"), ("ok", "[[:append x 3]]")),
+        "incompatible-order",
+    ),
+    "two appends of an unknown outcome in the wrong order, behind them another one": lists(
+        "serializable",
+        at_once(("info", "[[:append x 1] [:r y nil] [:append x 2]]"), ("ok", "[[:append x 3] [:r x [2 1 3]]]")),
+        "incompatible-order",
+    ),
     "interleaved appends of one key": lists(
         "read-uncommitted",
         at_once(("ok", "[[:append x 1] [:append x 3]]"), ("ok", "[[:append x 2]]"), ("ok", "[[:r x [1 2 3]]]")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,35 @@ def test_random_histories_are_judged_as_the_definitions_say(workload: Workload) 
     assert figures.levels > 80
     assert sum(figures.violated[level] > 0 for level in DEFINITIONS) > 20
     assert all(figures.found[level] for level in EXACT[workload] if figures.violated[level])
+
+
+def torn(rng: random.Random, history: list[Txn]) -> list[Txn]:
+    """The history as a store has it that lost one append, or put it in another place."""
+    written = [value for txn in history for f, _, value in txn.mops if f == "append"]
+    chosen, at = rng.choice(written or [0]), rng.randrange(3)
+    lose = rng.random() < 0.5
+
+    def found(f: str, value: Any) -> Any:
+        known: list[int] = list(value or ()) if f == "r" else []
+        if chosen not in known:
+            return value
+        known.remove(chosen)
+        return tuple(known if lose else [*known[:at], chosen, *known[at:]])
+
+    return [replace(txn, mops=tuple((f, k, found(f, v)) for f, k, v in txn.mops)) for txn in history]
+
+
+def test_lists_that_lost_an_append_or_have_it_elsewhere_are_judged_as_serial_orders_say() -> None:
+    broken = 0
+    for seed in range(150):
+        rng = random.Random(f"torn {seed}")
+        history = torn(rng, random_history(rng, "list-append"))
+        found = judged(to_table(ops_of(history)), "list-append", Expected(), Assumptions())
+        right = is_serial(history, "strict-serializable")
+        broken += not right
+        assert (found.findings.valid == "false") != right, history
+        assert not found.unverified
+    assert 40 < broken < 110
 
 
 def test_registers_say_nothing_false_of_a_history_that_ran_serially() -> None:
