@@ -60,6 +60,7 @@ class Links(OfOneRun):
     name = "links"
     partition: Whole = "whole run"
     counts_ops = True
+    needs_telemetry = True
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops, and the telemetry of its nodes.
@@ -170,7 +171,7 @@ def _lives(own: Sequence[Row]) -> dict[str, list[_Life]]:
         life.step(row)
         if row.members is not None:
             life.members.append((life.end_ns, frozenset(row.members.split())))
-        if row.event in ("link", *_ENDS) or row.members is not None:
+        if (row.event == "link" and row.counted is not None) or row.event in _ENDS or row.members is not None:
             life.said.append(row)
     by_node: dict[str, list[_Life]] = {}
     for life in lives.values():
