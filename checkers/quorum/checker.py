@@ -137,7 +137,7 @@ class QuorumProgress(OfOneRun):
             algorithm="windows",
             sentence=_sentence(found, run),
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
-            inconclusive=_inconclusive(rules),
+            inconclusive=(*_inconclusive(rules), *run.without_telemetry()),
             evidence=evidence(found),
             figures={"rules": rules, **run.figures(found, results)},
         )
@@ -239,6 +239,18 @@ class _Run:
     def _more_ns(self, outage_ns: int) -> int:
         """The time that an outage adds to a bound."""
         return round(self.wanted.recovery_per_outage * min(outage_ns, _ns(self.wanted.outage_limit_s)))
+
+    def without_telemetry(self) -> tuple[Reason, ...]:
+        """Why a run proves too little of which some nodes left telemetry, and others none.
+
+        These may have done anything. Without any, each checker of telemetry says so itself.
+        """
+        there = frozenset(pc.unique(self.telemetry["node"]).to_pylist())
+        missing = [node for node in self.wanted.nodes if node not in there]
+        if not there or not missing:
+            return ()
+        who = ", ".join(missing)
+        return (Reason(Code.NO_TELEMETRY, f"{who} left no telemetry, and other nodes did: what it did is not known."),)
 
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
