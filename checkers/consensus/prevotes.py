@@ -83,13 +83,9 @@ class _Knowledge:
             if event not in _OF_NO_PROCESS
         }
 
-    def has_clock(self, node: str) -> bool:
-        """Whether the times of its rows can be compared with those of others: a run says so, or says nothing at all."""
-        return not self._clocks.offsets_s or node in self._clocks.offsets_s
-
     def may_grant(self, node: _Node | None, since_ns: int, until_ns: int) -> bool:
         """Whether a node may have granted a pre-vote in between."""
-        if node is None or not self.has_clock(node.before.node):
+        if node is None or not self._clocks.knows(node.before.node):
             return True
         row = node.before
         was_killed = self._last_ns.get((row.group, row.node, row.life), 0) < until_ns
@@ -117,7 +113,7 @@ def unseated(telemetry: pa.Table, clocks: Clocks) -> Iterator[dict[str, Any]]:
         # A follower that the leader asked to take over asks no other before.
         if not (stands and voters and asked_ns is not None and before.role == "pre_candidate"):
             continue
-        if not known.has_clock(row.node):
+        if not clocks.knows(row.node):
             continue
         hear = [
             each

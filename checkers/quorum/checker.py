@@ -28,7 +28,7 @@ from splitbrain.results.clocks import clocks_of
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
-from splitbrain.results.notes import Stalled
+from splitbrain.results.notes import Clocks, Stalled
 from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
@@ -214,7 +214,8 @@ class _Run:
         self.groups = _groups(self.answering)
         self.events: RunEvents = run_events(history)
         self.nodes = wanted.nodes or _named(history, telemetry)
-        self.offset_s = max(wanted.clock_offset_s, clocks_of(self.events).error_s)
+        self.clocks: Clocks = clocks_of(self.events)
+        self.offset_s = max(wanted.clock_offset_s, self.clocks.error_s)
         self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
         self.windows, self.no_majority = windows_and_no_majority(
@@ -255,7 +256,7 @@ class _Run:
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
         lease_ns = _ns(self.wanted.lease_s)
-        late, self.led = superseded(self.answering, self.given, self.offset_ns)
+        late, self.led = superseded(self._timed(), self.given, self.offset_ns)
         of_consensus, self.consensus = consensus(self.telemetry)
         found = [
             *wrong_side(self.windows, self.given, lease_ns),
@@ -267,6 +268,12 @@ class _Run:
             *self._availability(),
         ]
         return sorted(found, key=lambda finding: int(finding.rule[1:]))
+
+    def _timed(self) -> pa.Table:
+        """The rows of nodes that answer, where their times can be compared with the controller's."""
+        names: Sequence[str | None] = pc.unique(self.answering["node"]).to_pylist()
+        timed = [node for node in names if node is not None and self.clocks.knows(node)]
+        return self.answering.filter(pc.is_in(self.answering["node"], value_set=array(timed, pa.string())))
 
     def _convergence(self) -> list[Finding]:
         begin_ns = self._loaded_until_ns()
